@@ -1,5 +1,5 @@
-//! The ctest adapter against real output: every golden file has a snapshot of what is read out of it, and cutting a stream
-//! into pieces anywhere changes nothing. `goldens/ctest/README.md` says how the files were made.
+//! Runs the ctest adapter on recorded output: each recording is parsed as its snapshot says, and cutting a stream into pieces
+//! changes nothing. `goldens/ctest/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -25,11 +25,11 @@ macro_rules! goldens {
     };
 }
 
-/// What ctest printed, and ended by itself.
+/// Recorded output of ctest runs that ended by themselves.
 const TESTS: &[(&str, &[u8])] =
     goldens!["crash", "error", "fail", "fail-parallel", "pass", "skip", "suites", "twins", "unicode", "whole"];
 
-/// What CMake and compilers printed before they gave up.
+/// Recorded output of CMake and compilers that failed.
 const BUILDS: &[(&str, &[u8])] = goldens!["builderror", "configerror", "linkerror"];
 
 const KILLED: &[u8] = include_bytes!("../goldens/ctest/hang-killed.out");
@@ -40,30 +40,36 @@ fn plan() -> Plan {
     Ctest.plan(&Ctest.detect(&tree), &tree, &want(&Selection::All)).unwrap()
 }
 
-/// Configures or builds with this output and this exit status; whether there is a next step.
-fn quietly(parser: &mut Box<dyn Parser>, step: usize, said: &[u8], status: i32, events: &mut Vec<RunnerEvent>) -> bool {
+/// Feeds one configure or build step with this output and exit status. Returns whether a step follows.
+fn build_step(
+    parser: &mut Box<dyn Parser>,
+    step: usize,
+    output: &[u8],
+    status: i32,
+    events: &mut Vec<RunnerEvent>,
+) -> bool {
     parser.step_started(step);
-    parser.stderr(said, events);
+    parser.stderr(output, events);
     parser.step_ended(Exit::Code(status), false, events);
     !parser.follow_up().is_empty()
 }
 
-/// A parser that came to its tests.
-fn at_tests(mut parser: Box<dyn Parser>) -> Box<dyn Parser> {
+/// A parser whose current step runs the tests.
+fn parser_at_tests(mut parser: Box<dyn Parser>) -> Box<dyn Parser> {
     let mut events = Vec::new();
-    assert!(quietly(&mut parser, 0, b"", 0, &mut events));
-    assert!(quietly(&mut parser, 1, b"", 0, &mut events));
+    assert!(build_step(&mut parser, 0, b"", 0, &mut events));
+    assert!(build_step(&mut parser, 1, b"", 0, &mut events));
     assert!(events.is_empty());
     parser.step_started(2);
     parser
 }
 
 fn runs() -> Box<dyn Parser> {
-    at_tests(Ctest.parser(&plan(), &want(&Selection::All)))
+    parser_at_tests(Ctest.parser(&plan(), &want(&Selection::All)))
 }
 
-/// Reads `golden` in a project whose files speak of tests that are to fail, of which ctest's list names one.
-fn with_one_to_fail(golden: &[u8], name: &str) -> Vec<RunnerEvent> {
+/// Parses `golden` in a project that mentions WILL_FAIL, where ctest's list sets it for test `name`.
+fn parse_with_will_fail(golden: &[u8], name: &str) -> Vec<RunnerEvent> {
     let mut tree = FileTree::default();
     tree.add_with_content(
         "CMakeLists.txt",
@@ -83,12 +89,12 @@ fn with_one_to_fail(golden: &[u8], name: &str) -> Vec<RunnerEvent> {
     list.as_bytes().chunks(9).for_each(|chunk| parser.report(chunk, &mut events));
     parser.step_ended(Exit::Code(0), false, &mut events);
     parser.step_started(3);
-    parser.stdout(&planned(golden), &mut events);
+    parser.stdout(&with_planned_dir(golden), &mut events);
     parser.step_ended(Exit::Code(8), false, &mut events);
     events
 }
 
-/// Feeds `chunks` as one ctest that ended by itself.
+/// Parses `chunks` as the output of one ctest that ended by itself.
 fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
     let (mut parser, mut events) = (runs(), Vec::new());
     for chunk in chunks {
@@ -98,22 +104,23 @@ fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, B
     (events, parser)
 }
 
-/// A golden as the planned directory's.
-fn planned(golden: &[u8]) -> Vec<u8> {
+/// A recording with the planned build directory in the place of the recorded one.
+fn with_planned_dir(golden: &[u8]) -> Vec<u8> {
     let dir = plan().steps[0].args[3].clone();
     String::from_utf8_lossy(golden).replace("/cache/cmake/0123456789abcdef", &dir).into_bytes()
 }
 
-/// What a person would check, without durations.
+/// Renders the facts that a reviewer would check, without durations.
 fn render(events: &[RunnerEvent]) -> String {
     let mut text = String::new();
     for event in events {
         match event {
             RunnerEvent::TestStarted(_) => {}
             RunnerEvent::TestFinished(test) => render_test(&mut text, test),
-            RunnerEvent::Collector(told) => {
-                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
-                writeln!(text, "    message: {:?}\n    output: {:?}", told.message, told.output).unwrap();
+            RunnerEvent::Collector(collector) => {
+                writeln!(text, "{:?} {} {:?}:{:?}", collector.kind, collector.nodeid, collector.file, collector.line)
+                    .unwrap();
+                writeln!(text, "    message: {:?}\n    output: {:?}", collector.message, collector.output).unwrap();
             }
         }
     }
@@ -138,43 +145,44 @@ fn render_test(text: &mut String, test: &TestCase) {
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot() {
+fn every_recording_parses_as_its_snapshot() {
     for (name, bytes) in TESTS {
-        let (events, parser) = parse([planned(bytes).as_slice()]);
+        let (events, parser) = parse([with_planned_dir(bytes).as_slice()]);
         let summary = parser.summary();
         assert!(summary.structured && !summary.proof.is_missing() && !summary.runner_missing, "{name}: {summary:?}");
         insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
     }
     for (name, bytes) in BUILDS {
         let (mut parser, mut events) = (Ctest.parser(&plan(), &want(&Selection::All)), Vec::new());
-        assert!(!quietly(&mut parser, 0, bytes, 1, &mut events), "{name} goes on");
+        assert!(!build_step(&mut parser, 0, bytes, 1, &mut events), "{name} goes on");
         insta::assert_snapshot!(format!("ctest-{name}"), render(&events));
     }
 }
 
 #[test]
-fn a_test_that_was_to_fail_and_did_not_says_so() {
+fn reports_a_will_fail_test_that_passed() {
     let golden = TESTS.iter().find(|(name, _)| *name == "fail").unwrap().1;
-    let told = render(&with_one_to_fail(golden, "must_fail"));
-    let before = render(&parse([planned(golden).as_slice()]).0);
+    let rendered = render(&parse_with_will_fail(golden, "must_fail"));
+    let before = render(&parse([with_planned_dir(golden).as_slice()]).0);
     let silent = "failed must_fail\n    message: \"it printed nothing\"\n";
     assert!(before.contains(silent));
     assert_eq!(
-        told,
-        before.replace(silent, "failed must_fail\n    message: \"it was to fail (WILL_FAIL) and did not\"\n")
+        rendered,
+        before
+            .replace(silent, "failed must_fail\n    message: \"the test passed, but WILL_FAIL expects it to fail\"\n")
     );
-    // What one prints that did well is not why it failed.
-    let told = render(&with_one_to_fail(golden, "says.why"));
-    assert!(
-        told.contains("failed says.why\n    message: \"it was to fail (WILL_FAIL) and did not\"\n    output: 2 lines")
-    );
+    // The output of a passing test does not explain why it is reported as failed.
+    let rendered = render(&parse_with_will_fail(golden, "says.why"));
+    assert!(rendered.contains(
+        "failed says.why\n    message: \"the test passed, but WILL_FAIL expects it to fail\"\n    output: 2 lines"
+    ));
 }
 
 #[test]
-fn tests_beside_one_another_read_as_one_after_the_other() {
+fn parallel_tests_parse_like_serial_ones() {
     let sorted = |name: &str| {
         let golden = TESTS.iter().find(|(known, _)| *known == name).unwrap().1;
-        let (events, _) = parse([planned(golden).as_slice()]);
+        let (events, _) = parse([with_planned_dir(golden).as_slice()]);
         let mut tests: Vec<TestCase> = events
             .into_iter()
             .filter_map(|event| match event {
@@ -189,9 +197,9 @@ fn tests_beside_one_another_read_as_one_after_the_other() {
 }
 
 #[test]
-fn a_kill_leaves_what_ran_running() {
+fn a_kill_keeps_the_running_test() {
     let (mut parser, mut events) = (runs(), Vec::new());
-    parser.stdout(&planned(KILLED), &mut events);
+    parser.stdout(&with_planned_dir(KILLED), &mut events);
     parser.step_ended(Exit::Signal(9), true, &mut events);
     assert_eq!(render(&events), "passed ends\n");
     let running: Vec<String> = parser.running().into_iter().map(|id| id.name).collect();
@@ -199,8 +207,8 @@ fn a_kill_leaves_what_ran_running() {
 }
 
 #[test]
-fn a_ctest_that_ended_early_is_cut_off_and_its_test_is_an_error() {
-    let (events, parser) = parse([planned(KILLED).as_slice()]);
+fn a_ctest_that_ended_early_leaves_no_proof_and_its_test_is_an_error() {
+    let (events, parser) = parse([with_planned_dir(KILLED).as_slice()]);
     assert!(parser.summary().proof.is_missing() && parser.running().is_empty());
     let Some(RunnerEvent::TestFinished(test)) = events.last() else { panic!("{events:?}") };
     assert_eq!((test.name.as_str(), test.outcome), ("hangs", TestOutcome::Error));
@@ -208,14 +216,14 @@ fn a_ctest_that_ended_early_is_cut_off_and_its_test_is_an_error() {
 }
 
 #[test]
-fn a_ctest_that_is_too_old_is_no_runner() {
+fn a_ctest_that_is_too_old_is_reported_as_missing() {
     let (_, parser) = parse([b"Test project /workspace\n100% tests passed, 0 tests failed out of 0\n".as_slice()]);
     assert!(parser.summary().runner_missing);
     assert!(parser.summary().notes[0].ends_with("CMake 3.20 or later is needed"));
 }
 
 #[test]
-fn nothing_to_run_is_nothing_selected() {
+fn no_tests_found_means_nothing_selected() {
     let (mut parser, mut events) = (runs(), Vec::new());
     parser.stderr(b"No tests were found!!!\n", &mut events);
     parser.step_ended(Exit::Code(0), false, &mut events);
@@ -224,7 +232,7 @@ fn nothing_to_run_is_nothing_selected() {
 
 #[test]
 fn a_listing_names_every_test() {
-    let mut parser = at_tests(Ctest.listing_parser(&plan(), &want(&Selection::All)));
+    let mut parser = parser_at_tests(Ctest.listing_parser(&plan(), &want(&Selection::All)));
     let mut events = Vec::new();
     parser.stdout(br#"{"kind":"ctestInfo","tests":[{"name":"a.b"},"#, &mut events);
     parser.stdout(br#"{"name":"c"}]}"#, &mut events);
@@ -241,7 +249,7 @@ fn a_listing_names_every_test() {
 }
 
 #[test]
-fn ten_thousand_tests_are_read_and_their_output_is_not_kept() {
+fn parses_ten_thousand_tests_without_keeping_their_output() {
     let (mut parser, mut events, mut finished) = (runs(), Vec::new(), 0);
     for number in 1..=10_000 {
         let text = format!(
@@ -259,7 +267,7 @@ fn ten_thousand_tests_are_read_and_their_output_is_not_kept() {
     assert_eq!((finished, parser.summary().proof.is_missing()), (10_000, false));
 }
 
-/// Bytes that look enough like ctest's to get past the first checks.
+/// Bytes similar enough to ctest's to reach the deeper parsing code.
 fn stream_like() -> impl Strategy<Value = Vec<u8>> {
     let literal = prop_oneof![
         Just("      Start  1: a b\n"),
@@ -283,7 +291,7 @@ fn stream_like() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in stream_like(), at in any::<prop::sample::Index>(), step in 0usize..4, killed: bool) {
+    fn no_bytes_make_the_parser_panic(bytes in stream_like(), at in any::<prop::sample::Index>(), step in 0usize..4, killed: bool) {
         let (mut parser, mut events) = (runs(), Vec::new());
         let (head, tail) = bytes.split_at(at.index(bytes.len() + 1));
         parser.step_started(step);
@@ -306,8 +314,8 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_that_was_cut_is_cut_off(golden in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
-        let bytes = planned(golden.get(TESTS).1);
+    fn a_truncated_stream_has_no_proof(golden in any::<prop::sample::Index>(), at in any::<prop::sample::Index>()) {
+        let bytes = with_planned_dir(golden.get(TESTS).1);
         let sum = bytes.windows(13).position(|window| window == b" tests passed").unwrap();
         let (_, parser) = parse([&bytes[..at.index(sum)]]);
         let summary = parser.summary();

@@ -1,5 +1,5 @@
-//! The Go parser against real streams: every golden file has a snapshot of what is read out of it, and cutting a stream
-//! into pieces anywhere changes nothing. `goldens/go/README.md` says how the files were made.
+//! Runs the Go parser on recorded streams: each recording is parsed as its snapshot says, and cutting a stream into pieces
+//! changes nothing. `goldens/go/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -30,7 +30,7 @@ macro_rules! goldens {
     };
 }
 
-/// All streams of runs.
+/// All recorded streams of complete runs.
 const GOLDENS: &[(&str, &[u8])] = goldens![
     "builderror",
     "builderror-coverage",
@@ -69,7 +69,7 @@ fn parser() -> Box<dyn Parser> {
     Go.parser(&plan(CoverageMode::Off), &want(&Selection::All))
 }
 
-/// Feeds `chunks` as one step that ended by itself.
+/// Parses `chunks` as one step that ended by itself.
 fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
@@ -81,7 +81,7 @@ fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, B
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot_says() {
+fn every_recording_parses_as_its_snapshot() {
     for (name, bytes) in GOLDENS {
         let (events, parser) = parse([*bytes]);
         let mut text = render(&events, brief);
@@ -101,30 +101,30 @@ fn outcomes_are_exactly_the_final_actions_of_the_stream() {
         test: String,
     }
     for (name, bytes) in GOLDENS {
-        let mut said = BTreeMap::new();
+        let mut actions = BTreeMap::new();
         for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let line: Line = serde_json::from_slice(line).unwrap();
             if !line.test.is_empty() && ["run", "pass", "fail", "skip"].contains(&line.action.as_str()) {
-                said.insert(format!("{}/{}", line.package, line.test), line.action);
+                actions.insert(format!("{}/{}", line.package, line.test), line.action);
             }
         }
         let mut read = BTreeMap::new();
         for event in parse([*bytes]).0 {
-            // What stands for the tests of a package that ran none is ours.
+            // The error for a package without a proof is proctor's own.
             if let RunnerEvent::TestFinished(test) = event
                 && test.name != "TestMain"
             {
                 assert!(read.insert(test.nodeid.clone(), test.outcome).is_none(), "{name}: {} twice", test.nodeid);
             }
         }
-        assert_eq!(said.keys().collect::<Vec<_>>(), read.keys().collect::<Vec<_>>(), "{name}");
-        for (test, action) in said {
+        assert_eq!(actions.keys().collect::<Vec<_>>(), read.keys().collect::<Vec<_>>(), "{name}");
+        for (test, action) in actions {
             let outcome = read[&test];
             match action.as_str() {
                 "pass" => assert_eq!(outcome, TestOutcome::Passed, "{name}: {test}"),
                 "fail" => assert_eq!(outcome, TestOutcome::Failed, "{name}: {test}"),
                 "skip" => assert_eq!(outcome, TestOutcome::Skipped, "{name}: {test}"),
-                // It never ended: nobody may call it passed.
+                // The test never ended, so it must not pass.
                 _ => assert!(outcome.is_failure(), "{name}: {test}"),
             }
         }
@@ -132,7 +132,7 @@ fn outcomes_are_exactly_the_final_actions_of_the_stream() {
 }
 
 #[test]
-fn nothing_that_is_told_names_the_workspace() {
+fn no_event_contains_the_workspace_path() {
     for (name, bytes) in GOLDENS {
         for event in parse([*bytes]).0 {
             assert!(!format!("{event:?}").contains("/workspace"), "{name}: {event:?}");
@@ -141,7 +141,7 @@ fn nothing_that_is_told_names_the_workspace() {
 }
 
 #[test]
-fn a_killed_stream_keeps_what_finished_and_names_what_ran() {
+fn a_killed_stream_keeps_finished_tests_and_names_the_running_one() {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
     parser.stdout(KILLED, &mut events);
@@ -162,7 +162,7 @@ fn a_stream_that_just_ends_leaves_no_test_without_an_outcome() {
 }
 
 #[test]
-fn a_package_taken_down_by_its_neighbour_runs_again_without_coverage() {
+fn reruns_packages_broken_by_another_one_without_coverage() {
     let plan = plan(CoverageMode::Auto);
     let mut parser = Go.parser(&plan, &want(&Selection::All));
     let mut events = Vec::new();
@@ -180,11 +180,11 @@ fn a_package_taken_down_by_its_neighbour_runs_again_without_coverage() {
     parser.step_ended(Exit::Code(1), false, &mut events);
     assert!(parser.follow_up().is_empty());
     let collectors = events.iter().filter(|event| matches!(event, RunnerEvent::Collector(_))).count();
-    assert_eq!(collectors, 1, "the same build error is told once");
+    assert_eq!(collectors, 1, "the same build error is reported once");
 }
 
 #[test]
-fn listing_names_what_a_run_would_run() {
+fn a_listing_names_the_tests_of_a_run() {
     let names = |bytes: &[u8]| {
         let mut parser = Go.listing_parser(&plan(CoverageMode::Off), &want(&Selection::All));
         let mut events = Vec::new();
@@ -195,7 +195,7 @@ fn listing_names_what_a_run_would_run() {
         for event in events {
             match event {
                 RunnerEvent::TestStarted(test) => listed.push(format!("{}/{}", test.package, test.name)),
-                RunnerEvent::Collector(told) => errors.push(told.nodeid),
+                RunnerEvent::Collector(collector) => errors.push(collector.nodeid),
                 RunnerEvent::TestFinished(_) => panic!("a listing finishes no test"),
             }
         }
@@ -212,18 +212,18 @@ fn listing_names_what_a_run_would_run() {
 }
 
 #[test]
-fn a_runner_that_refuses_is_a_collector() {
+fn a_failing_go_tool_becomes_a_collector() {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
     parser.stderr(b"go: errors parsing go.mod:\ngo.mod:1: usage: module module/path\n", &mut events);
     parser.step_ended(Exit::Code(1), false, &mut events);
-    let [RunnerEvent::Collector(told)] = &events[..] else { panic!("{events:?}") };
-    assert_eq!((told.file.as_deref(), told.line), (Some("go.mod"), Some(1)));
-    assert_eq!(told.message, "usage: module module/path");
+    let [RunnerEvent::Collector(collector)] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((collector.file.as_deref(), collector.line), (Some("go.mod"), Some(1)));
+    assert_eq!(collector.message, "usage: module module/path");
 }
 
 #[test]
-fn build_errors_on_stderr_are_read_as_well() {
+fn reads_build_errors_on_stderr() {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
     parser.stderr(
@@ -244,7 +244,7 @@ fn build_errors_on_stderr_are_read_as_well() {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_is_read_and_a_longer_one_than_the_bound_is_noted() {
+fn reads_a_line_of_ten_megabytes_and_notes_one_beyond_the_bound() {
     let event =
         |test: &str, action: &str| format!("{{\"Action\":\"{action}\",\"Package\":\"p\",\"Test\":\"{test}\"}}\n");
     let output = |bytes: usize| {
@@ -267,7 +267,7 @@ fn a_line_of_ten_megabytes_is_read_and_a_longer_one_than_the_bound_is_noted() {
 }
 
 #[test]
-fn a_flood_of_tests_costs_bounded_memory_and_is_still_counted() {
+fn a_flood_of_tests_costs_bounded_memory_and_is_counted() {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
     let long = "n".repeat(4000);
@@ -288,7 +288,7 @@ fn a_flood_of_tests_costs_bounded_memory_and_is_still_counted() {
     assert!(parser.summary().notes[0].starts_with("too many tests"), "{:?}", parser.summary());
 }
 
-/// Bytes that look enough like events to get past the first checks.
+/// Bytes similar enough to events to reach the deeper parsing code.
 fn stream_like() -> impl Strategy<Value = Vec<u8>> {
     let literal = prop_oneof![
         Just("{\"Action\":\"run\",\"Package\":\"p\",\"Test\":\"T/a\"}\n".to_owned()),
@@ -311,7 +311,7 @@ fn stream_like() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(bytes in stream_like(), at in any::<prop::sample::Index>(), killed: bool) {
+    fn no_bytes_make_the_parser_panic(bytes in stream_like(), at in any::<prop::sample::Index>(), killed: bool) {
         let (mut parser, mut events) = (parser(), Vec::new());
         let (head, tail) = bytes.split_at(at.index(bytes.len() + 1));
         parser.step_started(7);
@@ -335,7 +335,7 @@ proptest! {
 }
 
 #[test]
-fn what_ended_a_process_is_not_repeated_in_full_for_each_test_that_ended_with_it() {
+fn repeats_the_reason_of_a_crash_in_short_form_only() {
     let line = |action: &str, test: &str, output: &str| {
         let mut line = serde_json::json!({"Action": action, "Package": "p", "Test": test});
         if !output.is_empty() {

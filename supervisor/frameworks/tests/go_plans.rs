@@ -1,4 +1,4 @@
-//! The command lines that the Go adapter writes, for every kind of selection.
+//! Command lines of the Go adapter for every kind of selection.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -39,7 +39,7 @@ fn try_plan(selection: &Selection) -> Result<Plan, PlanError> {
     Go.plan(&Go.detect(&tree()), &tree(), &want(selection))
 }
 
-/// Each step as `dir: arguments`, without the ones that all have.
+/// Each step as `dir: arguments`, without the arguments that all steps have.
 fn steps(selection: &Selection) -> Vec<String> {
     let plan = try_plan(selection).unwrap();
     let common = "test -json -count=1 -fullpath -timeout=0 ";
@@ -62,7 +62,7 @@ fn test(package: &str, name: &str) -> RerunTarget {
 }
 
 #[test]
-fn every_module_is_one_command() {
+fn each_module_gets_one_command() {
     assert_eq!(steps(&Selection::All), [": ./...", "other: ./...", "used: ./..."]);
     assert_eq!(
         steps(&matching("TestA|TestB/x y", &[])),
@@ -71,7 +71,7 @@ fn every_module_is_one_command() {
 }
 
 #[test]
-fn what_coverage_does_not_reach_is_said() {
+fn notes_what_coverage_does_not_reach() {
     let notes = |files: &[&str], coverage| {
         let selection = matching("", files);
         let want = PlanRequest { coverage, ..want(&selection) };
@@ -84,7 +84,7 @@ fn what_coverage_does_not_reach_is_said() {
 }
 
 #[test]
-fn the_environment_is_closed_off() {
+fn closes_the_environment_off() {
     let plan = try_plan(&Selection::All).unwrap();
     let env = |dir: &str, key: &str| {
         let step = plan.steps.iter().find(|step| step.dir == dir).unwrap();
@@ -99,7 +99,7 @@ fn the_environment_is_closed_off() {
 }
 
 #[test]
-fn files_stand_for_their_packages() {
+fn a_file_selects_its_package() {
     assert_eq!(
         steps(&matching("", &["b/c/c_test.go", "./b/c/c.go", "used/u.go", "main.go"])),
         [": . ./b/c", "used: ."]
@@ -115,8 +115,8 @@ fn files_stand_for_their_packages() {
 }
 
 #[test]
-fn a_go_file_never_stands_for_a_package_above_it() {
-    // An edge's walk passes caches over; what lies there is in no tree.
+fn a_go_file_never_selects_a_package_above_it() {
+    // The scan skips caches; files in there are in no tree.
     for file in ["internal/target/x.go", "a/target/a_test.go", "used/internal/gone_test.go", "docs/x.go"] {
         let error = try_plan(&matching("", &["main.go", file])).unwrap_err();
         assert_eq!(error, PlanError::FileOutsideProject { file: file.to_owned(), framework: "go" });
@@ -133,7 +133,7 @@ fn a_go_file_never_stands_for_a_package_above_it() {
 }
 
 #[test]
-fn failed_tests_run_again_and_nothing_beside_them() {
+fn reruns_exactly_the_failed_tests() {
     let targets = vec![
         test("m/a", "TestTable"),
         test("m/a", "TestTable/x"),
@@ -151,13 +151,13 @@ fn failed_tests_run_again_and_nothing_beside_them() {
 }
 
 #[test]
-fn what_is_in_no_module_runs_everything() {
+fn a_target_outside_all_modules_runs_everything() {
     let targets = vec![RerunTarget::Package("example.net/dependency".to_owned())];
     assert_eq!(steps(&Selection::Exactly(targets)).len(), 3);
 }
 
 #[test]
-fn more_commands_than_a_run_may_have_are_refused() {
+fn refuses_more_commands_than_a_run_may_have() {
     let targets = (0..300).map(|number| test(&format!("m/p{number}"), &format!("Test{number}"))).collect();
     assert_eq!(try_plan(&Selection::Exactly(targets)), Err(PlanError::TooManySteps { steps: 300, max: 256 }));
     let mut modules = FileTree::default();
@@ -173,7 +173,7 @@ fn more_commands_than_a_run_may_have_are_refused() {
 }
 
 #[test]
-fn coverage_brings_its_wrapper_along() {
+fn coverage_injects_its_wrapper() {
     let want = PlanRequest { coverage: CoverageMode::Auto, parallel: Some(3), ..want(&Selection::All) };
     let plan = Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap();
     let args = plan.steps[0].args.join(" ");
@@ -189,7 +189,7 @@ fn coverage_brings_its_wrapper_along() {
 }
 
 #[test]
-fn a_listing_lists_the_top_level_of_a_filter() {
+fn a_listing_uses_the_top_level_of_a_filter() {
     let list = |selection: &Selection| {
         let plan = Go.plan_listing(&Go.detect(&tree()), &tree(), &want(selection)).unwrap();
         plan.steps[0].args.join(" ")

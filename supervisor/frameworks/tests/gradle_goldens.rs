@@ -1,5 +1,5 @@
-//! The Gradle parser against real runs: every golden report has a snapshot of what is read out of it, and cutting it anywhere
-//! changes nothing or is seen. `goldens/gradle/README.md` says how the files were made.
+//! Runs the Gradle parser on recorded reports: each recording is parsed as its snapshot says, and cutting it anywhere changes
+//! nothing or is noticed. `goldens/gradle/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -17,7 +17,7 @@ use proctor_frameworks::runners::gradle::Gradle;
 use proctor_frameworks::{Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use support::brief::brief;
-use support::jvm::{self, Said};
+use support::jvm::{self, StepOutput};
 use support::render::render;
 use support::want::want;
 
@@ -55,9 +55,9 @@ fn parser() -> Box<dyn Parser> {
     Gradle.parser(&plan, &want)
 }
 
-/// Feeds pieces of a report as one step.
+/// Parses pieces of a report as one step.
 fn parse(report: &[&[u8]], stderr: &[u8], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    jvm::read(parser(), Said { report, err: stderr, ..Said::default() }, exit, killed)
+    jvm::read(parser(), StepOutput { report, err: stderr, ..StepOutput::default() }, exit, killed)
 }
 
 fn read(report: &[&[u8]], exit: i32) -> String {
@@ -66,14 +66,14 @@ fn read(report: &[&[u8]], exit: i32) -> String {
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot() {
+fn every_recording_parses_as_its_snapshot() {
     for (name, exit, report) in GOLDENS {
         insta::assert_snapshot!(format!("gradle_{name}"), read(&[report], *exit));
     }
 }
 
 #[test]
-fn a_killed_run_has_what_ended_and_names_what_was_running() {
+fn a_killed_run_keeps_finished_tests_and_names_the_running_one() {
     let (events, parser) = parse(&[KILLED], b"", Exit::Signal(15), true);
     assert_eq!(render(&events, brief), "passed com.example.AliveTest#holds\n");
     let running: Vec<String> = parser.running().into_iter().map(|id| format!("{}/{}", id.package, id.name)).collect();
@@ -82,13 +82,13 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
 }
 
 #[test]
-fn a_gradle_that_does_not_come_to_our_script_is_explained_by_its_words() {
-    let said = b"FAILURE: Build failed with an exception.\n\n* Where:\nSettings file '/workspace/settings.gradle' line: 3\n\n\
+fn explains_a_gradle_that_fails_before_the_init_script() {
+    let stderr = b"FAILURE: Build failed with an exception.\n\n* Where:\nSettings file '/workspace/settings.gradle' line: 3\n\n\
                  * What went wrong:\nCould not compile settings file '/workspace/settings.gradle'.\n> no\n\n* Try:\nx\n";
-    let (events, parser) = parse(&[], said, Exit::Code(1), false);
-    let [RunnerEvent::Collector(told)] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!((told.file.as_deref(), told.line), (Some("settings.gradle"), Some(3)));
-    assert_eq!(told.message, "Could not compile settings file 'settings.gradle'.\n> no");
+    let (events, parser) = parse(&[], stderr, Exit::Code(1), false);
+    let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!((collector.file.as_deref(), collector.line), (Some("settings.gradle"), Some(3)));
+    assert_eq!(collector.message, "Could not compile settings file 'settings.gradle'.\n> no");
     assert!(parser.summary().proof.is_missing());
     let (_, parser) = parse(&[], b"run.sh: 7: exec: gradle: not found\n", Exit::Code(127), false);
     assert!(parser.summary().runner_missing);
@@ -98,14 +98,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn chunks_do_not_matter(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
+    fn cutting_a_report_into_chunks_changes_nothing(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
         let (_, exit, report) = GOLDENS[golden];
         let (head, tail) = report.split_at(at.min(report.len()));
         prop_assert_eq!(read(&[report], exit), read(&[head, tail], exit));
     }
 
     #[test]
-    fn what_is_cut_off_is_never_whole(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
+    fn a_truncated_report_has_no_proof(golden in 0..GOLDENS.len(), at in 0usize..20_000) {
         let (_, exit, report) = GOLDENS[golden];
         // The last line may lack its newline.
         let whole = &report[..at.min(report.len() - 2)];

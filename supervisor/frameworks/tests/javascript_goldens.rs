@@ -1,5 +1,5 @@
-//! What the reporters in JavaScript runners told, read: every golden file has a snapshot of what comes of it, and cutting a
-//! stream anywhere changes nothing or is seen. `goldens/*/README.md` says how the files were made.
+//! Runs the parsers of the JavaScript runners on recorded reports: each recording is parsed as its snapshot says, and cutting a
+//! stream anywhere changes nothing or is noticed. `goldens/*/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use support::pieces::pieces;
 use support::want::want;
 
-/// A stream: its name, its runner, and how that ended.
+/// A recording: name, runner, the runner's exit, report.
 type Golden = (&'static str, &'static dyn Framework, Exit, &'static [u8]);
 
 macro_rules! golden {
@@ -32,7 +32,7 @@ macro_rules! golden {
     };
 }
 
-/// All streams of runs that ended by themselves.
+/// All recordings of runs that ended by themselves.
 const GOLDENS: &[Golden] = &[
     golden!(Cypress, "cypress/collection", Exit::Code(1)),
     golden!(Cypress, "cypress/crash", Exit::Code(0)),
@@ -118,11 +118,11 @@ fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
     framework.parser(&framework.plan(&framework.detect(&tree), &tree, &want).unwrap(), &want)
 }
 
-/// Feeds `chunks` as one step.
+/// Parses `chunks` as one step.
 fn parse(golden: &Golden, chunks: &[&[u8]], killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
     let (mut parser, mut events) = (parser(golden.1), Vec::new());
     parser.step_started(0);
-    // Cypress prints how many specs it has.
+    // Cypress prints its number of specs.
     if golden.1.name() == "cypress" {
         let specs =
             golden.3.split(|byte| *byte == b'\n').filter(|line| line.starts_with(br#"{"event":"opened""#)).count();
@@ -133,7 +133,7 @@ fn parse(golden: &Golden, chunks: &[&[u8]], killed: bool) -> (Vec<RunnerEvent>, 
     (events, parser)
 }
 
-/// What a person would check, without durations.
+/// Renders the facts that a reviewer would check, without durations.
 fn render(events: &[RunnerEvent]) -> String {
     let mut text = String::new();
     for event in events {
@@ -152,10 +152,11 @@ fn render(events: &[RunnerEvent]) -> String {
                     }
                 }
             }
-            RunnerEvent::Collector(told) => {
-                let lines = told.output.lines().count();
-                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
-                writeln!(text, "    message: {:?}\n    output: {lines} lines", told.message).unwrap();
+            RunnerEvent::Collector(collector) => {
+                let lines = collector.output.lines().count();
+                writeln!(text, "{:?} {} {:?}:{:?}", collector.kind, collector.nodeid, collector.file, collector.line)
+                    .unwrap();
+                writeln!(text, "    message: {:?}\n    output: {lines} lines", collector.message).unwrap();
             }
         }
     }
@@ -163,7 +164,7 @@ fn render(events: &[RunnerEvent]) -> String {
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot_says() {
+fn every_recording_parses_as_its_snapshot() {
     for golden in GOLDENS {
         let (events, parser) = parse(golden, &[golden.3], false);
         let text = format!("{}{:?}\n", render(&events), parser.summary());
@@ -172,7 +173,7 @@ fn every_golden_reads_as_its_snapshot_says() {
 }
 
 #[test]
-fn nothing_that_is_told_names_the_workspace() {
+fn no_event_contains_the_workspace_path() {
     for golden in GOLDENS {
         for event in parse(golden, &[golden.3], false).0 {
             assert!(!format!("{event:?}").contains("/workspace"), "{}: {event:?}", golden.0);
@@ -181,19 +182,19 @@ fn nothing_that_is_told_names_the_workspace() {
 }
 
 #[test]
-fn what_was_running_at_a_kill_is_still_running() {
+fn a_kill_keeps_the_running_test() {
     for golden in KILLED {
         let (events, parser) = parse(golden, &[golden.3], true);
         let running: Vec<String> = parser.running().into_iter().map(|test| test.name).collect();
-        let told = render(&events);
-        assert_eq!((running, told.lines().count()), (vec!["hangs".to_owned()], 1));
-        assert!(told.starts_with("passed ") && told.ends_with("> ends\n"), "{told}");
+        let rendered = render(&events);
+        assert_eq!((running, rendered.lines().count()), (vec!["hangs".to_owned()], 1));
+        assert!(rendered.starts_with("passed ") && rendered.ends_with("> ends\n"), "{rendered}");
         assert!(parser.summary().proof.is_missing());
     }
 }
 
 #[test]
-fn a_stream_that_lacks_its_end_is_never_whole() {
+fn a_stream_without_its_end_has_no_proof() {
     for golden in GOLDENS {
         let lines: Vec<&[u8]> = golden.3.split_inclusive(|byte| *byte == b'\n').collect();
         for kept in 0..lines.len() {

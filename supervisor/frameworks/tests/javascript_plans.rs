@@ -1,4 +1,4 @@
-//! The command lines that the adapters of Jest and Vitest write, for every kind of selection.
+//! Command lines of the Jest and Vitest adapters for every kind of selection.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -29,13 +29,13 @@ fn plan(framework: &dyn Framework, script: &str, selection: &Selection, parallel
     framework.plan(&framework.detect(&tree), &tree, &want(selection, parallel)).unwrap()
 }
 
-/// The arguments of each step, and what Vitest's is told beside them.
+/// The arguments of each step, and the variables with Vitest's settings.
 fn lines(plan: &Plan) -> Vec<String> {
     let line = |step: &proctor_frameworks::Step| {
         assert_eq!((step.programs.join(" "), step.dir.as_str()), ("node".to_owned(), "web"));
         assert_eq!(step.env["PROCTOR_REPORT"], "/scratch/report");
-        let told = ["PROCTOR_VITEST", "PROCTOR_LISTING"].iter().filter_map(|name| step.env.get(*name).cloned());
-        step.args.iter().cloned().chain(told).collect::<Vec<_>>().join(" ")
+        let settings = ["PROCTOR_VITEST", "PROCTOR_LISTING"].iter().filter_map(|name| step.env.get(*name).cloned());
+        step.args.iter().cloned().chain(settings).collect::<Vec<_>>().join(" ")
     };
     assert!(plan.report);
     plan.steps.iter().map(line).collect()
@@ -55,7 +55,7 @@ fn failed() -> Selection {
 const JEST: &str = "--ci --watchman=false --testLocationInResults --passWithNoTests=false --cacheDirectory=/cache/jest";
 
 #[test]
-fn jest_is_told_what_to_run() {
+fn jest_gets_the_selection() {
     let jest = |script: &str, selection: &Selection, parallel| lines(&plan(&Jest, script, selection, parallel));
     let run = "/scratch/jest/run.cjs";
     assert_eq!(jest("jest", &Selection::All, None), [format!("{run} {JEST}")]);
@@ -78,13 +78,13 @@ fn jest_is_told_what_to_run() {
 }
 
 #[test]
-fn vitest_is_told_what_to_run() {
+fn vitest_gets_the_selection() {
     let vitest = |script: &str, selection: &Selection, parallel| lines(&plan(&Vitest, script, selection, parallel));
     let line = |args: &str, files: &str, related: bool, expression: &str, workers: &str| {
-        let told = format!(
+        let settings = format!(
             "{{\"files\":[{files}],\"related\":{related},\"expression\":{expression},\"cache\":\"/cache/vitest\",\"workers\":{workers}}}"
         );
-        [format!("/scratch/vitest/run.mjs {args}{told}")]
+        [format!("/scratch/vitest/run.mjs {args}{settings}")]
     };
     assert_eq!(vitest("vitest", &Selection::All, None), line("", "", false, "null", "null"));
     let script = "vitest run -c x.ts --max-workers 4 --ui src";
@@ -101,7 +101,7 @@ fn vitest_is_told_what_to_run() {
     assert_eq!(vitest("vitest", &failed(), None), line("", "\"a.test.js\"", false, names, "null"));
 }
 
-/// What the script's own words become: patterns first, then options.
+/// The arguments that come from the script: patterns first, then options.
 fn words(framework: &dyn Framework, script: &str) -> Vec<String> {
     let plan = plan(framework, script, &Selection::All, None);
     let ours = |word: &&String| JEST.split(' ').all(|own| own != word.as_str()) && !word.starts_with("/scratch/");
@@ -110,7 +110,7 @@ fn words(framework: &dyn Framework, script: &str) -> Vec<String> {
 
 #[test]
 fn the_value_of_an_option_is_no_pattern() {
-    for (script, told) in [
+    for (script, expected) in [
         ("jest --testPathIgnorePatterns e2e", "--testPathIgnorePatterns=e2e"),
         (
             "jest --projects a b --selectProjects unit it",
@@ -122,20 +122,20 @@ fn the_value_of_an_option_is_no_pattern() {
         ("jest --unheard e2e it", ""),
         ("jest --testPathPattern unit", "unit"),
     ] {
-        assert_eq!(words(&Jest, script), [told], "{script}");
+        assert_eq!(words(&Jest, script), [expected], "{script}");
     }
-    for (script, told) in [
+    for (script, expected) in [
         ("vitest run --exclude e2e", "--exclude=e2e"),
         ("vitest run --bail 1 --exclude a --exclude b", "--exclude=a --exclude=b"),
         ("vitest run --project unit src", "src --project=unit"),
         ("vitest --unheard e2e", ""),
     ] {
-        assert_eq!(words(&Vitest, script), [told], "{script}");
+        assert_eq!(words(&Vitest, script), [expected], "{script}");
     }
 }
 
 #[test]
-fn every_start_of_the_script_is_a_command() {
+fn each_start_in_the_script_becomes_a_command() {
     assert_eq!(words(&Jest, "jest -c unit.js && jest -c e2e.js"), ["--config=unit.js", "--config=e2e.js"]);
     assert_eq!(words(&Vitest, "vitest run a && vitest run --dir b"), ["a", "--dir=b"]);
     let twice = plan(&Jest, "jest -c unit.js && jest -c e2e.js", &matching("", &["web/a.test.js"]), None);
@@ -143,7 +143,7 @@ fn every_start_of_the_script_is_a_command() {
 }
 
 #[test]
-fn a_script_that_cannot_be_read_is_told() {
+fn notes_a_script_that_cannot_be_read() {
     let mut tree = FileTree::default();
     tree.add_with_content("web/package.json", r#"{"scripts":{"test":"make check"},"devDependencies":{"jest":"30"}}"#);
     let plan = Jest.plan(&Jest.detect(&tree), &tree, &want(&Selection::All, None)).unwrap();
@@ -151,7 +151,7 @@ fn a_script_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn a_listing_runs_nothing() {
+fn a_listing_runs_no_test() {
     let listing = |framework: &dyn Framework, script: &str, selection: &Selection| {
         let tree = tree(script);
         lines(&framework.plan_listing(&framework.detect(&tree), &tree, &want(selection, None)).unwrap()).join("\n")

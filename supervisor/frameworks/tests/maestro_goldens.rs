@@ -1,6 +1,6 @@
-//! The Maestro parser against what Maestro writes: every golden run has a snapshot of what is read out of it, cutting the
-//! console anywhere changes nothing, and what console and report do not both say is not green. `goldens/maestro/README.md`
-//! says where the forms are from.
+//! Runs the Maestro parser on output in Maestro's format: each golden run is parsed as its snapshot says, cutting the console
+//! anywhere changes nothing, and a run is green only if console and report agree. `goldens/maestro/README.md` names the sources
+//! of the format.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -25,7 +25,7 @@ macro_rules! golden {
     };
 }
 
-/// One command: its console, its words on stderr, its status and its report.
+/// One command: its stdout, its stderr, its exit status and its report file.
 #[derive(Clone, Copy, Default)]
 struct Command<'a> {
     out: &'a [u8],
@@ -85,10 +85,10 @@ fn parser(files: &[&str], parallel: Option<u32>) -> Box<dyn Parser> {
     Maestro.parser(&Maestro.plan(&Maestro.detect(&tree), &tree, &want).unwrap(), &want)
 }
 
-/// Runs the commands one after the other as a driver does; `cut` is where each console is cut in two.
+/// Runs the commands one after the other; `cut` is the offset at which each console is cut in two.
 fn run(golden: &Golden, cut: usize) -> (Vec<RunnerEvent>, Box<dyn Parser>, String) {
     let (_, parallel, files, commands) = golden;
-    let (mut parser, mut events, mut asked) = (parser(files, *parallel), Vec::new(), String::new());
+    let (mut parser, mut events, mut follow_ups) = (parser(files, *parallel), Vec::new(), String::new());
     let mut left = Vec::new();
     for (number, command) in commands.iter().enumerate() {
         parser.step_started(number);
@@ -97,13 +97,13 @@ fn run(golden: &Golden, cut: usize) -> (Vec<RunnerEvent>, Box<dyn Parser>, Strin
         parser.stderr(command.err, &mut events);
         parser.step_ended(Exit::Code(command.code), false, &mut events);
         for step in parser.follow_up() {
-            writeln!(asked, "then {} {}", step.programs.join(" "), step.args.join(" ")).unwrap();
+            writeln!(follow_ups, "then {} {}", step.programs.join(" "), step.args.join(" ")).unwrap();
         }
         let round = if number == 0 { String::new() } else { format!("round-{}/", number + 1) };
         left.extend(command.report.map(|bytes| (format!("{round}maestro/report-{number}.xml"), bytes.to_vec())));
     }
     parser.files(&left, &mut events);
-    (events, parser, asked)
+    (events, parser, follow_ups)
 }
 
 fn render(golden: &Golden, cut: usize) -> String {
@@ -117,11 +117,11 @@ fn render(golden: &Golden, cut: usize) -> String {
                     writeln!(text, "    {:?}: {message:?}", test.file).unwrap();
                 }
             }
-            RunnerEvent::Collector(told) => {
+            RunnerEvent::Collector(collector) => {
                 writeln!(
                     text,
                     "{:?} {} {:?}:{:?}\n    {:?}",
-                    told.kind, told.nodeid, told.file, told.line, told.message
+                    collector.kind, collector.nodeid, collector.file, collector.line, collector.message
                 )
                 .unwrap();
             }
@@ -132,8 +132,8 @@ fn render(golden: &Golden, cut: usize) -> String {
     text
 }
 
-/// What one command comes to, and whether a test of it failed.
-fn come_to(files: &'static [&'static str], command: Command<'static>) -> (StreamSummary, bool) {
+/// Parses one command. Returns the summary, and whether a test failed.
+fn parse_one(files: &'static [&'static str], command: Command<'static>) -> (StreamSummary, bool) {
     let commands: &'static [Command<'static>] = Box::leak(Box::new([command]));
     let (events, parser, _) = run(&("", None, files, commands), 0);
     let failed = |event: &RunnerEvent| matches!(event, RunnerEvent::TestFinished(test) if test.outcome.is_failure());
@@ -141,19 +141,19 @@ fn come_to(files: &'static [&'static str], command: Command<'static>) -> (Stream
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot() {
+fn every_golden_run_parses_as_its_snapshot() {
     for golden in GOLDENS {
         insta::assert_snapshot!(format!("maestro_{}", golden.0), render(golden, 0));
     }
 }
 
 #[test]
-fn what_console_and_report_do_not_both_say_is_not_green() {
+fn a_run_is_green_only_if_console_and_report_agree() {
     const TWO: &[&str] = &["login.yaml", "search.yaml"];
     let (out, xml): (&[u8], &[u8]) = (golden!("pass.out"), golden!("pass.xml"));
     let proof = Proof::Shown { tests: 0 };
     let whole = StreamSummary { structured: true, proof, ..StreamSummary::default() };
-    assert_eq!(come_to(TWO, green(out, xml)), (whole, false));
+    assert_eq!(parse_one(TWO, green(out, xml)), (whole, false));
     let forged: &[u8] = b"Waiting for flows to complete...\n[Passed] Log in (1s)\n[Passed] search (1s)\n[Passed] Greeting (in English) (1s)\n";
     for (files, command) in [
         (TWO, Command { report: None, ..green(out, xml) }),
@@ -164,13 +164,13 @@ fn what_console_and_report_do_not_both_say_is_not_green() {
         (ALL, green(out, xml)),
         (ALL, green(forged, golden!("fail.xml"))),
     ] {
-        let (summary, failed) = come_to(files, command);
+        let (summary, failed) = parse_one(files, command);
         assert!(summary.proof.is_missing() || failed, "{files:?}: {summary:?}");
     }
 }
 
 #[test]
-fn what_only_the_report_tells_is_told() {
+fn reports_flows_that_only_the_report_names() {
     let golden = ("", Some(2), ALL, &[Command { out: b"[Passed] search (0s)\n", ..FAIL }][..]);
     let (events, parser, _) = run(&golden, 0);
     let failed =
@@ -180,7 +180,7 @@ fn what_only_the_report_tells_is_told() {
 }
 
 #[test]
-fn a_killed_run_has_what_ended_and_names_what_was_running() {
+fn a_killed_run_keeps_finished_flows_and_names_the_running_one() {
     let (mut parser, mut events) = (parser(ALL, None), Vec::new());
     parser.step_started(0);
     parser
@@ -196,12 +196,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn chunks_do_not_matter(golden in 0..GOLDENS.len(), cut in 0usize..400) {
+    fn cutting_the_console_into_chunks_changes_nothing(golden in 0..GOLDENS.len(), cut in 0usize..400) {
         prop_assert_eq!(render(&GOLDENS[golden], 0), render(&GOLDENS[golden], cut));
     }
 
     #[test]
-    fn nothing_panics(noise in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..300) {
+    fn no_bytes_make_the_parser_panic(noise in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..300) {
         let splice = |bytes: &[u8]| {
             let mut bytes = bytes.to_vec();
             let at = at.min(bytes.len());

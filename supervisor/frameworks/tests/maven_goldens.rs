@@ -1,5 +1,5 @@
-//! The Maven parser against real runs: every golden pair of console and report has a snapshot of what is read out of it, and
-//! cutting them into pieces anywhere changes nothing. `goldens/maven/README.md` says how the files were made.
+//! Runs the Maven parser on recorded runs: each recorded pair of console and report is parsed as its snapshot says, and cutting
+//! them into pieces changes nothing. `goldens/maven/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -16,7 +16,7 @@ use proctor_frameworks::runners::maven::Maven;
 use proctor_frameworks::{Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use std::fmt::Write as _;
-use support::jvm::{self, Said};
+use support::jvm::{self, StepOutput};
 use support::want::want;
 
 macro_rules! goldens {
@@ -43,10 +43,10 @@ const GOLDENS: &[(&str, i32, [&[u8]; 2])] = goldens![
     "stopped" 1,
 ];
 
-/// The last record of a run that went well.
+/// The last record of a successful run.
 const END: &[u8] = b"token end \nsuccess\0";
 
-/// The same of listings.
+/// Name, exit status, console and report of each listing.
 const LISTINGS: &[(&str, i32, [&[u8]; 2])] = goldens!["list-fail" 0, "list-junit4" 0];
 
 const KILLED: [&[u8]; 2] =
@@ -65,14 +65,19 @@ fn parser(is_listing: bool) -> Box<dyn Parser> {
     Maven.parser(&plan, &want)
 }
 
-/// Feeds pieces of both streams of a run as one step.
+/// Parses pieces of both streams of a run as one step.
 fn parse(out: &[&[u8]], report: &[&[u8]], exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    jvm::read(parser(false), Said { out, report, ..Said::default() }, exit, killed)
+    jvm::read(parser(false), StepOutput { out, report, ..StepOutput::default() }, exit, killed)
 }
 
-/// The same of a listing that ended by itself.
+/// Parses the streams of a listing that ended by itself.
 fn parse_listing(out: &[u8], report: &[u8], exit: i32) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
-    jvm::read(parser(true), Said { out: &[out], report: &[report], ..Said::default() }, Exit::Code(exit), false)
+    jvm::read(
+        parser(true),
+        StepOutput { out: &[out], report: &[report], ..StepOutput::default() },
+        Exit::Code(exit),
+        false,
+    )
 }
 
 fn render(events: &[RunnerEvent], parser: &dyn Parser) -> String {
@@ -95,9 +100,10 @@ fn render(events: &[RunnerEvent], parser: &dyn Parser) -> String {
                 field(&mut text, "actual", &test.actual);
                 field(&mut text, "output", &test.output);
             }
-            RunnerEvent::Collector(told) => {
-                writeln!(text, "{:?} {} {:?}:{:?}", told.kind, told.nodeid, told.file, told.line).unwrap();
-                writeln!(text, "    message: {:?}\n    output: {:?}", told.message, told.output).unwrap();
+            RunnerEvent::Collector(collector) => {
+                writeln!(text, "{:?} {} {:?}:{:?}", collector.kind, collector.nodeid, collector.file, collector.line)
+                    .unwrap();
+                writeln!(text, "    message: {:?}\n    output: {:?}", collector.message, collector.output).unwrap();
             }
         }
     }
@@ -106,7 +112,7 @@ fn render(events: &[RunnerEvent], parser: &dyn Parser) -> String {
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot() {
+fn every_recording_parses_as_its_snapshot() {
     for (name, exit, [out, report]) in GOLDENS {
         let (events, parser) = parse(&[out], &[report], Exit::Code(*exit), false);
         insta::assert_snapshot!(format!("maven_{name}"), render(&events, parser.as_ref()));
@@ -114,7 +120,7 @@ fn every_golden_reads_as_its_snapshot() {
 }
 
 #[test]
-fn every_listing_reads_as_its_snapshot() {
+fn every_listing_parses_as_its_snapshot() {
     for (name, exit, [out, report]) in LISTINGS {
         let (events, parser) = parse_listing(out, report, *exit);
         insta::assert_snapshot!(format!("maven_{name}"), render(&events, parser.as_ref()));
@@ -122,7 +128,7 @@ fn every_listing_reads_as_its_snapshot() {
 }
 
 #[test]
-fn a_listing_that_maven_passed_over_is_cut_off() {
+fn a_listing_without_an_end_record_has_no_proof() {
     let (_, exit, [out, report]) = LISTINGS[0];
     let without = &report[..report.len() - END.len()];
     for (report, is_cut_off) in [(report, false), (without, true)] {
@@ -132,7 +138,7 @@ fn a_listing_that_maven_passed_over_is_cut_off() {
 }
 
 #[test]
-fn a_killed_run_has_what_ended_and_names_what_was_running() {
+fn a_killed_run_keeps_finished_tests_and_names_the_running_class() {
     let (events, parser) = parse(&[KILLED[0]], &[KILLED[1]], Exit::Signal(15), true);
     let passed =
         |event: &RunnerEvent| matches!(event, RunnerEvent::TestFinished(test) if test.outcome == TestOutcome::Passed);
@@ -143,7 +149,7 @@ fn a_killed_run_has_what_ended_and_names_what_was_running() {
 }
 
 #[test]
-fn no_line_makes_a_run_whole() {
+fn no_forged_record_or_line_makes_a_run_green() {
     let (_, _, [out, report]) = GOLDENS[0];
     let end = report.len() - END.len();
     let is_missing = |report: &[&[u8]]| parse(&[out], report, Exit::Code(0), false).1.summary().proof.is_missing();
@@ -151,14 +157,14 @@ fn no_line_makes_a_run_whole() {
     assert!(is_missing(&[&report[..end], b"end \nsuccess\0"]), "a test does not know the token");
     assert!(is_missing(&[b"x file a\n\0", report]), "a test wrote");
     assert!(!is_missing(&[report]));
-    // A test that says all is well does not make its failure good.
+    // Printing a success does not undo a test's failure.
     let forged = [b"[INFO] BUILD SUCCESS\n[INFO] Tests run: 9, Failures: 0\n", GOLDENS[1].2[0]].concat();
     let (events, _) = parse(&[&forged], &[GOLDENS[1].2[1]], Exit::Code(0), false);
     assert!(events.iter().any(|event| matches!(event, RunnerEvent::TestFinished(test) if test.outcome.is_failure())));
 }
 
 #[test]
-fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
+fn a_test_that_passed_when_surefire_reran_it_is_flaky() {
     let report: &[u8] =
         b"begin \ntoken\0token file target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1' failures='0'><testcase \
         classname='com.example.ATest' name='adds'><flakyFailure type='x'/></testcase></testsuite>\0token ran \n1 0\0\
@@ -168,9 +174,9 @@ fn a_test_that_passed_when_surefire_ran_it_again_is_flaky() {
     assert!(parser.summary().notes.iter().any(|note| note.contains("adds passed after 1 failed attempt(s)")));
 }
 
-/// Surefire writes what a class came to after each attempt, and the file may be read between two.
+/// Surefire writes the result of a class after each attempt, and the file may be read between two attempts.
 #[test]
-fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
+fn does_not_report_the_result_of_an_attempt_that_was_repeated() {
     let file = |result: &str| {
         format!(
             "token file target/surefire-reports/TEST-com.example.ATest.xml\n<testsuite tests='1'><testcase \
@@ -183,14 +189,17 @@ fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
     let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
     let outcomes = |results: &[&str], exit, killed| {
         let report: String = results.iter().map(|result| file(result)).collect();
-        let said =
-            Said { out: &[GOLDENS[0].2[0]], report: &[b"begin \ntoken\0", report.as_bytes(), END], ..Said::default() };
-        let (events, parser) = jvm::read(Maven.parser(&plan, &want), said, exit, killed);
-        let told = events.iter().map(|event| match event {
+        let output = StepOutput {
+            out: &[GOLDENS[0].2[0]],
+            report: &[b"begin \ntoken\0", report.as_bytes(), END],
+            ..StepOutput::default()
+        };
+        let (events, parser) = jvm::read(Maven.parser(&plan, &want), output, exit, killed);
+        let outcomes = events.iter().map(|event| match event {
             RunnerEvent::TestFinished(test) => test.outcome,
             other => panic!("{other:?}"),
         });
-        (told.collect::<Vec<_>>(), parser.flaky())
+        (outcomes.collect::<Vec<_>>(), parser.flaky())
     };
     let (failed, flaky) = ("<failure type='x'/>", "<flakyFailure type='x'/>");
     assert_eq!(outcomes(&[failed, flaky], Exit::Code(0), false), (vec![TestOutcome::Passed], 1));
@@ -198,24 +207,24 @@ fn what_an_attempt_came_to_that_was_run_again_is_not_told() {
     assert_eq!(outcomes(&[failed], Exit::Signal(15), true), (vec![TestOutcome::Failed], 0), "what is known stays");
 }
 
-/// In parallel JUnit 4 says nothing of what it passes over.
+/// In parallel, JUnit 4 does not report the tests that it skips.
 #[test]
-fn a_run_that_may_have_stopped_after_failures_has_not_reached_everything() {
+fn a_run_that_may_have_stopped_after_failures_is_incomplete() {
     let mut tree = jvm::tree("pom.xml", &["Greet"]);
     let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut unreached = |count: &str| {
         tree.add_with_content("pom.xml", format!("<skipAfterFailureCount>{count}</skipAfterFailureCount>"));
         let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
-        let said = |[out, report]: [&'static [u8]; 2]| {
+        let is_unreached = |[out, report]: [&'static [u8]; 2]| {
             let (_, parser) = jvm::read(
                 Maven.parser(&plan, &want),
-                Said { out: &[out], report: &[report], ..Said::default() },
+                StepOutput { out: &[out], report: &[report], ..StepOutput::default() },
                 Exit::Code(1),
                 false,
             );
             parser.summary().unreached
         };
-        (said(GOLDENS[1].2), said(GOLDENS[0].2), plan.notes.len())
+        (is_unreached(GOLDENS[1].2), is_unreached(GOLDENS[0].2), plan.notes.len())
     };
     assert_eq!(unreached("5"), (true, false, 1), "five failed");
     assert_eq!(unreached("6"), (false, false, 1));
@@ -224,13 +233,13 @@ fn a_run_that_may_have_stopped_after_failures_has_not_reached_everything() {
 }
 
 #[test]
-fn a_file_that_is_told_twice_is_told_once() {
+fn reports_a_file_once_that_comes_twice() {
     let (_, _, [out, report]) = GOLDENS[0];
     let once = parse(&[out], &[report], Exit::Code(0), false).0;
     assert_eq!(parse(&[out], &[&report[..report.len() - END.len()], report], Exit::Code(0), false).0, once);
 }
 
-/// Whatever runs beside Surefire can write its files anew and remove them.
+/// Any process beside Surefire can rewrite and remove its files.
 #[test]
 fn files_with_fewer_tests_or_failures_than_surefire_counted_are_no_proof() {
     let (_, _, [out, report]) = GOLDENS[0];
@@ -243,7 +252,7 @@ fn files_with_fewer_tests_or_failures_than_surefire_counted_are_no_proof() {
         let summary = parser.summary();
         assert!(summary.proof.is_missing() && summary.notes.iter().any(|note| note.contains(noted)), "{summary:?}");
     }
-    // An old Surefire does not count in Maven's log.
+    // An old Surefire does not log its counts through Maven.
     let without = text.replace("ran \n4 0", "ran \n");
     assert!(!parse(&[out], &[without.as_bytes()], Exit::Code(0), false).1.summary().proof.is_missing());
 }
@@ -252,7 +261,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn chunks_do_not_matter(golden in 0..GOLDENS.len(), first in 0usize..20_000, second in 0usize..20_000) {
+    fn cutting_the_streams_into_chunks_changes_nothing(golden in 0..GOLDENS.len(), first in 0usize..20_000, second in 0usize..20_000) {
         let (_, exit, [out, report]) = GOLDENS[golden];
         let whole = parse(&[out], &[report], Exit::Code(exit), false);
         let ((a, b), (c, d)) = (out.split_at(first.min(out.len())), report.split_at(second.min(report.len())));

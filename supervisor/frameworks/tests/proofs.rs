@@ -1,4 +1,4 @@
-//! The proof of each adapter: a recorded run that passes does not once its proof is taken away. A new adapter has to have a row.
+//! Proof of each adapter: a recorded run that passes does not pass once its proof is removed. Each adapter needs a row.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -14,12 +14,12 @@ use proctor_core::verdict::{Facts, judge};
 use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, PlanRequest};
 use support::want::want;
 
-/// Where a runner speaks.
+/// Stream or file that a runner writes to.
 #[derive(Clone, Copy)]
 enum Channel {
     Stdout,
     Report,
-    /// A file that it leaves, by this path.
+    /// A file that the runner leaves, by its path.
     File(&'static str),
 }
 
@@ -30,10 +30,10 @@ struct Recording {
     framework: &'static str,
     /// A project's file and its content.
     file: (&'static str, &'static str),
-    /// Which step speaks.
+    /// The step that the streams belong to.
     step: usize,
-    told: &'static [(Channel, &'static str)],
-    /// What takes the proof away: a text and what stands for it.
+    output: &'static [(Channel, &'static str)],
+    /// Replacements that remove the proof: a text of the recording, and the text in its place.
     without: &'static [(&'static str, &'static str)],
 }
 
@@ -43,11 +43,15 @@ macro_rules! golden {
     };
 }
 
-const fn of_node(framework: &'static str, script: &'static str, told: &'static [(Channel, &'static str)]) -> Recording {
-    Recording { framework, file: ("package.json", script), step: 0, told, without: REPORTERS }
+const fn javascript(
+    framework: &'static str,
+    script: &'static str,
+    output: &'static [(Channel, &'static str)],
+) -> Recording {
+    Recording { framework, file: ("package.json", script), step: 0, output, without: REPORTERS }
 }
 
-/// The end of a reporter of JavaScript: absent, without its counts, with other counts, with tests that are left.
+/// Replacements in a JavaScript reporter's end record: absent, without its counts, with other counts, with tests left.
 const REPORTERS: &[(&str, &str)] = &[
     (r#"{"event":"end","#, r#"{"event":"note","text":"x","#),
     (r#","left":0}"#, "}"),
@@ -55,7 +59,7 @@ const REPORTERS: &[(&str, &str)] = &[
     (r#""left":0"#, r#""left":1"#),
 ];
 
-/// The same as Python writes it.
+/// The same replacements in Python's JSON format.
 const PYTHON: &[(&str, &str)] = &[
     (r#"{"event": "end","#, r#"{"event": "note", "text": "x","#),
     (r#", "left": 0}"#, "}"),
@@ -68,7 +72,7 @@ const RECORDINGS: &[Recording] = &[
         framework: "go",
         file: ("go.mod", "module example.com/pass\n"),
         step: 0,
-        told: &[(Stdout, golden!("go/pass.jsonl"))],
+        output: &[(Stdout, golden!("go/pass.jsonl"))],
         without: &[
             (r#""Output":"PASS\n"}"#, r#""Output":"DONE\n"}"#),
             (r#""Action":"pass","Package":"example.com/pass/calc","E"#, ""),
@@ -78,24 +82,28 @@ const RECORDINGS: &[Recording] = &[
         framework: "pytest",
         file: ("pytest.ini", "[pytest]\n"),
         step: 0,
-        told: &[(Report, golden!("pytest/pass.jsonl"))],
+        output: &[(Report, golden!("pytest/pass.jsonl"))],
         without: PYTHON,
     },
     Recording {
         framework: "unittest",
         file: ("test_money.py", ""),
         step: 0,
-        told: &[(Report, golden!("unittest/pass.jsonl"))],
+        output: &[(Report, golden!("unittest/pass.jsonl"))],
         without: PYTHON,
     },
-    of_node("jest", r#"{"scripts":{"test":"jest"}}"#, &[(Report, golden!("jest/pass.jsonl"))]),
-    of_node("mocha", r#"{"scripts":{"test":"mocha"}}"#, &[(Report, golden!("mocha/pass.jsonl"))]),
-    of_node("node", r#"{"scripts":{"test":"node --test"}}"#, &[(Report, golden!("node/pass.jsonl"))]),
-    of_node("vitest", r#"{"scripts":{"test":"vitest run"}}"#, &[(Report, golden!("vitest/pass.jsonl"))]),
-    of_node("playwright", r#"{"scripts":{"test":"playwright test"}}"#, &[(Report, golden!("playwright/pass.jsonl"))]),
+    javascript("jest", r#"{"scripts":{"test":"jest"}}"#, &[(Report, golden!("jest/pass.jsonl"))]),
+    javascript("mocha", r#"{"scripts":{"test":"mocha"}}"#, &[(Report, golden!("mocha/pass.jsonl"))]),
+    javascript("node", r#"{"scripts":{"test":"node --test"}}"#, &[(Report, golden!("node/pass.jsonl"))]),
+    javascript("vitest", r#"{"scripts":{"test":"vitest run"}}"#, &[(Report, golden!("vitest/pass.jsonl"))]),
+    javascript(
+        "playwright",
+        r#"{"scripts":{"test":"playwright test"}}"#,
+        &[(Report, golden!("playwright/pass.jsonl"))],
+    ),
     Recording {
         without: &[("1..2\n", ""), ("1..2\n", "1..3\n")],
-        ..of_node(
+        ..javascript(
             "script",
             r#"{"scripts":{"test":"tape x.js"}}"#,
             &[(Stdout, "TAP version 13\nok 1 - a\nok 2 - b\n1..2\n")],
@@ -105,7 +113,7 @@ const RECORDINGS: &[Recording] = &[
         framework: "cargo",
         file: ("Cargo.toml", "[package]\nname = 'pass'\n"),
         step: 0,
-        told: &[(Stdout, golden!("rust/cargo-pass.out"))],
+        output: &[(Stdout, golden!("rust/cargo-pass.out"))],
         without: &[
             (r#"{ "type": "suite", "event": "ok", "passed": 3,"#, "{"),
             (r#""test_count": 3"#, r#""test_count": 4"#),
@@ -116,7 +124,7 @@ const RECORDINGS: &[Recording] = &[
         framework: "nextest",
         file: ("Cargo.toml", "[package]\nname = 'pass'\n"),
         step: 0,
-        told: &[(Stdout, golden!("rust/nextest-pass.out"))],
+        output: &[(Stdout, golden!("rust/nextest-pass.out"))],
         without: &[
             (
                 r#"{"type":"suite","event":"ok","passed":1,"failed":0,"ignored":0,"measured":0,"filtered_out":0,"exec_time":0.018"#,
@@ -129,14 +137,14 @@ const RECORDINGS: &[Recording] = &[
         framework: "ctest",
         file: ("CMakeLists.txt", "project(x)\nenable_testing()\n"),
         step: 2,
-        told: &[(Stdout, golden!("ctest/pass.out"))],
+        output: &[(Stdout, golden!("ctest/pass.out"))],
         without: &[("100% tests passed, 0 tests failed out of 7", ""), ("/7 Test", "/8 Test")],
     },
     Recording {
         framework: "maven",
         file: ("pom.xml", ""),
         step: 0,
-        told: &[(Stdout, golden!("maven/pass.out")), (Report, golden!("maven/pass.report"))],
+        output: &[(Stdout, golden!("maven/pass.out")), (Report, golden!("maven/pass.report"))],
         without: &[
             ("\0token end \nsuccess\0", "\0"),
             ("token end", "nobody end"),
@@ -148,14 +156,14 @@ const RECORDINGS: &[Recording] = &[
         framework: "gradle",
         file: ("build.gradle", ""),
         step: 0,
-        told: &[(Report, golden!("gradle/pass.jsonl"))],
+        output: &[(Report, golden!("gradle/pass.jsonl"))],
         without: REPORTERS,
     },
     Recording {
         framework: "maestro",
         file: (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
         step: 0,
-        told: &[
+        output: &[
             (Stdout, "[Passed] search (1m 3s)\n\n1/1 Flows Passed in 1m 3s\n"),
             (
                 File("maestro/report-0.xml"),
@@ -178,7 +186,7 @@ const RECORDINGS: &[Recording] = &[
             ("2 found", "3 found"),
             (r#"{"event":"closed","package":"cypress/e2e/sum.cy.js"}"#, ""),
         ],
-        ..of_node(
+        ..javascript(
             "cypress",
             r#"{"scripts":{"test":"cypress run"}}"#,
             &[(Stdout, "  Specs:  2 found (shop.cy.js, sum.cy.js)\n"), (Report, golden!("cypress/pass.jsonl"))],
@@ -186,21 +194,21 @@ const RECORDINGS: &[Recording] = &[
     },
 ];
 
-/// What the recording comes to with `change` made to all that is told.
+/// The outcome of the recording with `change` applied to everything the runner wrote.
 fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
     let framework = framework(recording.framework);
     let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut tree = FileTree::default();
     tree.add_with_content(recording.file.0, recording.file.1);
     let plan = framework.plan(&framework.detect_explicit(&tree), &tree, &want).unwrap();
-    // ctest says where it looks for its tests: the recording, in its own build directory.
+    // ctest prints its build directory: the recording gets the planned one.
     let build = plan.steps[0].args.get(3).cloned().unwrap_or_default();
-    let change = |told: &str| change(&told.replace("/cache/cmake/0123456789abcdef", &build));
+    let change = |text: &str| change(&text.replace("/cache/cmake/0123456789abcdef", &build));
     let (mut parser, mut events) = (framework.parser(&plan, &want), Vec::new());
     let (mut commands, mut step) = (plan.steps.len(), 0);
     while step < commands {
         parser.step_started(step);
-        for (channel, text) in recording.told.iter().filter(|_| step == recording.step) {
+        for (channel, text) in recording.output.iter().filter(|_| step == recording.step) {
             match channel {
                 Stdout => parser.stdout(change(text).as_bytes(), &mut events),
                 Report => parser.report(change(text).as_bytes(), &mut events),
@@ -215,7 +223,7 @@ fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
         File(path) => Some(((*path).to_owned(), change(text).into_bytes())),
         Stdout | Report => None,
     };
-    let files: Vec<(String, Vec<u8>)> = recording.told.iter().filter_map(file).collect();
+    let files: Vec<(String, Vec<u8>)> = recording.output.iter().filter_map(file).collect();
     parser.files(&files, &mut events);
     let (mut summary, mut collection_errors) = (Summary::default(), 0);
     for event in &events {
@@ -252,15 +260,15 @@ fn no_run_passes_without_the_proof_of_its_adapter() {
         let name = recording.framework;
         assert_eq!(outcome(recording, str::to_owned), Outcome::Passed, "{name}");
         for (text, instead) in recording.without {
-            let is_there = recording.told.iter().any(|(_, told)| told.contains(text));
-            let outcome = outcome(recording, |told| told.replace(text, instead));
+            let is_there = recording.output.iter().any(|(_, output)| output.contains(text));
+            let outcome = outcome(recording, |output| output.replace(text, instead));
             assert!(is_there && outcome != Outcome::Passed, "{name} without {text:?}: {outcome:?}");
         }
     }
 }
 
 #[test]
-fn every_adapter_has_a_recording_and_its_proof_in_its_file_and_in_the_readme() {
+fn every_adapter_has_a_recording_and_documents_its_proof() {
     let sources = [
         include_str!("../src/runners/go/mod.rs"),
         include_str!("../src/runners/pytest/mod.rs"),
@@ -285,7 +293,7 @@ fn every_adapter_has_a_recording_and_its_proof_in_its_file_and_in_the_readme() {
         assert!(RECORDINGS.iter().any(|recording| recording.framework == name), "{name} has no recording");
         let row = readme.lines().find(|line| line.eq_ignore_ascii_case(&format!("| `{name}` | {proof} |")));
         assert!(row.is_some(), "README's table of proofs lacks {name}: {proof}");
-        let told = heads.iter().any(|head| head.contains("Proof of a pass: ") && head.contains(proof));
-        assert!(told, "the first lines of {name} lack its proof: {proof}");
+        let is_documented = heads.iter().any(|head| head.contains("Proof of a pass: ") && head.contains(proof));
+        assert!(is_documented, "the header of {name} lacks its proof: {proof}");
     }
 }

@@ -1,5 +1,5 @@
-//! The two Python adapters against real reports: every golden file has a snapshot of what is read out of it, and cutting a
-//! report into pieces anywhere changes nothing. `goldens/pytest/README.md` says how the files were made.
+//! Runs the two Python adapters on recorded reports: each recording is parsed as its snapshot says, and cutting a report into
+//! pieces changes nothing. `goldens/pytest/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -28,7 +28,7 @@ macro_rules! goldens {
     };
 }
 
-/// Name, exit status, report.
+/// Name, exit status and report of a recording.
 type Golden = (&'static str, i32, &'static [u8]);
 
 const PYTEST: &[Golden] = goldens!["pytest":
@@ -49,7 +49,7 @@ fn parser(framework: &dyn Framework) -> Box<dyn Parser> {
     framework.parser(&plan, &want(&Selection::All))
 }
 
-/// Feeds `chunks` as the report of one step that ended so.
+/// Parses `chunks` as the report of one step with this exit.
 fn parse<'a>(
     framework: &dyn Framework,
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -65,7 +65,7 @@ fn parse<'a>(
     (events, parser)
 }
 
-/// What a person would check, without durations.
+/// Writes the facts that a reviewer would check, without durations.
 fn whole(text: &mut String, test: &TestCase) {
     writeln!(text, "{} {} ({} in {})", test.outcome.name(), test.nodeid, test.name, test.package).unwrap();
     if let (Some(file), Some(line)) = (&test.file, test.line) {
@@ -85,7 +85,7 @@ fn whole(text: &mut String, test: &TestCase) {
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot_says() {
+fn every_recording_parses_as_its_snapshot() {
     for (framework, goldens) in [(&Pytest as &dyn Framework, PYTEST), (&Unittest, UNITTEST)] {
         for (name, exit, bytes) in goldens {
             let (events, parser) = parse(framework, [*bytes], Exit::Code(*exit), false);
@@ -98,7 +98,7 @@ fn every_golden_reads_as_its_snapshot_says() {
 }
 
 #[test]
-fn a_killed_run_keeps_what_finished_and_names_what_ran() {
+fn a_killed_run_keeps_finished_tests_and_names_the_running_one() {
     let pytest: &[u8] = include_bytes!("../goldens/pytest/hang-killed.jsonl");
     let unittest: &[u8] = include_bytes!("../goldens/unittest/hang-killed.jsonl");
     for (framework, bytes, running) in
@@ -112,7 +112,7 @@ fn a_killed_run_keeps_what_finished_and_names_what_ran() {
 }
 
 #[test]
-fn listing_names_what_a_run_would_run() {
+fn a_listing_names_the_tests_of_a_run() {
     let pytest: &[u8] = include_bytes!("../goldens/pytest/list.jsonl");
     let unittest: &[u8] = include_bytes!("../goldens/unittest/list.jsonl");
     for (framework, bytes, count, one) in [
@@ -133,7 +133,7 @@ fn listing_names_what_a_run_would_run() {
 }
 
 #[test]
-fn a_python_without_pytest_is_told_with_its_remedy() {
+fn reports_a_missing_pytest_with_a_remedy() {
     let (mut parser, mut events) = (parser(&Pytest), Vec::new());
     parser.step_started(0);
     parser.stderr(b"/workspace/.venv/bin/python: No module named pytest\n", &mut events);

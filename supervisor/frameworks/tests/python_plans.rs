@@ -1,4 +1,4 @@
-//! The command lines that the two Python adapters write, for every kind of selection.
+//! Command lines of the two Python adapters for every kind of selection.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -14,11 +14,11 @@ use proctor_frameworks::runners::pytest::Pytest;
 use proctor_frameworks::runners::unittest::Unittest;
 use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest, Step};
 
-/// A project with another one in it; `sign` decides for which runner.
-fn tree(sign: &str) -> FileTree {
+/// A project that contains another one; `settings` decides for which runner.
+fn tree(settings: &str) -> FileTree {
     let mut tree = FileTree::default();
     for file in ["pyproject.toml", "sub/pyproject.toml"] {
-        tree.add_with_content(file, sign);
+        tree.add_with_content(file, settings);
     }
     for file in ["src/calc.py", "tests/__init__.py", "tests/test_calc.py", "tests/test_x.py", "slow/test_y.py"] {
         tree.add(file);
@@ -41,28 +41,28 @@ fn plan(framework: &dyn Framework, selection: &Selection) -> Plan {
 }
 
 #[test]
-fn pytest_runs_a_project_without_a_sign_of_it_when_asked_to() {
-    let of = |tree: &FileTree, asked| choose(tree, asked, &Selection::All).map(|chosen| chosen.name());
-    assert_eq!(of(&tree("[project]"), None).unwrap(), "unittest");
-    assert_eq!(of(&tree("[project]"), Some("pytest")).unwrap(), "pytest");
-    assert_eq!(of(&tree("[tool.pytest]"), Some("all")).unwrap(), "pytest");
+fn pytest_runs_a_project_without_its_settings_when_requested() {
+    let name = |tree: &FileTree, asked| choose(tree, asked, &Selection::All).map(|chosen| chosen.name());
+    assert_eq!(name(&tree("[project]"), None).unwrap(), "unittest");
+    assert_eq!(name(&tree("[project]"), Some("pytest")).unwrap(), "pytest");
+    assert_eq!(name(&tree("[tool.pytest]"), Some("all")).unwrap(), "pytest");
     let mut mixed = tree("[project]");
     mixed.add("sub/pytest.ini");
     assert_eq!(Pytest.detect_explicit(&mixed).iter().map(|project| project.dir.as_str()).collect::<Vec<_>>(), ["sub"]);
     let mut odd = FileTree::default();
     odd.add("a_test.py");
-    assert_eq!(of(&odd, Some("pytest")).unwrap(), "pytest");
-    assert!(of(&odd, None).is_err());
-    let nowhere = of(&FileTree::default(), Some("pytest")).unwrap_err().to_string();
+    assert_eq!(name(&odd, Some("pytest")).unwrap(), "pytest");
+    assert!(name(&odd, None).is_err());
+    let nowhere = name(&FileTree::default(), Some("pytest")).unwrap_err().to_string();
     let wanted = "no pytest project detected in the workspace: one is recognised by pytest.ini, .pytest.ini, pytest.toml, \
                   .pytest.toml, conftest.py, pytest's settings in pyproject.toml, tox.ini, setup.cfg, or files named test*.py \
                   or *_test.py";
     assert_eq!(nowhere, wanted);
-    let for_pytest = of(&tree("[tool.pytest]"), Some("unittest")).unwrap_err().to_string();
+    let for_pytest = name(&tree("[tool.pytest]"), Some("unittest")).unwrap_err().to_string();
     assert!(for_pytest.contains("recognised by files named test*.py, without pytest.ini, "), "{for_pytest}");
 }
 
-/// Each step as `dir: arguments`, without the ones that all have.
+/// Each step as `dir: arguments`, without the arguments that all steps have.
 fn steps(framework: &dyn Framework, selection: &Selection) -> Vec<String> {
     let line = |step: &Step| {
         let line = format!("{}: {}", step.dir, step.args.join(" "));
@@ -87,14 +87,14 @@ fn exactly(targets: &[(&str, &str)]) -> Selection {
     Selection::Exactly(targets.iter().map(target).collect())
 }
 
-/// The selections that the steps read, as JSON.
+/// The selection files of the steps, as JSON.
 fn selected(plan: &Plan) -> Vec<String> {
     let files = plan.files.iter().filter(|file| file.path.ends_with(".json"));
     files.map(|file| format!("{} {}", file.path, String::from_utf8_lossy(&file.bytes))).collect()
 }
 
 #[test]
-fn everything() {
+fn selects_everything() {
     assert_eq!(steps(&Pytest, &Selection::All), [": --ignore=./sub", "sub:"]);
     assert_eq!(steps(&Unittest, &Selection::All), [": ./", ": ./slow", "sub: ./"]);
     let plan = plan(&Pytest, &Selection::All);
@@ -116,7 +116,7 @@ fn everything() {
 }
 
 #[test]
-fn unittest_starts_above_a_package_that_loads_its_tests_itself() {
+fn unittest_starts_above_a_package_with_load_tests() {
     let mut tree = tree("[project]");
     tree.add("lib/pkg/__init__.py");
     tree.add_with_content("lib/pkg/tests/__init__.py", "def load_tests(loader, tests, pattern): ...");
@@ -131,7 +131,7 @@ fn unittest_starts_above_a_package_that_loads_its_tests_itself() {
 }
 
 #[test]
-fn unittest_starts_in_no_environment_and_nothing_built() {
+fn unittest_does_not_start_in_environments_and_build_output() {
     let mut tree = tree("[project]");
     for file in ["env/pyvenv.cfg", "env/lib/x/test_a.py", "venv/x/test_a.py", "build/lib/test_a.py", ".tox/test_a.py"] {
         tree.add(file);
@@ -142,7 +142,7 @@ fn unittest_starts_in_no_environment_and_nothing_built() {
 }
 
 #[test]
-fn a_filter_is_one_word_and_files_cannot_be_options() {
+fn a_filter_is_one_argument_and_files_cannot_be_options() {
     let filter = matching("a and not @b", &[]);
     assert_eq!(steps(&Pytest, &filter), [": -k=a and not @b --ignore=./sub", "sub: -k=a and not @b"]);
     assert_eq!(steps(&Unittest, &filter)[2], "sub: ./ -k=a and not @b");
@@ -155,7 +155,7 @@ fn a_filter_is_one_word_and_files_cannot_be_options() {
 }
 
 #[test]
-fn exactly_what_failed() {
+fn selects_exactly_the_failed_tests() {
     let failed = exactly(&[
         ("tests/test_x.py", "test_a[x y]"),
         ("tests/test_x.py", "test_b/(i=1)"),
@@ -178,7 +178,7 @@ fn exactly_what_failed() {
 }
 
 #[test]
-fn what_failed_in_no_test_file_is_looked_for_in_all_of_them() {
+fn searches_all_test_files_for_a_failure_outside_of_test_files() {
     let brought = exactly(&[("src/calc.py", "calc.add")]);
     assert_eq!(steps(&Unittest, &brought), [": ./", ": ./slow"], "a doctest that a `load_tests` brought along");
     assert_eq!(selected(&plan(&Unittest, &brought))[0], r#"unittest/0.json {"src/calc.py":["calc.add"]}"#);
@@ -190,7 +190,7 @@ fn what_failed_in_no_test_file_is_looked_for_in_all_of_them() {
 }
 
 #[test]
-fn a_listing_and_tests_side_by_side() {
+fn plans_listings_and_parallel_tests() {
     for (framework, wanted) in
         [(&Pytest as &dyn Framework, ["--collect-only", "-q"].as_slice()), (&Unittest, ["--list"].as_slice())]
     {
@@ -199,7 +199,7 @@ fn a_listing_and_tests_side_by_side() {
         assert!(wanted.iter().all(|word| listing.steps[0].args.iter().any(|argument| argument == word)));
         let parallel = PlanRequest { parallel: Some(3), ..want(&Selection::All) };
         let plan = framework.plan(&framework.detect(&tree), &tree, &parallel).unwrap();
-        let told = plan.steps[0].env.get("PROCTOR_PARALLEL").map(String::as_str);
-        assert_eq!((told, plan.notes.len()), if framework.name() == "pytest" { (Some("3"), 0) } else { (None, 1) });
+        let parallel = plan.steps[0].env.get("PROCTOR_PARALLEL").map(String::as_str);
+        assert_eq!((parallel, plan.notes.len()), if framework.name() == "pytest" { (Some("3"), 0) } else { (None, 1) });
     }
 }

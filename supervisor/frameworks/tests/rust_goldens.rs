@@ -1,5 +1,5 @@
-//! The parser of cargo and nextest against real streams: every golden file has a snapshot of what is read out of it, and
-//! cutting a stream into pieces anywhere changes nothing. `goldens/rust/README.md` says how the files were made.
+//! Runs the parser of cargo and nextest on recorded streams: each recording is parsed as its snapshot says, and cutting a stream
+//! into pieces changes nothing. `goldens/rust/README.md` says how the files were made.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -24,7 +24,7 @@ use support::pieces::pieces;
 use support::render::render;
 use support::want::want;
 
-/// A run's streams, and the status that its runner ended with.
+/// A recording: the streams of a run, and the runner's exit status.
 struct Golden {
     name: &'static str,
     framework: &'static dyn Framework,
@@ -70,7 +70,7 @@ fn parser(framework: &dyn Framework, listing: bool) -> Box<dyn Parser> {
     if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) }
 }
 
-/// Feeds `chunks` of stdout as one step that ended by itself.
+/// Parses `chunks` of stdout as one step that ended by itself.
 fn parse<'a>(golden: &Golden, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<RunnerEvent>, Box<dyn Parser>) {
     let (mut parser, mut events) = (parser(golden.framework, false), Vec::new());
     parser.step_started(0);
@@ -81,7 +81,7 @@ fn parse<'a>(golden: &Golden, chunks: impl IntoIterator<Item = &'a [u8]>) -> (Ve
 }
 
 #[test]
-fn every_golden_reads_as_its_snapshot_says() {
+fn every_recording_parses_as_its_snapshot() {
     for golden in GOLDENS {
         let (events, parser) = parse(golden, [golden.stdout]);
         let mut text = render(&events, brief);
@@ -97,7 +97,7 @@ fn a_backtrace_becomes_the_stack() {
 }
 
 #[test]
-fn a_killed_run_keeps_what_was_told_and_names_what_ran() {
+fn a_killed_run_keeps_finished_tests_and_names_the_running_one() {
     let (mut parser, mut events) = (parser(&Cargo, false), Vec::new());
     parser.step_started(0);
     parser.stdout(HANG, &mut events);
@@ -109,7 +109,7 @@ fn a_killed_run_keeps_what_was_told_and_names_what_ran() {
 }
 
 #[test]
-fn a_stream_that_was_cut_off_anywhere_is_never_whole() {
+fn a_truncated_stream_has_no_proof() {
     for golden in GOLDENS.iter().filter(|golden| golden.status == 0 && golden.name.starts_with("cargo")) {
         let began = golden.stdout.windows(13).position(|bytes| bytes == b"proctor-began").unwrap();
         let last = golden.stdout.windows(13).rposition(|bytes| bytes == b"proctor-ended").unwrap();
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_a_test_prints_is_too_much(
+    fn no_output_of_a_test_makes_the_parser_panic(
         which in 0..GOLDENS.len(), noise in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..8192,
     ) {
         let golden = &GOLDENS[which];
@@ -190,7 +190,7 @@ proptest! {
     }
 }
 
-/// What nextest told of a run with two ignored tests: their number, and the name of neither.
+/// Nextest's stream of a run with two ignored tests: it has their number, but not their names.
 const IGNORED: &[u8] = br#"{"type":"suite","event":"started","test_count":3,"nextest":{"crate":"x","test_binary":"x","kind":"lib"}}
 {"type":"test","event":"started","name":"x::x$holds"}
 {"type":"test","event":"ok","name":"x::x$holds","exec_time":0.05}
@@ -201,7 +201,7 @@ const LISTED: &[u8] = br#"{"rust-build-meta":{},"test-count":3,"rust-suites":{"x
 "#;
 
 #[test]
-fn ignored_tests_that_nextest_only_counts_are_asked_for() {
+fn lists_ignored_tests_that_nextest_only_counts() {
     let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
     let mut step = |number: usize, stdout: &[u8], events: &mut Vec<RunnerEvent>| {
         parser.step_started(number);
@@ -218,7 +218,7 @@ fn ignored_tests_that_nextest_only_counts_are_asked_for() {
 }
 
 #[test]
-fn a_nextest_that_did_not_end_its_suites_is_cut_off() {
+fn a_nextest_stream_with_open_suites_has_no_proof() {
     let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
     parser.step_started(0);
     let last = IGNORED.windows(16).rposition(|bytes| bytes == br#"{"type":"suite","#.as_slice()).unwrap_or_default();
@@ -228,7 +228,7 @@ fn a_nextest_that_did_not_end_its_suites_is_cut_off() {
 }
 
 #[test]
-fn a_nextest_whose_suites_are_lost_is_cut_off() {
+fn a_nextest_stream_without_suites_has_no_proof() {
     let (mut parser, mut events) = (parser(&Nextest, false), Vec::new());
     parser.step_started(0);
     let is_test = |line: &&[u8]| !line.starts_with(br#"{"type":"suite","#);

@@ -1,4 +1,4 @@
-//! What cargo and nextest would be told to do: the command lines of every kind of selection, and the runner that goes along.
+//! Command lines of cargo and nextest for every kind of selection, and the injected runner script.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
@@ -39,7 +39,7 @@ fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanEr
     framework.plan(&framework.detect(&tree()), &tree(), &want(selection, None))
 }
 
-/// The command lines without what all have: where the target directory is, whose name has a hash.
+/// The command lines without the target directory, whose name contains a hash.
 fn lines(plan: &Plan) -> Vec<String> {
     let is_common = |arg: &&String| !arg.starts_with("--target-dir=/cache/cargo-target-");
     let line = |args: &[String]| args.iter().filter(is_common).cloned().collect::<Vec<_>>().join(" ");
@@ -60,7 +60,7 @@ fn test(package: &str, name: &str) -> RerunTarget {
 }
 
 #[test]
-fn every_selection_has_its_commands() {
+fn each_selection_has_its_commands() {
     let rows: Vec<(Selection, &[&str])> = vec![
         (Selection::All, &["--workspace --"]),
         (matching("parse it", &[]), &["--workspace -- parse it"]),
@@ -78,7 +78,7 @@ fn every_selection_has_its_commands() {
         ),
         (Selection::Exactly(vec![RerunTarget::Package("a".into()), test("a::it", "z")]), &["--package=a --"]),
         (Selection::Exactly(vec![RerunTarget::Package("a::it".into())]), &["--package=a --test=it --"]),
-        // A program without a harness has no names, and what could be an option is none.
+        // A program without a harness has no test names, and a name that could be an option is not passed.
         (Selection::Exactly(vec![test("a::it-plain", "it-plain")]), &["--package=a --test=it-plain --"]),
         (Selection::Exactly(vec![test("a::it", "--logfile=/x")]), &["--package=a --test=it --"]),
         (Selection::Exactly(vec![test("elsewhere", "x")]), &["--workspace --"]),
@@ -96,7 +96,7 @@ fn every_selection_has_its_commands() {
 }
 
 #[test]
-fn a_source_is_of_the_binary_that_the_manifest_names() {
+fn a_source_belongs_to_the_binary_that_the_manifest_names() {
     let manifest = "[package]\nname = 'a'\nautobenches = false\n\
                     [[test]]\nname = 'it-1'\npath = 'tests/x.rs'\n[[test]]\nname = 'big'\npath = 'tests/suite/main.rs'\n\
                     [[bin]]\nname = 'tool'\npath = 'src/main.rs'\n[[bin]]\nname = 'other'\npath = 'src/other.rs'\n\
@@ -111,7 +111,7 @@ fn a_source_is_of_the_binary_that_the_manifest_names() {
         ("a/src/other.rs", " --bin=other"),
         ("a/src/main.rs", ""),
         ("a/benches/quick.rs", " --bench=quick"),
-        // A module of another one: Cargo would not look for it by itself.
+        // A module of another target: automatic discovery is off.
         ("a/benches/part.rs", ""),
     ] {
         let selection = matching("", &[file]);
@@ -121,14 +121,14 @@ fn a_source_is_of_the_binary_that_the_manifest_names() {
 }
 
 #[test]
-fn a_file_outside_is_refused() {
+fn refuses_a_file_outside_of_all_projects() {
     for file in ["/etc/passwd", "../x.rs"] {
         assert!(matches!(plan(&Cargo, &matching("", &[file])), Err(PlanError::FileOutsideProject { .. })), "{file}");
     }
 }
 
 #[test]
-fn tests_are_listed_by_the_runners_own_means() {
+fn lists_tests_by_the_runners_own_options() {
     let all = want(&Selection::All, None);
     let projects = Cargo.detect(&tree());
     let cargo = Cargo.plan_listing(&projects, &tree(), &all).unwrap();
@@ -139,7 +139,7 @@ fn tests_are_listed_by_the_runners_own_means() {
 }
 
 #[test]
-fn parallel_tests_are_bounded_by_each_runner_in_its_way() {
+fn passes_parallel_in_each_runners_way() {
     let projects = Cargo.detect(&tree());
     let two = want(&Selection::All, Some(2));
     assert_eq!(Cargo.plan(&projects, &tree(), &two).unwrap().steps[0].env["RUST_TEST_THREADS"], "2");
@@ -148,7 +148,7 @@ fn parallel_tests_are_bounded_by_each_runner_in_its_way() {
 }
 
 #[test]
-fn the_runner_knows_whats_the_projects() {
+fn the_runner_script_contains_the_projects_runner() {
     let plan = plan(&Cargo, &Selection::All).unwrap();
     assert_eq!(plan.steps[0].env["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER"], "/tmp/proctor/cargo-runner-0");
     let [runner] = plan.files.as_slice() else { panic!("{:?}", plan.files) };
@@ -157,7 +157,7 @@ fn the_runner_knows_whats_the_projects() {
 }
 
 #[test]
-fn a_project_is_nextests_when_it_has_settings_for_it_or_when_it_is_asked_for() {
+fn nextest_takes_projects_with_its_settings_or_on_request() {
     let name = |tree: &FileTree, asked| choose(tree, asked, &Selection::All).unwrap().name();
     let mut tree = tree();
     assert_eq!([name(&tree, None), name(&tree, Some("nextest"))], ["cargo", "nextest"]);

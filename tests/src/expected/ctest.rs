@@ -57,7 +57,7 @@ pub(super) const TABLE: &[Row] = &[
             Case::failed("asserts").at("asserts.cpp", 5).says("Assertion `argc == 2' failed."),
             Case::failed("says.why").says("disk is on fire"),
             Case::failed("is_silent").says("it printed nothing"),
-            Case::failed("must_fail").says("it was to fail (WILL_FAIL) and did not"),
+            Case::failed("must_fail").says("the test passed, but WILL_FAIL expects it to fail"),
             Case::failed("prints").says("Required regular expression not found. Regex=[bye ]"),
             Case::failed("slow").says("timed out: the project sets a TIMEOUT for this test"),
         ],

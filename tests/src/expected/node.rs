@@ -7,7 +7,7 @@ const FAILED: Row = Row { framework: "node", ..Row::FAILED };
 const COLLECTION_FAILED: Row =
     Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
 
-const LEFT: &str = "its process left by itself (process.exit) before all of its tests were told";
+const LEFT: &str = "its process left by itself (process.exit) before all of its tests were reported";
 
 const UNFINISHED: &str = "did not finish: the file's process left by itself";
 

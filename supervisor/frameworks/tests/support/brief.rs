@@ -1,10 +1,9 @@
-//! How a test case is written into a snapshot that many lines of stack and output would make unreadable. Must not know any
-//! framework.
+//! Renders a test case for a snapshot in short form: long stacks and outputs as line counts.
 
 use proctor_core::test_case::TestCase;
 use std::fmt::Write as _;
 
-/// What a person would check, without durations and addresses.
+/// Writes the facts that a reviewer would check, without durations and addresses.
 pub(crate) fn brief(text: &mut String, test: &TestCase) {
     writeln!(text, "{} {}", test.outcome.name(), test.nodeid).unwrap();
     if let (Some(file), Some(line)) = (&test.file, test.line) {

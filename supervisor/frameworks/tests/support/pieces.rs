@@ -1,4 +1,4 @@
-//! Cuts a golden stream into pieces, as a pipe does. Must not know any framework.
+//! Cuts a recorded stream into pieces, as a pipe does.
 
 use proptest::sample::Index;
 

@@ -1,10 +1,10 @@
-//! What the adapters are asked for, where a test does not say otherwise. Must not know any framework.
+//! A default request for the adapters.
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_frameworks::PlanRequest;
 
-/// A run of `selection`, as plain as can be.
+/// The plainest run of `selection`.
 pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest {
         selection,

@@ -4,7 +4,7 @@ use super::xml::Attributes;
 use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
-use crate::runners::ctest::failure::{Failure, Printed};
+use crate::runners::ctest::assertion_output::{AssertionFailure, TestOutputBuffer};
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
@@ -219,7 +219,7 @@ impl OpenCase {
         let (expected, actual) = read.filter(|_| outcome.is_failure()).unzip();
         let own = self.file.as_deref().and_then(|file| Some((paths.relative_to(dir, file)?, self.line?)));
         // The text has the place of the failure, the attributes the place of the test.
-        let at = position(&strip_ansi(&self.stack), paths, dir).or_else(|| printed?.at);
+        let at = position(&strip_ansi(&self.stack), paths, dir).or_else(|| printed?.place);
         let place = at.or(own).filter(|(_, line)| has_details && *line > 0);
         let (file, line) = place.unzip();
         TestCase {
@@ -250,9 +250,9 @@ fn without_position(message: &str) -> &str {
 }
 
 /// The failure that a test without message and stack printed (ctest's files are like that).
-fn printed(output: &str, paths: &WorkspacePaths, dir: &str) -> Option<Failure> {
-    let mut printed = Printed::default();
-    output.lines().for_each(|line| printed.line(line));
+fn printed(output: &str, paths: &WorkspacePaths, dir: &str) -> Option<AssertionFailure> {
+    let mut printed = TestOutputBuffer::default();
+    output.lines().for_each(|line| printed.push_line(line));
     printed.failure(dir, paths)
 }
 

@@ -1,4 +1,4 @@
-//! Writes the command lines: configure, build, test or list. Must not know how output is read.
+//! Builds the command lines: configure, build, test and list.
 
 use super::NAME;
 use crate::contract::{Plan, PlanError, PlanRequest, REPORT, Step};
@@ -7,21 +7,21 @@ use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Compilers at the same time. Each may need hundreds of MiB of the run's memory.
+/// Compilers that run at the same time. Each may need hundreds of MiB of the run's memory.
 const BUILD_JOBS: u32 = 2;
 
-/// Longest expression for one ctest. Its regular expressions end at 64 KiB, compiled.
+/// Longest expression for one ctest command, in bytes. CMake's compiled regular expressions are limited to 64 KiB.
 const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
 
-/// Most commands that rerun tests of one project by name. For more of them the whole suite is cheaper.
+/// Most ctest commands that rerun tests of one project by name. Beyond that, the whole suite runs: it is cheaper.
 const EXPRESSIONS_MAX: usize = 64;
 
-/// What names the tests of the project in `dir`: the directory, or a dot for the workspace itself.
+/// The package of the tests of the project in `dir`: the directory, or `.` for the workspace root.
 pub(super) fn package(dir: &str) -> &str {
     if dir.is_empty() { "." } else { dir }
 }
 
-/// The first round: every project that has selected tests is configured.
+/// The first round: configures every project that has selected tests.
 pub(super) fn plan(projects: &[Project], request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let chosen = chosen(projects, request.selection)?;
     let mut plan = Plan::default();
@@ -35,13 +35,13 @@ pub(super) fn plan(projects: &[Project], request: &PlanRequest<'_>) -> Result<Pl
     Ok(plan)
 }
 
-/// The projects in which something is selected.
+/// The projects that contain something selected.
 fn chosen<'a>(projects: &'a [Project], selection: &Selection) -> Result<Vec<&'a Project>, PlanError> {
     let dirs: Option<BTreeSet<&str>> = match selection {
         Selection::Matching { files, .. } if !files.is_empty() => {
             Some(files.iter().map(|file| dir_of_file(projects, file)).collect::<Result<_, _>>()?)
         }
-        // A target of no project (one that is gone) can only be found by running everything.
+        // A target that no project contains any more can only be found by running everything.
         Selection::Exactly(targets) => targets.iter().map(|target| dir_of_target(projects, target)).collect(),
         _ => None,
     };
@@ -56,7 +56,7 @@ fn dir_of_file<'a>(projects: &'a [Project], file: &str) -> Result<&'a str, PlanE
     innermost_project(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
 }
 
-/// The project that something of the last run belongs to.
+/// The directory of the project that a rerun target belongs to.
 pub(super) fn dir_of_target<'a>(projects: &'a [Project], target: &RerunTarget) -> Option<&'a str> {
     innermost_project(projects, &join("", target.package())).map(|project| project.dir.as_str())
 }
@@ -65,20 +65,20 @@ fn configure(project: &Project, request: &PlanRequest<'_>) -> Step {
     step("cmake", &["-S".to_owned(), ".".to_owned(), "-B".to_owned(), directory(&project.dir, request)], &project.dir)
 }
 
-/// Where a project is built: below the cache, so that the next run compiles only what changed. A build directory belongs
-/// to one place on disk, so its name is made of that.
+/// The build directory of a project, below the cache, so that the next run compiles only what changed. CMake binds a build
+/// directory to one source path, so its name is a hash of that path.
 fn directory(dir: &str, request: &PlanRequest<'_>) -> String {
     let place = blake3::hash(join(request.workspace, dir).as_bytes()).to_hex();
     format!("{}/cmake/{}", request.cache, place.get(..16).unwrap_or_default())
 }
 
-/// The second round for the project in `dir`.
+/// The second round: builds the project in `dir`.
 pub(super) fn build(dir: &str, request: &PlanRequest<'_>) -> Step {
     let jobs = request.parallel.unwrap_or(BUILD_JOBS).max(1);
     step("cmake", &["--build".to_owned(), directory(dir, request), "--parallel".to_owned(), jobs.to_string()], dir)
 }
 
-/// The third round: the selected tests.
+/// The third round: runs the selected tests.
 pub(super) fn test(dir: &str, request: &PlanRequest<'_>) -> Vec<Step> {
     let mut common = vec!["--test-dir".to_owned(), directory(dir, request), "-V".to_owned()];
     if let Some(parallel) = request.parallel {
@@ -87,13 +87,13 @@ pub(super) fn test(dir: &str, request: &PlanRequest<'_>) -> Vec<Step> {
     steps(dir, request, &common)
 }
 
-/// The third round of a listing.
+/// The third round of a listing: prints the selected tests as JSON.
 pub(super) fn list(dir: &str, request: &PlanRequest<'_>) -> Vec<Step> {
     steps(dir, request, &["--test-dir".to_owned(), directory(dir, request), "--show-only=json-v1".to_owned()])
 }
 
-/// What tells the report of all tests of the project in `dir` what ctest has to know of them. Whatever becomes of it, the
-/// tests run: what is wrong is theirs to say.
+/// Writes the properties of all tests of the project in `dir` to the report. Always exits with 0, so that the tests run even
+/// if this fails.
 pub(super) fn properties(dir: &str, request: &PlanRequest<'_>) -> Step {
     const LIST: &str = r#"ctest --test-dir "$1" --show-only=json-v1 > "$2" 2> /dev/null || :"#;
     let report = format!("{}/{REPORT}", request.scratch);
@@ -103,7 +103,7 @@ pub(super) fn properties(dir: &str, request: &PlanRequest<'_>) -> Step {
 fn steps(dir: &str, request: &PlanRequest<'_>, common: &[String]) -> Vec<Step> {
     let with = |expression: Option<&str>| {
         let mut args = common.to_vec();
-        // An expression cannot become an option: the guard refuses filters that begin with a dash.
+        // An expression cannot become an option: the filter guard refuses filters that begin with a dash.
         args.extend(expression.into_iter().flat_map(|expression| ["-R".to_owned(), expression.to_owned()]));
         step("ctest", &args, dir)
     };
@@ -117,8 +117,8 @@ fn steps(dir: &str, request: &PlanRequest<'_>, common: &[String]) -> Vec<Step> {
     }
 }
 
-/// Expressions for exactly these tests of the project, or `None` for all of it: something of it could not be built, or
-/// there are too many.
+/// Expressions that match exactly these tests of the project. `None` selects the whole project: a part of it did not
+/// build, or the list is too long.
 fn expressions(dir: &str, targets: &[RerunTarget]) -> Option<Vec<String>> {
     let package = package(dir);
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -127,7 +127,7 @@ fn expressions(dir: &str, targets: &[RerunTarget]) -> Option<Vec<String>> {
             RerunTarget::Package(other) if other == package || is_within(other, dir) => return None,
             RerunTarget::Test(test) if test.package == package => {
                 names.insert(&test.name);
-                // The second test of a name has its number behind it, which ctest does not know.
+                // `#N` marks the second test of a name (verbose_output); ctest does not know the marker.
                 names.extend(test.name.rsplit_once('#').filter(|(_, number)| is_number(number)).map(|(name, _)| name));
             }
             RerunTarget::Package(_) | RerunTarget::Test(_) => {}
@@ -151,7 +151,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A name as an expression of CMake's that matches it alone.
+/// A CMake regular expression that matches this name only.
 fn quote(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len());
     for character in name.chars() {
@@ -164,7 +164,7 @@ fn quote(name: &str) -> String {
 }
 
 fn step(program: &str, args: &[String], dir: &str) -> Step {
-    // Compilers and ctest speak the language of their user, and what is read here is English.
+    // The parsers read English; compilers and ctest translate their messages by locale.
     let env = BTreeMap::from([("LC_ALL".to_owned(), "C.UTF-8".to_owned())]);
     Step { programs: vec![program.to_owned()], args: args.to_vec(), dir: dir.to_owned(), env }
 }

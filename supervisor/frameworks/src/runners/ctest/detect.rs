@@ -1,4 +1,4 @@
-//! Finds CMake projects that have tests. Must not know how they are built.
+//! Finds CMake projects that define tests.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -6,11 +6,11 @@ use crate::parsing::workspace_paths::is_within;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// The file by which CMake knows a project.
+/// The file that marks a CMake project.
 pub(super) const MARKER: &str = "CMakeLists.txt";
 
-/// Directories that hold the code of others, or what a build made: not this workspace's projects.
-const OTHERS: [&str; 10] = [
+/// Directories of third-party code and of build output: projects in there are not the workspace's own.
+const FOREIGN_DIRS: [&str; 10] = [
     "vendor",
     "third_party",
     "thirdparty",
@@ -23,47 +23,48 @@ const OTHERS: [&str; 10] = [
     "node_modules",
 ];
 
-/// The property of a test that is to fail.
-pub(super) const TO_FAIL: &str = "WILL_FAIL";
+/// Test property that inverts a test's result.
+pub(super) const WILL_FAIL: &str = "WILL_FAIL";
 
-static PROJECT: LazyLock<Option<Regex>> =
+static PROJECT_COMMAND: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?im)^\s*project\s*\(\s*"?(?P<name>[\w.+-]*)"#).ok());
 
-static TESTS: LazyLock<Option<Regex>> =
+static TEST_COMMANDS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?im)^\s*(?:enable_testing\s*\(|add_test\s*\(|include\s*\(\s*CTest\s*\))").ok());
 
-/// The outermost directories with a `project()` that has tests, itself or in a directory of it, sorted.
+/// The outermost directories with a `project()` whose tree defines tests, sorted.
 pub(super) fn projects(tree: &FileTree) -> Vec<Project> {
-    let files: Vec<(&str, &str)> = tree.directories_with(MARKER).filter(|(dir, _)| !is_of_others(dir)).collect();
-    let has_tests = |dir: &str| files.iter().any(|(below, content)| is_within(below, dir) && matches(&TESTS, content));
+    let files: Vec<(&str, &str)> = tree.directories_with(MARKER).filter(|(dir, _)| !is_foreign(dir)).collect();
+    let has_tests =
+        |dir: &str| files.iter().any(|(below, content)| is_within(below, dir) && matches(&TEST_COMMANDS, content));
     let mut roots: Vec<(&str, &str)> =
-        files.iter().filter(|(_, content)| matches(&PROJECT, content)).copied().collect();
+        files.iter().filter(|(_, content)| matches(&PROJECT_COMMAND, content)).copied().collect();
     roots.sort_unstable();
     let mut projects: Vec<Project> = Vec::new();
     for (dir, content) in roots {
         let is_part = projects.iter().any(|outer| is_within(dir, &outer.dir));
         if !is_part && has_tests(dir) {
-            projects.push(Project { dir: dir.to_owned(), name: name(content) });
+            projects.push(Project { dir: dir.to_owned(), name: project_name(content) });
         }
     }
     projects
 }
 
-/// Whether a test may be one that is to fail.
-pub(super) fn has_tests_to_fail(tree: &FileTree) -> bool {
-    tree.directories_with(MARKER).any(|(_, content)| content.contains(TO_FAIL))
+/// Whether a CMakeLists.txt of the workspace mentions `WILL_FAIL`.
+pub(super) fn mentions_will_fail(tree: &FileTree) -> bool {
+    tree.directories_with(MARKER).any(|(_, content)| content.contains(WILL_FAIL))
 }
 
-fn is_of_others(dir: &str) -> bool {
-    dir.split('/').any(|part| part.starts_with('.') || OTHERS.contains(&part))
+fn is_foreign(dir: &str) -> bool {
+    dir.split('/').any(|part| part.starts_with('.') || FOREIGN_DIRS.contains(&part))
 }
 
 fn matches(regex: &LazyLock<Option<Regex>>, content: &str) -> bool {
     regex.as_ref().is_some_and(|regex| regex.is_match(content))
 }
 
-fn name(content: &str) -> String {
-    let found = PROJECT.as_ref().and_then(|regex| regex.captures(content));
+fn project_name(content: &str) -> String {
+    let found = PROJECT_COMMAND.as_ref().and_then(|regex| regex.captures(content));
     found.map(|found| found["name"].to_owned()).unwrap_or_default()
 }
 
@@ -71,29 +72,29 @@ fn name(content: &str) -> String {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn detect(files: &[(&str, &str)]) -> Vec<(String, String)> {
         let mut tree = FileTree::default();
         files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
         projects(&tree).into_iter().map(|project| (project.dir, project.name)).collect()
     }
 
     #[test]
-    fn a_project_with_tests_is_found_by_any_way_to_say_so() {
+    fn detects_each_way_to_define_tests() {
         for tests in ["enable_testing()", "  ENABLE_TESTING( )", "include(CTest)", "add_test(NAME x COMMAND y)"] {
             let file = format!("cmake_minimum_required(VERSION 3.20)\nproject(calc CXX)\n{tests}\n");
-            assert_eq!(found(&[(MARKER, &file)]), [(String::new(), "calc".to_owned())], "{tests}");
+            assert_eq!(detect(&[(MARKER, &file)]), [(String::new(), "calc".to_owned())], "{tests}");
         }
         for none in ["project(x)", "project(x)\n# enable_testing()", "enable_testing()", "project(x)\ninclude(CTestX)"]
         {
-            assert_eq!(found(&[(MARKER, none)]), [], "{none}");
+            assert_eq!(detect(&[(MARKER, none)]), [], "{none}");
         }
     }
 
     #[test]
-    fn the_outermost_project_is_the_one_and_the_code_of_others_is_none() {
+    fn detects_the_outermost_project_and_skips_third_party_code() {
         let whole = "project(p)\nenable_testing()";
         assert_eq!(
-            found(&[
+            detect(&[
                 ("a/CMakeLists.txt", "project(a)\nadd_subdirectory(tests)"),
                 ("a/tests/CMakeLists.txt", "project(inner)\nadd_test(NAME t COMMAND t)"),
                 ("ab/CMakeLists.txt", whole),

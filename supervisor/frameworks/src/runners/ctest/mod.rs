@@ -1,39 +1,38 @@
-//! C and C++: projects of CMake, whose tests `ctest` runs, read as it prints; what GoogleTest, Catch2, doctest and `assert`
-//! say within them becomes place, message and values.
+//! CMake projects (C and C++), tested with `ctest`. Assertions of GoogleTest, Catch2, doctest, Boost.Test and `assert` in
+//! a test's output are read into place, message and values.
 //!
-//! Proof of a pass: ctest printed its sum, and as many results came as it has tests.
+//! Proof of a pass: ctest printed its summary line, and as many results came as ctest announced tests.
 //!
-//! A run is three rounds, and a project comes to the next one only when it got through the one before: configure, build
-//! (both into the cache, never into the workspace), test. `detect` finds projects, `command` writes the command lines,
-//! `parser` follows the rounds, `build` reads what CMake and compilers refuse (`linker` whom a linker blames), `verbose` reads
-//! ctest's own lines, and `failure` a test's output. None of them must know how a process is started.
+//! A run has three rounds: configure, build (both into the cache, never into the workspace), test. A project reaches a
+//! round only when the round before succeeded. `detect` finds projects, `command` builds the command lines, `parser`
+//! drives the rounds, `build_errors` reads errors of CMake and compilers (`linker_source` finds the source that a linker
+//! error is about), `verbose_output` reads ctest's own lines, and `assertion_output` reads the output of a test.
 //!
-//! ctest runs verbosely (`-V`), because then every line of a test's output carries the test's number: it is known at once
-//! whose it is, also with tests beside one another, and no test can print what reads like a line of ctest's own.
-//! It does not say that a test was to fail (`WILL_FAIL`): where the project's files have that word, ctest's list of tests is
-//! asked for it first, through the report, since no person wants to read that list.
-//! Coverage is not measured. Presets are not read: a project is built as `cmake -S . -B DIR` builds it. Needs CMake 3.20
+//! ctest runs verbosely (`-V`): it then prefixes each line of a test's output with the test's number. The prefix attributes
+//! lines of parallel tests, and a test cannot forge a line of ctest's own.
+//! The verbose output does not show which tests are expected to fail (`WILL_FAIL`). Where a CMakeLists.txt contains that
+//! word, ctest's test list is read first, through the report, to keep the list out of the output that people read.
+//! Coverage is not measured. CMake presets are not read: a project is configured with `cmake -S . -B DIR`. Needs CMake 3.20
 //! (`--test-dir`). Two runs at the same time in one workspace share its build directory, as two shells would.
 
-mod build;
+pub(crate) mod assertion_output;
+mod build_errors;
 mod command;
 mod detect;
-pub(crate) mod failure;
-mod linker;
-mod listing;
+mod linker_source;
 mod parser;
-mod verbose;
+mod test_list;
+mod verbose_output;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 use proctor_core::request::RerunTarget;
 
-/// The adapter for CMake's test runner.
+/// Adapter for CMake projects and their `ctest` tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Ctest;
 
-/// Its name.
 const NAME: &str = "ctest";
 
 impl Framework for Ctest {
@@ -62,8 +61,8 @@ impl Framework for Ctest {
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-        // The parser knows by this what to ask for.
-        Ok(Plan { report: detect::has_tests_to_fail(tree), ..command::plan(projects, request)? })
+        // The parser queries test properties only where the plan has a report.
+        Ok(Plan { report: detect::mentions_will_fail(tree), ..command::plan(projects, request)? })
     }
 
     fn plan_listing(
@@ -80,10 +79,10 @@ impl Framework for Ctest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(parser::Rounds::new(plan, request, parser::Mode::Running))
+        Box::new(parser::RoundsParser::new(plan, request, parser::Mode::Running))
     }
 
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(parser::Rounds::new(plan, request, parser::Mode::Listing))
+        Box::new(parser::RoundsParser::new(plan, request, parser::Mode::Listing))
     }
 }

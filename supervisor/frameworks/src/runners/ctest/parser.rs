@@ -1,8 +1,7 @@
-//! Follows a run through its rounds, project by project, and says which command comes next. Must not know what the lines
-//! of ctest or a compiler look like.
+//! Drives a run through its rounds, project by project: feeds each round's output to its reader and plans the next command.
 
-use super::verbose::Verbose;
-use super::{build, command, listing::Listing};
+use super::verbose_output::VerboseOutputParser;
+use super::{build_errors, command, test_list::TestList};
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
@@ -16,10 +15,10 @@ use proctor_core::proof::Proof;
 use proctor_core::test_case::TestId;
 use std::collections::HashSet;
 
-/// What ctest says when it has nothing to run.
+/// ctest prints this when no test is selected.
 const NO_TESTS: &str = "No tests were found";
 
-/// What the third round does.
+/// Whether the third round runs or lists tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Running,
@@ -30,64 +29,64 @@ pub(super) enum Mode {
 enum Round {
     Configure,
     Build,
-    /// What ctest has to know of the tests.
+    /// Reads the properties of the tests.
     Properties,
     Tests,
 }
 
-/// What the rounds of a project still need.
+/// The commands of a project that have not run yet.
 #[derive(Debug)]
-struct Job {
+struct ProjectJob {
     dir: String,
     build: Step,
     properties: Option<Step>,
     tests: Vec<Step>,
-    /// Names of the tests that are to fail.
-    to_fail: HashSet<String>,
+    /// Names of the tests with `WILL_FAIL`.
+    will_fail: HashSet<String>,
 }
 
-/// The parser of a run or a listing.
+/// Parser of a run or a listing.
 #[derive(Debug)]
-pub(super) struct Rounds {
+pub(super) struct RoundsParser {
     mode: Mode,
     paths: WorkspacePaths,
-    jobs: Vec<Job>,
-    /// What each step is, in the order in which they run.
+    jobs: Vec<ProjectJob>,
+    /// Round and job index of each step, in the order in which they run.
     steps: Vec<(Round, usize)>,
-    now: usize,
-    next: Vec<Step>,
+    current_step: usize,
+    next_steps: Vec<Step>,
     lines: LineSplitter,
-    said: OutputTail,
-    verbose: Verbose,
-    listing: Listing,
+    output: OutputTail,
+    verbose: VerboseOutputParser,
+    test_list: TestList,
     proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
-    /// Whether ctest said that there was nothing to run.
+    /// Whether ctest reported that no test was selected.
     nothing_selected: bool,
 }
 
-impl Rounds {
-    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> Rounds {
+impl RoundsParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> RoundsParser {
         let paths = WorkspacePaths::new(request.workspace);
-        let job = |dir: &str| Job {
+        let job = |dir: &str| ProjectJob {
             dir: dir.to_owned(),
             build: command::build(dir, request),
             properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, request)),
             tests: if mode == Mode::Running { command::test(dir, request) } else { command::list(dir, request) },
-            to_fail: HashSet::new(),
+            will_fail: HashSet::new(),
         };
-        let jobs: Vec<Job> = plan.steps.iter().map(|step| job(&step.dir)).collect();
-        Rounds {
+        let jobs: Vec<ProjectJob> = plan.steps.iter().map(|step| job(&step.dir)).collect();
+        RoundsParser {
             mode,
             steps: (0..jobs.len()).map(|job| (Round::Configure, job)).collect(),
             jobs,
-            now: 0,
-            next: Vec::new(),
+            current_step: 0,
+            next_steps: Vec::new(),
             lines: LineSplitter::default(),
-            said: OutputTail::default(),
-            verbose: Verbose::new("", "", &paths, HashSet::new()),
-            listing: Listing::default(),
+            output: OutputTail::default(),
+            verbose: VerboseOutputParser::new("", "", &paths, HashSet::new()),
+            test_list: TestList::default(),
             proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
@@ -97,13 +96,13 @@ impl Rounds {
     }
 
     fn step(&self) -> (Round, &str) {
-        let (round, job) = self.steps.get(self.now).copied().unwrap_or((Round::Tests, 0));
+        let (round, job) = self.steps.get(self.current_step).copied().unwrap_or((Round::Tests, 0));
         (round, self.jobs.get(job).map_or("", |job| job.dir.as_str()))
     }
 
-    /// A project got through a round: the next one's commands.
-    fn go_on(&mut self) {
-        let Some((round, job)) = self.steps.get(self.now).copied() else { return };
+    /// Plans the commands of the project's next round.
+    fn plan_next_round(&mut self) {
+        let Some((round, job)) = self.steps.get(self.current_step).copied() else { return };
         let Some(steps) = self.jobs.get(job) else { return };
         let next: Vec<(Round, &Step)> = match round {
             Round::Configure => vec![(Round::Build, &steps.build)],
@@ -114,37 +113,39 @@ impl Rounds {
             Round::Properties | Round::Tests => return,
         };
         self.steps.extend(next.iter().map(|(round, _)| (*round, job)));
-        self.next.extend(next.into_iter().map(|(_, step)| step.clone()));
+        self.next_steps.extend(next.into_iter().map(|(_, step)| step.clone()));
     }
 
-    /// Without the list a test that was to fail is told as any that failed.
+    /// Stores the names of tests with `WILL_FAIL`. Without the list such tests are reported as ordinary failures.
     fn properties_ended(&mut self) {
-        let job = self.steps.get(self.now).and_then(|(_, job)| self.jobs.get_mut(*job));
-        if let (Some(job), Ok(names)) = (job, std::mem::take(&mut self.listing).to_fail()) {
-            job.to_fail = names.into_iter().take(TEST_CASES_MAX).collect();
+        let job = self.steps.get(self.current_step).and_then(|(_, job)| self.jobs.get_mut(*job));
+        if let (Some(job), Ok(names)) = (job, std::mem::take(&mut self.test_list).will_fail_names()) {
+            job.will_fail = names.into_iter().take(TEST_CASES_MAX).collect();
         }
     }
 
     fn tests_ended(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
         let why = format!("ctest {}", describe_exit(exit));
         self.verbose.close(&why, events);
-        self.nothing_selected = self.said.text().contains(NO_TESTS) && self.verbose.told() == 0;
+        self.nothing_selected = self.output.text().contains(NO_TESTS) && self.verbose.result_count() == 0;
         if self.nothing_selected {
             return self.proofs.waive();
         }
-        if self.verbose.doubled {
-            self.notes.add("several tests have the same name: all but the first are told with their number".to_owned());
+        if self.verbose.has_duplicate_names {
+            self.notes
+                .add("several tests have the same name: all but the first are reported with their number".to_owned());
         }
-        let place = command_directory(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.project.as_deref());
-        if !place {
+        let is_planned =
+            used_a_planned_build_dir(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.build_dir.as_deref());
+        if !is_planned {
             self.summary.runner_missing = true;
             self.proofs.waive();
             return self
                 .notes
-                .add("ctest looked elsewhere than where it was told to: CMake 3.20 or later is needed".to_owned());
+                .add("ctest tested another directory than --test-dir names: CMake 3.20 or later is needed".to_owned());
         }
-        if self.verbose.is_whole() {
-            self.proofs.record(self.verbose.told());
+        if self.verbose.is_complete() {
+            self.proofs.record(self.verbose.result_count());
         } else {
             self.notes.add(format!("{why} before it was done"));
         }
@@ -152,7 +153,7 @@ impl Rounds {
 
     fn listing_ended(&mut self, events: &mut Vec<RunnerEvent>) {
         let dir = self.step().1.to_owned();
-        match std::mem::take(&mut self.listing).names() {
+        match std::mem::take(&mut self.test_list).names() {
             Ok(names) => {
                 self.proofs.record(0);
                 let id = |name| TestId { package: command::package(&dir).to_owned(), name };
@@ -165,55 +166,56 @@ impl Rounds {
     }
 }
 
-/// Whether ctest's tests are in one of the directories that the commands name.
-fn command_directory<'a>(mut steps: impl Iterator<Item = &'a Step>, project: Option<&str>) -> bool {
+/// Whether ctest used one of the build directories that the commands name. CMake before 3.20 ignores `--test-dir`.
+fn used_a_planned_build_dir<'a>(mut steps: impl Iterator<Item = &'a Step>, build_dir: Option<&str>) -> bool {
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
-    project.is_none_or(|project| steps.any(|step| step.args.get(1).is_some_and(|dir| name(dir) == name(project))))
+    build_dir.is_none_or(|build_dir| steps.any(|step| step.args.get(1).is_some_and(|dir| name(dir) == name(build_dir))))
 }
 
-impl Parser for Rounds {
+impl Parser for RoundsParser {
     fn step_started(&mut self, step: usize) {
-        self.now = step;
+        self.current_step = step;
         self.proofs.start_step();
         self.nothing_selected = false;
-        self.said = OutputTail::default();
-        self.listing = Listing::default();
+        self.output = OutputTail::default();
+        self.test_list = TestList::default();
         let (_, job) = self.steps.get(step).copied().unwrap_or((Round::Tests, 0));
-        let (dir, to_fail) = self.jobs.get(job).map(|job| (job.dir.clone(), job.to_fail.clone())).unwrap_or_default();
-        self.verbose = Verbose::new(command::package(&dir), &dir, &self.paths, to_fail);
+        let (dir, will_fail) =
+            self.jobs.get(job).map(|job| (job.dir.clone(), job.will_fail.clone())).unwrap_or_default();
+        self.verbose = VerboseOutputParser::new(command::package(&dir), &dir, &self.paths, will_fail);
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
         match (self.step().0, self.mode) {
             (Round::Tests, Mode::Running) => {
                 let (lines, verbose) = (&mut self.lines, &mut self.verbose);
-                lines.feed(bytes, |line| verbose.line(line, events));
+                lines.feed(bytes, |line| verbose.parse_line(line, events));
             }
-            (Round::Tests, Mode::Listing) => self.listing.add(bytes),
-            // Compilers of generators write to stdout what others write to stderr.
-            _ => self.said.add(bytes),
+            (Round::Tests, Mode::Listing) => self.test_list.add(bytes),
+            // Some compilers print errors to stdout.
+            _ => self.output.add(bytes),
         }
     }
 
     fn report(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
         if self.step().0 == Round::Properties {
-            self.listing.add(bytes);
+            self.test_list.add(bytes);
         }
     }
 
     fn stderr(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
-        self.said.add(bytes);
+        self.output.add(bytes);
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         let (lines, verbose) = (&mut self.lines, &mut self.verbose);
-        lines.finish(|line| verbose.line(line, events));
+        lines.finish(|line| verbose.parse_line(line, events));
         let (round, dir) = self.step();
         let dir = dir.to_owned();
         if killed {
             return;
         }
-        // Of what comes before the tests a failure is told, and its status counts.
+        // A failure before the tests is reported as a collector, and the exit status counts.
         if round != Round::Tests {
             self.proofs.waive();
         }
@@ -221,15 +223,15 @@ impl Parser for Rounds {
             (Round::Properties, _) => self.properties_ended(),
             (Round::Tests, Mode::Running) => self.tests_ended(exit, events),
             (Round::Tests, Mode::Listing) => self.listing_ended(events),
-            (Round::Configure | Round::Build, _) if exit == Exit::Code(0) => self.go_on(),
+            (Round::Configure | Round::Build, _) if exit == Exit::Code(0) => self.plan_next_round(),
             (Round::Configure | Round::Build, _) => {
-                build::collectors(&self.said.text(), exit, &dir, &self.paths, events);
+                build_errors::emit_collectors(&self.output.text(), exit, &dir, &self.paths, events);
             }
         }
     }
 
     fn follow_up(&mut self) -> Vec<Step> {
-        std::mem::take(&mut self.next)
+        std::mem::take(&mut self.next_steps)
     }
 
     fn nothing_selected(&self) -> bool {

@@ -1,21 +1,20 @@
-//! Cypress 10 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//! Cypress 10 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
 //! Proof of a pass: Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many
 //! tests came as our reporter had told.
 //!
-//! `cypress run` loads a reporter of Mocha's kind for each spec; its path is all that is added to the command line. The
-//! project's configuration stays as it is, but for where screenshots and videos go. Which reporter the project has is read
+//! `cypress run` loads a Mocha reporter for each spec; the reporter's path is the only addition to the command line. The
+//! project's configuration stays in force, except for the directories of screenshots and videos. The project's reporter is read
 //! from its script and from the text of its `cypress.config`; one that is computed there is not found, and `spec` writes.
-//! How many specs there are Cypress prints before the first (`specs`), so a script's `--quiet` is not passed on.
-//! The forms are those of Cypress's own sources (`packages/server/lib/reporter`) and documentation; its binary could not
-//! be had.
+//! Cypress prints the number of specs before the first one (`specs`), so a script's `--quiet` is not passed on.
+//! The formats are those of Cypress's sources (`packages/server/lib/reporter`) and documentation; its binary was not available.
 //!
-//! Cypress knows no names, so a filter is a pattern for specs, an exact rerun is that of whole specs, and a listing is of
-//! specs. Attempts (`retries`) are the project's own: what passes at a later one is passed, and counted as flaky. What a
-//! spec throws while it is loaded is a collection error. Tests that Cypress leaves out after a failed hook are skipped.
-//! What a test prints is in the browser. Coverage is not measured.
+//! Cypress cannot select tests by name: a filter is a pattern for specs, an exact rerun reruns whole specs, and a listing lists
+//! specs. Attempts (`retries`) are the project's own: a test that passes at a later attempt is passed, and counted as flaky. An
+//! exception while a spec is loaded is a collection error. Tests that Cypress omits after a failed hook are skipped. Output of
+//! tests stays in the browser. Coverage is not measured.
 
-mod specs;
+mod spec_count;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -27,17 +26,17 @@ use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
-use specs::SpecCount;
+use spec_count::SpecCountParser;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The adapter for Cypress.
+/// Adapter for Cypress.
 #[derive(Debug, Clone, Copy)]
 pub struct Cypress;
 
 const NAME: &str = "cypress";
 
-/// Files whose content detection reads: the configuration names a reporter.
+/// Files whose content detection reads; the configuration names the project's reporter.
 const MARKERS: &[&str] = &[
     "package.json",
     "cypress.config.js",
@@ -47,10 +46,10 @@ const MARKERS: &[&str] = &[
     "cypress.json",
 ];
 
-/// Names that people give to a script that starts Cypress, where `npm test` does not.
+/// Usual names of a script that starts Cypress, for projects whose `npm test` does not.
 const SCRIPTS: &[&str] = &["test:e2e", "e2e", "cy:run", "cypress:run", "test:cypress"];
 
-/// Options of `cypress run` that take the next word as their value.
+/// Options of `cypress run` that take the next argument as their value.
 const VALUED: &[&str] = &[
     "--auto-cancel-after-failures",
     "--browser",
@@ -79,8 +78,8 @@ const VALUED: &[&str] = &[
     "-t",
 ];
 
-/// Options that change what is printed or reported where, that wait for a person, or that speak to a service.
-const LEFT_OUT: &[&str] = &[
+/// Options that change reporting, wait for a person, or use Cypress's cloud service.
+const OMITTED: &[&str] = &[
     "--auto-cancel-after-failures",
     "--ci-build-id",
     "--group",
@@ -99,21 +98,22 @@ const LEFT_OUT: &[&str] = &[
     "-t",
 ];
 
-const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: LEFT_OUT, valued: VALUED, bare: None };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: None };
 
-/// Endings of specs as Cypress names them, and directories that have nothing else in them.
-const SPECS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
+/// Marks of spec files in a path: Cypress's own endings, and directories that contain only specs.
+const SPEC_MARKS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
 
-/// What a listing prints.
+/// File with the lines that a listing prints.
 const LIST: &str = "cypress/specs.jsonl";
 
 const PROFILE: RunnerProfile = RunnerProfile {
     separator: js::TITLE_SEPARATOR,
-    missing_remedy: |said| {
+    missing_remedy: |output| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        js::missing_runner(said, NAME).or_else(|| said.contains("Cypress binary is missing").then(|| remedy.to_owned()))
+        js::missing_runner(output, NAME)
+            .or_else(|| output.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
-    nothing_selected: |said| said.contains("no spec files were found"),
+    nothing_selected: |output| output.contains("no spec files were found"),
     error_location: js::error_location,
     error_reason: js::error_reason,
     ..RunnerProfile::new(NAME)
@@ -159,7 +159,7 @@ impl Framework for Cypress {
         js::is_monorepo(tree, &outer.dir)
     }
 
-    /// Not where the project has a runner for its units, which is what is meant by its tests.
+    /// False where the project has a runner for unit tests: the test script then means those.
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, JsRunner::Cypress)
     }
@@ -168,7 +168,7 @@ impl Framework for Cypress {
         plan(projects, tree, request)
     }
 
-    /// Cypress knows the browsers by the same names. What the script says of either is replaced.
+    /// Cypress knows the browsers by the same names. Options of the script are replaced.
     fn apply_browser_options(
         &self,
         _tree: &FileTree,
@@ -206,7 +206,7 @@ impl Framework for Cypress {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(SpecCount::new(ReporterParser::new(PROFILE, plan, request)))
+        Box::new(SpecCountParser::new(ReporterParser::new(PROFILE, plan, request)))
     }
 }
 
@@ -222,7 +222,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
     plan.notes.extend(request.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
     let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
     if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
-        plan.notes.push("cypress cannot be told single tests: their whole specs were run".to_owned());
+        plan.notes.push("cypress cannot select single tests: their whole specs were run".to_owned());
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
     let selection = js::map_targets(request.selection, whole);
@@ -238,20 +238,20 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
     Ok(plan)
 }
 
-/// Variables stand between the configuration's values and the command line's, so a script's `--config` stays whole.
+/// Environment of a command. Variables rank between configuration and command line, so a script's `--config` stays in force.
 fn environment(
     tree: &FileTree,
     group: &TestGroup<'_>,
     script: &Invocation,
     request: &PlanRequest<'_>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let left = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
+    let artifact_dir = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
     let root = format!("{}/{}", request.workspace, group.project.dir);
     let reporter = reporter(tree, &group.project.dir, script).map(|name| ("PROCTOR_CYPRESS_REPORTER", name));
     let always = [
         ("CYPRESS_CRASH_REPORTS", "0".to_owned()),
-        ("CYPRESS_SCREENSHOTS_FOLDER", left("screenshots")),
-        ("CYPRESS_VIDEOS_FOLDER", left("videos")),
+        ("CYPRESS_SCREENSHOTS_FOLDER", artifact_dir("screenshots")),
+        ("CYPRESS_VIDEOS_FOLDER", artifact_dir("videos")),
         ("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch)),
         ("PROCTOR_ROOT", root.trim_end_matches('/').to_owned()),
     ];
@@ -279,29 +279,29 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     args
 }
 
-/// The specs of a group, as a list of patterns; nothing for all.
+/// The specs of a group as a list of patterns; `None` for all specs.
 fn specs(group: &TestGroup<'_>) -> Option<String> {
-    let is_spec = |file: &&String| SPECS.iter().any(|mark| file.contains(mark));
+    let is_spec = |file: &&String| SPEC_MARKS.iter().any(|mark| file.contains(mark));
     let some: Vec<&String> = group.files.iter().filter(is_spec).collect();
     let mut files: Vec<&str> = if some.is_empty() {
         group.files.iter().map(String::as_str).collect()
     } else {
         some.iter().map(|file| file.as_str()).collect()
     };
-    let NameFilter::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| listed(&files)) };
+    let NameFilter::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| spec_list(&files)) };
     files.retain(|file| file.contains(filter.trim_matches('*')));
     if !files.is_empty() {
-        return Some(listed(&files));
+        return Some(spec_list(&files));
     }
     Some(if filter.contains(['*', '?', '[', '{', '/']) { filter.clone() } else { format!("**/*{filter}*") })
 }
 
-/// Files as Cypress takes them: patterns with commas between.
-fn listed(files: &[&str]) -> String {
+/// Files as Cypress's pattern list, separated by commas.
+fn spec_list(files: &[&str]) -> String {
     files.iter().map(|file| js::glob_literal(file)).collect::<Vec<_>>().join(",")
 }
 
-/// Specs by their names: to know their tests, Cypress would have to run them.
+/// Lists specs only: to list their tests, Cypress would have to run them.
 fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
     for (number, group) in js::group_selection(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
@@ -311,7 +311,7 @@ fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>
             .files()
             .filter(|file| is_within(file, dir))
             .map(below)
-            .filter(|file| SPECS.iter().any(|mark| file.contains(mark)));
+            .filter(|file| SPEC_MARKS.iter().any(|mark| file.contains(mark)));
         let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
         if let NameFilter::Filter(filter) = &group.names {
             files.retain(|file| file.contains(filter.trim_matches('*')));

@@ -1,18 +1,18 @@
-// A reporter of Mocha's kind that Cypress loads for each spec. Cypress runs the tests in a browser and replays their events
-// in its own process, on runnables that it made anew: a failed test comes as a copy, a hook as a test of the hook's title,
-// an error as a plain object. Must not know what was selected.
+// A Mocha reporter that Cypress loads for each spec, and that writes proctor's report. Cypress runs the tests in a browser and
+// replays their events in its own process, on reconstructed runnables: a failed test comes as a copy, a hook as a test with the
+// hook's title, an error as a plain object.
 'use strict';
 
 const path = require('node:path');
 const { locationFields, end, packageOf, joinTitles, projectRoot, emit } = require('../js/report.cjs');
 const { DuplicateTests, failure } = require('../js/failure.cjs');
 
-// The title of the test that Cypress makes up for what a spec threw while it was loaded.
+// Title of the test that Cypress invents for an exception while a spec is loaded.
 const OUTSIDE = 'An uncaught error was detected outside of a test';
 const HOOK = /^"(?:before|after) (?:all|each)" hook/;
 const CODE = /originated from your (?:test|application) code, not from Cypress\.[^>]*> ([^]*?)(?=\n\s*\n(?:When Cypress|Cypress could)|$)/;
 
-// Nobody says here which spec is the last: Cypress prints how many there are. It leaves by `process.exit`, and one that does so within a spec was not done.
+// The reporter does not know which spec is the last: Cypress prints their number. It exits by `process.exit`; an exit within a spec is no end.
 let isOpen;
 process.on('exit', () => {
   if (isOpen === false) end();
@@ -45,7 +45,7 @@ module.exports = class Proctor {
     emit('started', { package: this.package, name: this.running });
   }
 
-  // Where a project lets several attempts decide (`experimentalStrategy`), the last one is not the outcome.
+  // With several attempts under `experimentalStrategy`, the state of the last attempt is not the outcome.
   finished(test, told) {
     const outer = test._cypressTestStatusInfo?.outerStatus ?? test.state;
     const failed = (test.prevAttempts ?? []).filter((attempt) => attempt.state === 'failed');
@@ -63,11 +63,11 @@ module.exports = class Proctor {
     } else if (!HOOK.test(test.title)) {
       this.finished({ ...test, titlePath: () => test.titlePath(), state: 'failed' }, told);
     } else if (this.running !== undefined) {
-      // The test began and will not be heard of again.
+      // The test began, and Cypress sends no further event of it.
       const hook = test.title.replace(/ for ".*$/s, '');
       this.tell(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
     } else {
-      // Cypress counts the test that the hook is for as the one that failed.
+      // Cypress counts the test that the hook is for as the failed one.
       const [, meant] = / for "(.*)"$/s.exec(test.title) ?? [];
       this.told.add(joinTitles([...test.titlePath().slice(0, -1), meant]));
       this.tell(joinTitles(test.titlePath()), { ...told, outcome: 'error' });
@@ -81,7 +81,7 @@ module.exports = class Proctor {
     emit('finished', { package: this.package, name, ...told });
   }
 
-  // Tests that Cypress leaves out because a hook before them failed, of which it sends no event.
+  // Reports tests that Cypress omits because a hook before them failed; Cypress sends no event for them.
   skipped(suite) {
     for (const test of suite.tests ?? []) {
       const name = joinTitles(test.titlePath());
@@ -96,7 +96,7 @@ module.exports = class Proctor {
   }
 };
 
-// What an error says, with the place that Cypress found in the sources, or the one in its mapped stack.
+// Message and place of an error: the place that Cypress found in the sources, or the one in its mapped stack.
 function explained(error) {
   const stack = String(error.stack ?? '').replace(/webpack:\/\/[^\s()]*?\/\.\//g, `${projectRoot()}/`);
   const message = CODE.exec(error.message ?? '')?.[1].trim() ?? error.message;
@@ -108,7 +108,7 @@ function explained(error) {
 
 const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });
 
-// The reporter that would run without us, with the options that the project has for it.
+// The project's own reporter, with the project's options for it.
 function projects(runner, options) {
   const name = process.env.PROCTOR_CYPRESS_REPORTER || 'spec';
   try {
@@ -120,7 +120,7 @@ function projects(runner, options) {
   }
 }
 
-// Cypress has a Mocha of its own, and puts it in the place of any other.
+// Cypress bundles a Mocha of its own, and substitutes it for any other.
 function builtIn(name) {
   return attempt([() => require('mocha'), () => require(require.resolve('mocha', { paths: [projectRoot()] }))]).reporters[name];
 }

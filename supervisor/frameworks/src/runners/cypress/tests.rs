@@ -1,4 +1,4 @@
-//! The plans that this adapter writes.
+//! Plans of the Cypress adapter.
 
 use super::*;
 use proctor_core::filter::Filter;
@@ -17,7 +17,7 @@ fn tree(script: &str, config: &str) -> FileTree {
     tree
 }
 
-fn planned(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
+fn plan_for(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
     let request = PlanRequest { coverage: CoverageMode::Auto, ..PlanRequest::plain(selection) };
     let projects = Cypress.detect(tree);
     let plan =
@@ -26,7 +26,7 @@ fn planned(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
 }
 
 fn lines(selection: &Selection) -> Vec<String> {
-    let plan = planned(&tree("cypress run --spec x --browser chrome", ""), selection, false);
+    let plan = plan_for(&tree("cypress run --spec x --browser chrome", ""), selection, false);
     plan.steps.iter().map(|step| step.args.join(" ").replace("--reporter=/s/cypress/reporter.cjs", "...")).collect()
 }
 
@@ -36,9 +36,9 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 }
 
 #[test]
-fn the_script_makes_the_command_line_but_for_what_reports() {
+fn takes_the_command_line_from_the_script_without_reporting_options() {
     let script = "TZ=UTC cypress run -r mochawesome --config retries=2 --record --key k -b chrome -q";
-    let plan = planned(&tree(script, ""), &Selection::All, false);
+    let plan = plan_for(&tree(script, ""), &Selection::All, false);
     let step = &plan.steps[0];
     assert_eq!(step.programs, ["node_modules/.bin/cypress", "node_modules/.bin/cypress"]);
     assert_eq!(step.args.join(" "), "run --reporter=/s/cypress/reporter.cjs --config=retries=2 -b chrome");
@@ -57,10 +57,10 @@ fn the_script_makes_the_command_line_but_for_what_reports() {
 }
 
 #[test]
-fn the_browser_that_is_asked_for_takes_the_place_of_the_scripts() {
+fn a_requested_browser_replaces_the_scripts() {
     for script in ["cypress run --headless -b chrome -q", "cypress run --browser chrome -q"] {
         let tree = tree(script, "");
-        let mut plan = planned(&tree, &Selection::All, false);
+        let mut plan = plan_for(&tree, &Selection::All, false);
         let asked = BrowserOptions { headed: true, browser: Some(Browser::Firefox) };
         Cypress.apply_browser_options(&tree, &mut plan, "browser", asked).unwrap();
         let expected = "run --reporter=/s/cypress/reporter.cjs --headed --browser=firefox";
@@ -69,19 +69,19 @@ fn the_browser_that_is_asked_for_takes_the_place_of_the_scripts() {
 }
 
 #[test]
-fn a_reporter_is_found_in_the_configuration_and_the_script_goes_first() {
-    let of = |script: &str, config: &str| {
-        let plan = planned(&tree(script, config), &Selection::All, false);
+fn prefers_the_scripts_reporter_to_the_configurations() {
+    let reporter_of = |script: &str, config: &str| {
+        let plan = plan_for(&tree(script, config), &Selection::All, false);
         plan.steps[0].env.get("PROCTOR_CYPRESS_REPORTER").cloned()
     };
     let config = "export default defineConfig({\n  reporter: 'junit', // x\n  reporterOptions: { mochaFile: 'x' },\n})";
-    assert_eq!(of("cypress run", config).as_deref(), Some("junit"));
-    assert_eq!(of("cypress run --reporter=dot", config).as_deref(), Some("dot"));
-    assert_eq!(of("cypress run", "reporter: pick(),\n// reporter: 'no'\n"), None);
+    assert_eq!(reporter_of("cypress run", config).as_deref(), Some("junit"));
+    assert_eq!(reporter_of("cypress run --reporter=dot", config).as_deref(), Some("dot"));
+    assert_eq!(reporter_of("cypress run", "reporter: pick(),\n// reporter: 'no'\n"), None);
 }
 
 #[test]
-fn specs_are_run_by_pattern_and_by_file() {
+fn selects_specs_by_pattern_and_by_file() {
     assert_eq!(lines(&Selection::All), ["run ... --spec=x --browser=chrome"]);
     assert_eq!(lines(&matching("cart", &[])), ["run ... --spec=**/*cart* --browser=chrome"]);
     assert_eq!(lines(&matching("cypress/e2e/l*", &[])), ["run ... --spec=cypress/e2e/l* --browser=chrome"]);
@@ -92,21 +92,21 @@ fn specs_are_run_by_pattern_and_by_file() {
         |name: &str| RerunTarget::Test(TestId { package: "cypress/e2e/cart.cy.js".to_owned(), name: name.to_owned() });
     let failed = Selection::Exactly(vec![test("a"), test("b")]);
     assert_eq!(lines(&failed), ["run ... --spec=cypress/e2e/cart.cy.js --browser=chrome"]);
-    let plan = planned(&tree("cypress run", ""), &failed, false);
-    assert_eq!(plan.notes, ["cypress cannot be told single tests: their whole specs were run"]);
+    let plan = plan_for(&tree("cypress run", ""), &failed, false);
+    assert_eq!(plan.notes, ["cypress cannot select single tests: their whole specs were run"]);
 }
 
 #[test]
-fn a_file_is_no_pattern() {
+fn escapes_pattern_characters_in_file_names() {
     let mut tree = tree("cypress run", "");
     tree.add("cypress/e2e/[id],a{b}.cy.js");
     let selection = matching("", &["cypress/e2e/[id],a{b}.cy.js"]);
-    assert_eq!(planned(&tree, &selection, false).steps[0].args[2], "--spec=cypress/e2e/?id??a?b?.cy.js");
+    assert_eq!(plan_for(&tree, &selection, false).steps[0].args[2], "--spec=cypress/e2e/?id??a?b?.cy.js");
 }
 
 #[test]
-fn specs_are_listed_without_cypress() {
-    let plan = planned(&tree("", ""), &Selection::All, true);
+fn lists_specs_without_cypress() {
+    let plan = plan_for(&tree("", ""), &Selection::All, true);
     let text = String::from_utf8(plan.files[0].bytes.clone()).unwrap();
     let listed: Vec<&str> = text.lines().filter(|line| line.contains("listed")).collect();
     assert_eq!(listed.len(), 2, "{text}");
@@ -119,14 +119,14 @@ fn specs_are_listed_without_cypress() {
 }
 
 #[test]
-fn a_project_lists_no_specs_of_one_whose_name_begins_with_its_own() {
+fn lists_no_specs_of_a_project_whose_name_begins_with_the_same_letters() {
     let mut tree = FileTree::default();
     for name in ["web", "web2"] {
         tree.add_with_content(format!("{name}/package.json"), r#"{"scripts":{"e2e":"cypress run"}}"#);
         tree.add(format!("{name}/cypress.config.js"));
         tree.add(format!("{name}/cypress/e2e/{name}.cy.js"));
     }
-    let plan = planned(&tree, &Selection::All, true);
+    let plan = plan_for(&tree, &Selection::All, true);
     let listed = |dir: &str| {
         let step = plan.steps.iter().position(|step| step.dir == dir).unwrap();
         String::from_utf8(plan.files[step].bytes.clone()).unwrap()

@@ -1,7 +1,7 @@
-//! Reads what an assertion printed: its words, the wanted and the actual value. Knows the shapes that Go code uses (plain
-//! `got/want`, testify, go-cmp) and must not know where the text stood.
+//! Reads an assertion's output: message, expected and actual value. Knows the formats that Go code uses (plain `got/want`,
+//! testify, go-cmp).
 //!
-//! Values are only told when both are recognised; half a guess would be shown as a diff that nobody printed.
+//! Values are reported only when both are recognised: half a guess would be shown as a diff that no assertion printed.
 
 use regex::Regex;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// Most lines of a message that has no diff.
 const MESSAGE_LINES_MAX: usize = 40;
 
-/// What an assertion said.
+/// A parsed assertion.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct Assertion {
     pub(super) message: String,
@@ -20,7 +20,7 @@ pub(super) struct Assertion {
 }
 
 impl Assertion {
-    /// Whether it can only be an assertion: somebody compared two values, or a library said so.
+    /// Whether the text is certainly an assertion: it compares two values, or a library's block marks it.
     pub(super) fn is_certain(&self) -> bool {
         self.expected.is_some() || !self.trace.is_empty()
     }
@@ -72,9 +72,12 @@ static DIFF_HEADER: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static TESTIFY: LazyLock<Option<Regex>> =
     LazyLock::new(|| regex(r"^\s*\t(?:(?P<label>Error Trace|Error|Test|Messages):)?\s*\t(?P<text>.*)$"));
 
-/// Reads the lines of one message, its position and indentation off.
-pub(super) fn read(lines: &[String]) -> Assertion {
-    testify(lines).or_else(|| diff(lines)).or_else(|| labels(lines)).unwrap_or_else(|| inline(lines))
+/// Parses the lines of one message, without its position and indentation.
+pub(super) fn parse(lines: &[String]) -> Assertion {
+    parse_testify(lines)
+        .or_else(|| parse_diff(lines))
+        .or_else(|| parse_labels(lines))
+        .unwrap_or_else(|| parse_inline(lines))
 }
 
 fn plain_message(lines: &[String]) -> String {
@@ -82,7 +85,7 @@ fn plain_message(lines: &[String]) -> String {
     kept.join("\n").trim().to_owned()
 }
 
-fn inline(lines: &[String]) -> Assertion {
+fn parse_inline(lines: &[String]) -> Assertion {
     let message = plain_message(lines);
     let find = |pattern: &LazyLock<Option<Regex>>| {
         let found = pattern.as_ref()?.captures(&message)?;
@@ -101,8 +104,8 @@ fn inline(lines: &[String]) -> Assertion {
     Assertion { message, expected, actual, trace: Vec::new() }
 }
 
-/// Lines `got: …` and `want: …`, each with the lines that follow it.
-fn labels(lines: &[String]) -> Option<Assertion> {
+/// Parses lines `got: …` and `want: …`, each with the lines that follow it.
+fn parse_labels(lines: &[String]) -> Option<Assertion> {
     let pattern = LABEL.as_ref()?;
     let first = lines.iter().position(|line| pattern.is_match(line))?;
     let (mut expected, mut actual): (Option<String>, Option<String>) = (None, None);
@@ -133,8 +136,8 @@ fn labels(lines: &[String]) -> Option<Assertion> {
     Some(Assertion { message, expected: Some(expected), actual: Some(actual), trace: Vec::new() })
 }
 
-/// A go-cmp diff: the lines of either side, which are what differs.
-fn diff(lines: &[String]) -> Option<Assertion> {
+/// Parses a go-cmp diff: expected and actual are the lines of either side.
+fn parse_diff(lines: &[String]) -> Option<Assertion> {
     let pattern = DIFF_HEADER.as_ref()?;
     let at = lines.iter().position(|line| pattern.is_match(line))?;
     let minus_is_expected = {
@@ -160,8 +163,8 @@ fn diff(lines: &[String]) -> Option<Assertion> {
     Some(Assertion { message, expected: Some(expected), actual: Some(actual), trace: Vec::new() })
 }
 
-/// The block that testify prints: labels in one column, text in the next.
-fn testify(lines: &[String]) -> Option<Assertion> {
+/// Parses testify's block: labels in one column, text in the next.
+fn parse_testify(lines: &[String]) -> Option<Assertion> {
     let pattern = TESTIFY.as_ref()?;
     let (mut trace, mut error, mut messages): (Vec<String>, Vec<String>, Vec<String>) = Default::default();
     let mut label = String::new();
@@ -181,40 +184,40 @@ fn testify(lines: &[String]) -> Option<Assertion> {
     if trace.is_empty() || error.is_empty() {
         return None;
     }
-    let mut read = testify_values(&error).unwrap_or_else(|| inline(&error));
-    if read.expected.is_none() {
-        read.message = error.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ").trim().to_owned();
+    let mut assertion = testify_values(&error).unwrap_or_else(|| parse_inline(&error));
+    if assertion.expected.is_none() {
+        assertion.message = error.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ").trim().to_owned();
     }
     let messages = plain_message(&messages);
     if !messages.is_empty() {
-        read.message = format!("{}: {messages}", read.message);
+        assertion.message = format!("{}: {messages}", assertion.message);
     }
-    read.trace = trace;
-    Some(read)
+    assertion.trace = trace;
+    Some(assertion)
 }
 
-/// `expected: …` and `actual  : …` up to the blank line before the diff.
+/// Parses `expected: …` and `actual  : …` up to the blank line before the diff.
 fn testify_values(error: &[String]) -> Option<Assertion> {
     let expected_at = error.iter().position(|line| line.starts_with("expected"))?;
     let end = error[expected_at..].iter().position(|line| line.is_empty() || line == "Diff:");
     let end = end.map_or(error.len(), |offset| expected_at + offset);
-    let mut read = labels(&error[expected_at..end])?;
-    read.message = plain_message(&error[..expected_at]).trim_end_matches(':').trim_end().to_owned();
-    Some(read)
+    let mut assertion = parse_labels(&error[expected_at..end])?;
+    assertion.message = plain_message(&error[..expected_at]).trim_end_matches(':').trim_end().to_owned();
+    Some(assertion)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> (String, Option<String>, Option<String>) {
+    fn parse_text(text: &str) -> (String, Option<String>, Option<String>) {
         let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-        let read = read(&lines);
-        (read.message, read.expected, read.actual)
+        let assertion = parse(&lines);
+        (assertion.message, assertion.expected, assertion.actual)
     }
 
     #[test]
-    fn values_on_one_line() {
+    fn reads_values_on_one_line() {
         for (text, expected, actual) in [
             ("got 5, want 3", "3", "5"),
             ("sum: got 5 want 3", "3", "5"),
@@ -232,12 +235,16 @@ mod tests {
             ("len was 3, expected 4", "4", "3"),
             ("got -1.5, want 2e3", "2e3", "-1.5"),
         ] {
-            assert_eq!(of(text), (text.to_owned(), Some(expected.to_owned()), Some(actual.to_owned())), "{text}");
+            assert_eq!(
+                parse_text(text),
+                (text.to_owned(), Some(expected.to_owned()), Some(actual.to_owned())),
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn what_is_not_certain_stays_a_message() {
+    fn an_uncertain_text_stays_a_message() {
         for text in [
             "expected error for empty input, got nil",
             "unexpected error: disk is on fire",
@@ -245,48 +252,51 @@ mod tests {
             "got error reading file a: no such file, want nil",
             "bad\nthings",
         ] {
-            assert_eq!(of(text), (text.to_owned(), None, None), "{text}");
+            assert_eq!(parse_text(text), (text.to_owned(), None, None), "{text}");
         }
     }
 
     #[test]
-    fn values_on_lines_of_their_own() {
-        let told = ("mismatch".to_owned(), Some("3".to_owned()), Some("5".to_owned()));
-        assert_eq!(of("mismatch\ngot: 5\nwant: 3"), told);
-        assert_eq!(of("mismatch:\n  want: 3\n  got:  5"), ("mismatch".to_owned(), told.1.clone(), told.2.clone()));
-        let (message, expected, actual) = of("text\ngot:\na\nb\n\nwant:\na\nc");
+    fn reads_values_on_labelled_lines() {
+        let expected_parts = ("mismatch".to_owned(), Some("3".to_owned()), Some("5".to_owned()));
+        assert_eq!(parse_text("mismatch\ngot: 5\nwant: 3"), expected_parts);
+        assert_eq!(
+            parse_text("mismatch:\n  want: 3\n  got:  5"),
+            ("mismatch".to_owned(), expected_parts.1.clone(), expected_parts.2.clone())
+        );
+        let (message, expected, actual) = parse_text("text\ngot:\na\nb\n\nwant:\na\nc");
         assert_eq!(message, "text");
         assert_eq!((expected.as_deref(), actual.as_deref()), (Some("a\nc"), Some("a\nb")));
-        assert_eq!(of("got: 5\nwant: 3").0, "got: 5\nwant: 3");
+        assert_eq!(parse_text("got: 5\nwant: 3").0, "got: 5\nwant: 3");
     }
 
     #[test]
-    fn a_go_cmp_diff_tells_what_differs() {
+    fn reads_the_differing_lines_of_a_go_cmp_diff() {
         let text = "Parse mismatch (-want +got):\n  fail.T{\n- \tA: 1,\n+ \tA: 2,\n  \tB: \"x\",\n  }";
-        let told = ("Parse mismatch".to_owned(), Some("A: 1".to_owned()), Some("A: 2".to_owned()));
-        assert_eq!(of(text), told);
+        let expected_parts = ("Parse mismatch".to_owned(), Some("A: 1".to_owned()), Some("A: 2".to_owned()));
+        assert_eq!(parse_text(text), expected_parts);
         assert_eq!(
-            of("(-got +want)\n- 1\n+ 2"),
+            parse_text("(-got +want)\n- 1\n+ 2"),
             ("values differ".to_owned(), Some("2".to_owned()), Some("1".to_owned()))
         );
     }
 
     #[test]
-    fn a_testify_block_is_taken_apart() {
+    fn reads_a_testify_block() {
         let text = "\n\tError Trace:\t/w/a_test.go:12\n\t            \t\t\t\t/w/b_test.go:3\n\tError:      \tNot equal: \n\t            \texpected: 5\n\
                     \t            \tactual  : 4\n\t            \t\n\t            \tDiff:\n\t            \t--- Expected\n\tTest:       \tTestX\n\
                     \tMessages:   \tthe sum";
         let lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
-        let read = read(&lines);
-        assert_eq!(read.message, "Not equal: the sum");
-        assert_eq!((read.expected.as_deref(), read.actual.as_deref()), (Some("5"), Some("4")));
-        assert_eq!(read.trace, ["/w/a_test.go:12", "/w/b_test.go:3"]);
-        assert!(read.is_certain());
+        let assertion = parse(&lines);
+        assert_eq!(assertion.message, "Not equal: the sum");
+        assert_eq!((assertion.expected.as_deref(), assertion.actual.as_deref()), (Some("5"), Some("4")));
+        assert_eq!(assertion.trace, ["/w/a_test.go:12", "/w/b_test.go:3"]);
+        assert!(assertion.is_certain());
     }
 
     #[test]
-    fn a_testify_error_without_values_keeps_its_words() {
+    fn a_testify_error_without_values_keeps_its_text() {
         let text = "\n\tError Trace:\t/w/a_test.go:12\n\tError:      \tReceived unexpected error:\n\t            \tboom\n\tTest:       \tTestX";
-        assert_eq!(of(text), ("Received unexpected error: boom".to_owned(), None, None));
+        assert_eq!(parse_text(text), ("Received unexpected error: boom".to_owned(), None, None));
     }
 }

@@ -1,32 +1,33 @@
-//! Writes the command lines of a run or a listing. Must not know how output is read.
+//! BuildErrors the command lines of a run or a listing.
 
-use super::cover;
-use super::detect::is_outside_its_work_file;
-use super::selection::{Group, groups};
+use super::coverage;
+use super::detect::is_excluded_by_go_work;
+use super::selection::{PackageGroup, groups};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use proctor_core::request::CoverageMode;
 use std::collections::BTreeMap;
 
-/// Where the go tool looks for its telemetry mode below `$HOME`, which is `home` in the scratch directory. Without it
-/// every command keeps counters and may start a process of its own.
+/// File in which the go tool looks for its telemetry mode, below `$HOME`, which is `home` in the scratch directory. Without
+/// it every command keeps counters and may start a process of its own.
 const TELEMETRY_MODE_FILE: &str = "home/.config/go/telemetry/mode";
 
-/// What a measured run of several modules says.
-const BORDERS: &str = "coverage is measured within each Go module: what its tests execute of the others is not known";
+/// Note of a run that measures coverage in several modules.
+const MODULE_BOUNDARY_NOTE: &str =
+    "coverage is measured within each Go module: what its tests execute of the others is not known";
 
 /// The plan of a run.
 ///
-/// `-timeout=0` because proctor's clock alone decides on time, `-count=1` because a result from Go's cache is no run.
+/// `-timeout=0` because only proctor limits the time, `-count=1` because a result from Go's cache is no run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = base_plan();
     let measured = request.coverage != CoverageMode::Off;
     let mut common: Vec<String> = ["test", "-json", "-count=1", "-fullpath", "-timeout=0"].map(str::to_owned).into();
     if measured {
-        common.extend(cover::flags(request.scratch));
-        plan.files.push(cover::wrapper(request.scratch));
-        plan.dirs.push(cover::UNITS.to_owned());
+        common.extend(coverage::flags(request.scratch));
+        plan.files.push(coverage::wrapper(request.scratch));
+        plan.dirs.push(coverage::UNITS.to_owned());
         plan.artifacts = true;
     }
     if let Some(parallel) = request.parallel {
@@ -35,9 +36,9 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     for group in groups(projects, tree, request.selection)? {
         plan.steps.push(step(group, tree, request, &common));
     }
-    // The profile of a test binary has its own module's packages alone.
+    // The profile of a test binary covers the packages of its own module only.
     if measured && plan.steps.iter().any(|step| step.dir != plan.steps[0].dir) {
-        plan.notes.push(BORDERS.to_owned());
+        plan.notes.push(MODULE_BOUNDARY_NOTE.to_owned());
     }
     Ok(plan)
 }
@@ -58,7 +59,7 @@ pub(super) fn plan_listing(
     Ok(plan)
 }
 
-/// The first level of a `-run` expression. An expression of several paths has no single one: everything is listed.
+/// The first level of a `-run` expression. An expression with several paths has no single first level: everything is listed.
 fn top_level(run: Option<&str>) -> &str {
     let level = match run {
         Some(run) if run.contains('/') && run.contains('|') => "",
@@ -73,7 +74,7 @@ fn base_plan() -> Plan {
     Plan { files: vec![mode], ..Plan::default() }
 }
 
-fn step(group: Group<'_>, tree: &FileTree, request: &PlanRequest<'_>, common: &[String]) -> Step {
+fn step(group: PackageGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>, common: &[String]) -> Step {
     let mut args = common.to_vec();
     if let Some(run) = group.run {
         args.push(format!("-run={run}"));
@@ -87,8 +88,8 @@ fn step(group: Group<'_>, tree: &FileTree, request: &PlanRequest<'_>, common: &[
     }
 }
 
-/// What the go tool reads beside its arguments, closed off one by one. The caches and where modules come from are the
-/// edge's to say; what Go caches must be its owner's to remove.
+/// Closes off, variable by variable, what the go tool reads beside its arguments. The edge decides where caches and modules
+/// come from. `-modcacherw` lets the owner of the module cache delete it.
 fn environment(module: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
         ("GOFLAGS".to_owned(), "-modcacherw".to_owned()),
@@ -96,7 +97,7 @@ fn environment(module: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> 
         ("GOTOOLCHAIN".to_owned(), "local".to_owned()),
         ("GOCACHE".to_owned(), format!("{}/go-build", request.cache)),
     ]);
-    if is_outside_its_work_file(tree, module) {
+    if is_excluded_by_go_work(tree, module) {
         env.insert("GOWORK".to_owned(), "off".to_owned());
     }
     env

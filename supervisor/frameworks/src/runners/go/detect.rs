@@ -1,12 +1,11 @@
-//! Finds Go modules in a file tree and says which package a file, and which module a package, belongs to. Must not know
-//! how tests are run.
+//! Finds Go modules in a file tree, and maps files to packages and packages to modules.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::BTreeSet;
 
-/// Every module of the workspace, sorted by directory.
+/// All modules of the workspace, sorted by directory.
 pub(super) fn modules(tree: &FileTree) -> Vec<Project> {
     let mut modules: Vec<Project> = tree
         .directories_with("go.mod")
@@ -17,13 +16,13 @@ pub(super) fn modules(tree: &FileTree) -> Vec<Project> {
     modules
 }
 
-/// Whether the go tool passes this directory over when it expands `./...`.
+/// Whether the go tool skips this directory when it expands `./...`.
 fn is_ignored(dir: &str) -> bool {
     dir.split('/')
         .any(|part| part.starts_with(['_', '.']) || part == "vendor" || part == "testdata" || part == "node_modules")
 }
 
-/// The path after `module`. Without one the go tool refuses the file, so any name that a person recognises will do.
+/// The path after `module`. The go tool refuses a file without one, so the directory's name is enough for messages.
 fn module_path(go_mod: &str, dir: &str) -> String {
     directives(go_mod, "module")
         .next()
@@ -50,13 +49,13 @@ fn directives<'a>(file: &'a str, keyword: &'a str) -> impl Iterator<Item = Strin
 }
 
 /// Whether the `go.work` of the workspace's root uses the module.
-pub(super) fn is_in_a_work_file(tree: &FileTree, module: &Project) -> bool {
+pub(super) fn is_used_by_root_go_work(tree: &FileTree, module: &Project) -> bool {
     let root = tree.directories_with("go.work").find(|(dir, _)| dir.is_empty());
     root.is_some_and(|(_, content)| directives(content, "use").any(|used| join("", &used) == module.dir))
 }
 
 /// Whether a `go.work` governs the module's directory without using the module; the go tool would then refuse to run it.
-pub(super) fn is_outside_its_work_file(tree: &FileTree, module: &Project) -> bool {
+pub(super) fn is_excluded_by_go_work(tree: &FileTree, module: &Project) -> bool {
     let governing = tree
         .directories_with("go.work")
         .filter(|(dir, _)| is_within(&module.dir, dir))
@@ -77,7 +76,7 @@ pub(super) fn module_of_package<'a>(
         .map(|project| (project, package[project.name.len()..].trim_start_matches('/').to_owned()))
         .collect();
     candidates.sort_by_key(|(project, _)| std::cmp::Reverse(project.name.len()));
-    // Copies of one module may share a path; the one that really has the package is meant.
+    // Copies of one module may share a path; the copy that contains the package wins.
     let holds_package =
         candidates.iter().position(|(project, dir)| go_directories.contains(join(&project.dir, dir).as_str()));
     (!candidates.is_empty()).then(|| candidates.swap_remove(holds_package.unwrap_or(0)))
@@ -88,7 +87,7 @@ pub(super) fn is_go_file(path: &str) -> bool {
     path.ends_with(".go")
 }
 
-/// Directories in which Go files lie, collected once because a rerun asks for hundreds of packages.
+/// Directories that contain Go files, collected once because a rerun looks up hundreds of packages.
 pub(super) fn go_directories(tree: &FileTree) -> BTreeSet<&str> {
     tree.files().filter(|file| is_go_file(file)).map(|file| file.rsplit_once('/').map_or("", |(dir, _)| dir)).collect()
 }
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_found_where_the_go_tool_looks() {
+    fn finds_modules_where_the_go_tool_looks() {
         let tree = tree(&[
             ("go.mod", "// a comment\nmodule example.com/root // another\n\ngo 1.21\n"),
             ("tools/go.mod", "module \"example.com/quoted\"\n"),
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_its_work_file_does_not_use_is_outside() {
+    fn a_module_that_its_go_work_does_not_use_is_outside() {
         let tree = tree(&[
             ("go.work", "go 1.21\nuse (\n\t./a\n\t\"./b\" // why\n)\nuse ./d\n"),
             ("a/go.mod", "module a"),
@@ -143,24 +142,24 @@ mod tests {
         ]);
         let outside: Vec<String> = modules(&tree)
             .into_iter()
-            .filter(|module| is_outside_its_work_file(&tree, module))
+            .filter(|module| is_excluded_by_go_work(&tree, module))
             .map(|module| module.name)
             .collect();
         assert_eq!(outside, ["c"]);
     }
 
     #[test]
-    fn a_package_belongs_to_the_longest_module_path_that_has_it() {
+    fn assigns_a_package_to_the_longest_module_path_that_contains_it() {
         let project = |dir: &str, name: &str| Project { dir: dir.to_owned(), name: name.to_owned() };
         let projects = [project("", "m"), project("sub", "m/sub"), project("copy", "m")];
         let tree = tree(&[("sub/x/x.go", ""), ("copy/y/y.go", ""), ("a.go", "")]);
-        let of = |package: &str| {
+        let module_dir = |package: &str| {
             module_of_package(&projects, &go_directories(&tree), package)
                 .map(|(project, dir)| format!("{}|{dir}", project.dir))
         };
-        assert_eq!(of("m/sub/x").unwrap(), "sub|x");
-        assert_eq!(of("m/y").unwrap(), "copy|y");
-        assert_eq!(of("m").unwrap(), "|");
-        assert_eq!(of("mm"), None);
+        assert_eq!(module_dir("m/sub/x").unwrap(), "sub|x");
+        assert_eq!(module_dir("m/y").unwrap(), "copy|y");
+        assert_eq!(module_dir("m").unwrap(), "|");
+        assert_eq!(module_dir("mm"), None);
     }
 }

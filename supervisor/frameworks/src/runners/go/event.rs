@@ -1,15 +1,15 @@
 //! One line of `go test -json` (<https://pkg.go.dev/cmd/test2json>, and "go help buildjson" for build events), borrowed from
-//! the stream. Must not know what follows from it.
+//! the stream.
 
 use proctor_core::bounds::{NAME_BYTES_MAX, clip};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// An event. `output` stays escaped: nearly all of it belongs to passing tests and is never looked at.
+/// An event. `output` stays escaped: nearly all of it belongs to passing tests and is never read.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Event<'a> {
+pub(super) struct TestEvent<'a> {
     #[serde(borrow)]
     pub(super) action: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -29,10 +29,10 @@ pub(super) struct Event<'a> {
     pub(super) output_type: Cow<'a, str>,
 }
 
-impl<'a> Event<'a> {
-    /// Reads a line; `None` when it is no event. Names are clipped here, because everything behind holds on to them.
-    pub(super) fn read(line: &'a str) -> Option<Event<'a>> {
-        let mut event: Event<'a> = serde_json::from_str(line).ok()?;
+impl<'a> TestEvent<'a> {
+    /// Parses a line; `None` when it is no event. Names are clipped here, because everything downstream keeps them.
+    pub(super) fn parse(line: &'a str) -> Option<TestEvent<'a>> {
+        let mut event: TestEvent<'a> = serde_json::from_str(line).ok()?;
         for name in [&mut event.package, &mut event.test, &mut event.import_path, &mut event.failed_build] {
             if name.len() > NAME_BYTES_MAX {
                 *name = Cow::Owned(clip(std::mem::take(name).into_owned(), NAME_BYTES_MAX));
@@ -41,13 +41,13 @@ impl<'a> Event<'a> {
         Some(event)
     }
 
-    /// The output, still escaped and with its quotes; empty when there is none.
+    /// The output, still escaped and with its quotes; empty when the event has none.
     pub(super) fn raw_output(&self) -> &'a str {
         self.output.map(RawValue::get).unwrap_or_default()
     }
 }
 
-/// The text of a JSON string literal. One that was clipped has lost its end: as much as can be read is.
+/// The text of a JSON string literal; of a clipped literal, as much as can be read.
 pub(super) fn unescape(literal: &str) -> String {
     if let Ok(text) = serde_json::from_str(literal) {
         return text;
@@ -59,13 +59,13 @@ pub(super) fn unescape(literal: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Longest escape of JSON: a surrogate pair.
+/// Longest escape of JSON, in bytes: a surrogate pair.
 const ESCAPE_BYTES_MAX: usize = 12;
 
-/// What kind of output a line is. Test code cannot forge it: the go tool reads it from markers that printing escapes.
+/// Kind of an output line. Test code cannot forge it: the go tool derives it from markers that printing escapes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputKind {
-    /// Not said, or plain output.
+    /// Plain output, or not marked.
     Plain,
     /// `=== RUN`, `--- FAIL` and the like.
     Frame,
@@ -76,8 +76,8 @@ pub(super) enum OutputKind {
 }
 
 impl OutputKind {
-    /// From the event's `OutputType`.
-    pub(super) fn of(name: &str) -> OutputKind {
+    /// Parses the event's `OutputType`.
+    pub(super) fn parse(name: &str) -> OutputKind {
         match name {
             "frame" => OutputKind::Frame,
             "error" => OutputKind::Error,

@@ -1,42 +1,41 @@
-//! Why a test failed, out of what it printed: the line that says so, its position, the values. Must not know the event
-//! stream.
+//! Finds why a test failed in the test's output: the decisive line, its position, the values.
 //!
 //! Since Go 1.27 the stream marks error lines. Before, `t.Log` and `t.Error` look the same, so the line is chosen: the
-//! first that can only be an assertion (values compared, or a library's block); else the last that uses a word of failure,
+//! first that is certainly an assertion (compared values, or a library's block); else the last with a word of failure,
 //! because logs come before the `t.Fatal` that ends a test and clean-up logs come after it; else the last.
 
 use super::assertion::{self, Assertion};
-use super::buffer::OutputLine;
 use super::event::OutputKind;
-use super::trace::{self, Trace};
+use super::output_buffer::OutputLine;
+use super::runtime_trace::{self, RuntimeTrace};
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// `    file_test.go:12: text`, also behind something that was printed without a newline.
-static ENTRY: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// `    file_test.go:12: text`, also behind other output that ended without a newline.
+static LOG_ENTRY: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^(?: {4}(?P<path>[^\s:][^:]*\.\w+)|.*?\S {4}(?P<abs>/[^:]+\.\w+)):(?P<line>\d+): ?(?P<text>.*)$").ok()
 });
 
-/// Words that people use when something is wrong.
-static COMPLAINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// Words that occur in messages about failures.
+static FAILURE_WORDS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\b(?:error|unexpected|expected|fail\w*|invalid|wrong|mismatch|want(?:ed)?|got|missing|should|must|not equal|differ\w*|cannot|could not|incorrect|bad|panic\w*|timed? ?out)\b",
     )
     .ok()
 });
 
-/// What the coverage runtime adds to stderr when a process ends by `os.Exit` in a package whose only files are tests. It is
-/// no last word of the test, although it may stand behind one on the same line.
+/// Note that the coverage runtime adds to stderr when a process ends by `os.Exit` in a package that only has test files. It
+/// may follow the test's own last output on the same line, and is not part of it.
 const COVER_NOTE: &str = "program not built with -cover";
 
-/// What is known of the test beside its output.
+/// Facts about a failed test beside its output.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Circumstances<'a> {
+pub(super) struct TestFacts<'a> {
     pub(super) name: &'a str,
-    /// Whether the runner told its end. A crash of the process is then printed after its `--- FAIL` line.
+    /// Whether the runner reported its end. The crash of a process is then printed after the `--- FAIL` line.
     pub(super) ended: bool,
     /// Whether one of its subtests failed, which is reason enough for it to fail.
     pub(super) has_failed_subtest: bool,
@@ -44,18 +43,18 @@ pub(super) struct Circumstances<'a> {
 
 /// Why a test failed. All paths in it are relative to the workspace.
 #[derive(Debug, Default)]
-pub(super) struct Failure {
+pub(super) struct FailureDetails {
     message: Option<String>,
     position: Option<(String, u32)>,
     expected: Option<String>,
     actual: Option<String>,
     stack: Option<String>,
     output: Option<String>,
-    /// Whether the test took its process down.
+    /// Whether the test crashed its process.
     pub(super) is_crash: bool,
 }
 
-impl Failure {
+impl FailureDetails {
     /// The first line of its message.
     pub(super) fn headline(&self) -> &str {
         self.message.as_deref().and_then(|message| message.lines().next()).unwrap_or_default()
@@ -67,7 +66,7 @@ impl Failure {
     }
 
     /// Fills a test's record; output that is there already stays in front.
-    pub(super) fn put_into(self, case: &mut TestCase) {
+    pub(super) fn fill(self, case: &mut TestCase) {
         case.message = self.message;
         (case.file, case.line) = self.position.unzip();
         (case.expected, case.actual, case.stack) = (self.expected, self.actual, self.stack);
@@ -80,62 +79,67 @@ impl Failure {
 
 /// A message with a position, and the lines that continue it.
 #[derive(Debug)]
-struct Entry {
+struct LogEntry {
     path: String,
     line: u32,
     text: Vec<String>,
     is_error: bool,
 }
 
-/// Why a test failed, or did not end.
-pub(super) fn of_test(about: Circumstances<'_>, lines: &[OutputLine], paths: &WorkspacePaths) -> Failure {
-    let own = without_cover_note(lines.iter().filter(|line| !is_frame(line, about.name)).cloned().collect());
+/// Finds why a test failed or did not end.
+pub(super) fn from_test(facts: TestFacts<'_>, lines: &[OutputLine], paths: &WorkspacePaths) -> FailureDetails {
+    let own = without_cover_note(lines.iter().filter(|line| !is_frame(line, facts.name)).cloned().collect());
     let output = joined(&own, paths);
-    let verdict = format!("--- FAIL: {} (", about.name);
-    let crash_may_begin = if about.ended {
+    let verdict = format!("--- FAIL: {} (", facts.name);
+    let crash_may_begin = if facts.ended {
         lines.iter().rposition(|line| line.text.starts_with(&verdict)).map_or(lines.len(), |at| at + 1)
     } else {
         0
     };
-    if let Some(crash) = trace::crash(&lines[crash_may_begin..], paths) {
-        return Failure { output, is_crash: true, ..of_trace(crash, paths) };
+    if let Some(crash) = runtime_trace::find_crash(&lines[crash_may_begin..], paths) {
+        return FailureDetails { output, is_crash: true, ..from_trace(crash, paths) };
     }
-    let race = trace::race(&own, paths);
+    let race = runtime_trace::find_race(&own, paths);
     let is_typed = lines.iter().any(|line| line.kind == OutputKind::Frame);
     let mut found = entries(&own);
     found.retain(|entry| !entry.text[0].starts_with("race detected during execution"));
     let chosen = if is_typed {
         found.into_iter().find(|entry| entry.is_error)
     } else {
-        choose(found, about.has_failed_subtest || race.is_some())
+        choose(found, facts.has_failed_subtest || race.is_some())
     };
     if let Some(entry) = chosen {
-        return Failure { output, ..of_entry(&entry, paths) };
+        return FailureDetails { output, ..from_entry(&entry, paths) };
     }
     if let Some(race) = race {
-        return Failure { output, ..of_trace(race, paths) };
+        return FailureDetails { output, ..from_trace(race, paths) };
     }
-    Failure { output, ..of_example(about.name, &own) }
+    FailureDetails { output, ..from_example(facts.name, &own) }
 }
 
-/// Why a test was skipped: its last words.
-pub(super) fn of_skip(name: &str, lines: &[OutputLine], paths: &WorkspacePaths) -> Failure {
+/// Finds why a test was skipped: its last log line.
+pub(super) fn from_skip(name: &str, lines: &[OutputLine], paths: &WorkspacePaths) -> FailureDetails {
     let own: Vec<OutputLine> = lines.iter().filter(|line| !is_frame(line, name)).cloned().collect();
     let output = joined(&own, paths);
-    let Some(entry) = entries(&own).pop() else { return Failure { output, ..Failure::default() } };
+    let Some(entry) = entries(&own).pop() else { return FailureDetails { output, ..FailureDetails::default() } };
     let message = Some(paths.scrub(entry.text.join("\n").trim())).filter(|message| !message.is_empty());
-    Failure { message, position: position(&entry, paths), output, ..Failure::default() }
+    FailureDetails { message, position: position(&entry, paths), output, ..FailureDetails::default() }
 }
 
-/// A package that failed without a test to blame.
-pub(super) fn of_package(package: &str, tests_began: u64, lines: &[OutputLine], paths: &WorkspacePaths) -> RunnerEvent {
+/// The collector of a package that failed without a failed test.
+pub(super) fn from_package(
+    package: &str,
+    tests_began: u64,
+    lines: &[OutputLine],
+    paths: &WorkspacePaths,
+) -> RunnerEvent {
     let is_verdict = |text: &str| {
         matches!(text, "FAIL" | "PASS" | "")
             || ["FAIL\t", "ok  \t", "coverage: "].iter().any(|word| text.starts_with(word))
     };
     let own = without_cover_note(lines.iter().filter(|line| !is_verdict(&line.text)).cloned().collect());
     let output = joined(&own, paths).unwrap_or_default();
-    let trace = trace::crash(&own, paths).or_else(|| trace::race(&own, paths));
+    let trace = runtime_trace::find_crash(&own, paths).or_else(|| runtime_trace::find_race(&own, paths));
     let words = match (&trace, own.last()) {
         (Some(trace), _) => trace.message.clone(),
         (None, Some(last)) => last.text.trim().to_owned(),
@@ -150,8 +154,8 @@ pub(super) fn of_package(package: &str, tests_began: u64, lines: &[OutputLine], 
     ))
 }
 
-/// Whether the line is the runner's own about this test. Since Go 1.27 it says so; before, a test can print the same words,
-/// and all it gets is that its line is not repeated.
+/// Whether the line is the runner's own frame line about this test. Since Go 1.27 frame lines are marked; before, a test that
+/// prints the same text only loses that line from its output.
 fn is_frame(line: &OutputLine, name: &str) -> bool {
     if line.kind == OutputKind::Frame {
         return true;
@@ -166,7 +170,7 @@ fn is_frame(line: &OutputLine, name: &str) -> bool {
     is_start || is_end
 }
 
-/// The lines without the coverage runtime's note, which is the last thing that a process says.
+/// The lines without the coverage runtime's note, which is the last output of a process.
 fn without_cover_note(mut lines: Vec<OutputLine>) -> Vec<OutputLine> {
     if let Some(last) = lines.last_mut()
         && let Some(before) = last.text.strip_suffix(COVER_NOTE)
@@ -187,8 +191,8 @@ fn joined(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn entries(lines: &[OutputLine]) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = Vec::new();
+fn entries(lines: &[OutputLine]) -> Vec<LogEntry> {
+    let mut entries: Vec<LogEntry> = Vec::new();
     let mut open = false;
     for line in lines {
         if open && let Some(text) = line.text.strip_prefix("        ") {
@@ -197,39 +201,41 @@ fn entries(lines: &[OutputLine]) -> Vec<Entry> {
             }
             continue;
         }
-        let found = ENTRY.as_ref().and_then(|pattern| pattern.captures(&line.text));
+        let found = LOG_ENTRY.as_ref().and_then(|pattern| pattern.captures(&line.text));
         open = found.is_some();
         let Some(found) = found else { continue };
         let path = found.name("path").or(found.name("abs")).map(|path| path.as_str().to_owned());
         let (Some(path), Ok(number)) = (path, found["line"].parse()) else { continue };
         let text = vec![found["text"].to_owned()];
-        entries.push(Entry { path, line: number, text, is_error: line.kind == OutputKind::Error });
+        entries.push(LogEntry { path, line: number, text, is_error: line.kind == OutputKind::Error });
     }
     entries
 }
 
-/// See the top of this file. A test with a failed subtest or a data race has its reason, so there only certainty counts.
-fn choose(mut entries: Vec<Entry>, has_other_reason: bool) -> Option<Entry> {
-    let certain = entries.iter().position(|entry| assertion::read(&entry.text).is_certain());
+/// Chooses the decisive entry (see the file's header). With another reason (a failed subtest, a data race) only a certain
+/// assertion is chosen.
+fn choose(mut entries: Vec<LogEntry>, has_other_reason: bool) -> Option<LogEntry> {
+    let certain = entries.iter().position(|entry| assertion::parse(&entry.text).is_certain());
     if certain.is_some() || has_other_reason {
         return certain.map(|at| entries.swap_remove(at));
     }
-    let complains =
-        |entry: &Entry| COMPLAINT.as_ref().is_some_and(|words| entry.text.iter().any(|line| words.is_match(line)));
-    match entries.iter().rposition(complains) {
+    let has_failure_word = |entry: &LogEntry| {
+        FAILURE_WORDS.as_ref().is_some_and(|words| entry.text.iter().any(|line| words.is_match(line)))
+    };
+    match entries.iter().rposition(has_failure_word) {
         Some(at) => Some(entries.swap_remove(at)),
         None => entries.pop(),
     }
 }
 
-/// The position of an entry, if it is in the workspace. A bare file name cannot be placed: with `-fullpath` the go tool
-/// prints none, so some other program wrote it.
-fn position(entry: &Entry, paths: &WorkspacePaths) -> Option<(String, u32)> {
+/// The position of an entry within the workspace. A bare file name has none: with `-fullpath` the go tool prints none, so
+/// another program wrote it.
+fn position(entry: &LogEntry, paths: &WorkspacePaths) -> Option<(String, u32)> {
     paths.relative(&entry.path).map(|file| (file, entry.line))
 }
 
-fn of_entry(entry: &Entry, paths: &WorkspacePaths) -> Failure {
-    let Assertion { message, expected, actual, trace } = assertion::read(&entry.text);
+fn from_entry(entry: &LogEntry, paths: &WorkspacePaths) -> FailureDetails {
+    let Assertion { message, expected, actual, trace } = assertion::parse(&entry.text);
     let from_trace = || {
         trace.iter().find_map(|frame| {
             let (file, line) = frame.rsplit_once(':')?;
@@ -237,41 +243,41 @@ fn of_entry(entry: &Entry, paths: &WorkspacePaths) -> Failure {
         })
     };
     let scrub = |text: String| paths.scrub(&text);
-    Failure {
+    FailureDetails {
         position: position(entry, paths).or_else(from_trace),
         message: Some(scrub(message)).filter(|message| !message.is_empty()),
         expected: expected.map(scrub),
         actual: actual.map(scrub),
         stack: (!trace.is_empty()).then(|| paths.scrub(&trace.join("\n"))),
-        ..Failure::default()
+        ..FailureDetails::default()
     }
 }
 
-fn of_trace(trace: Trace, paths: &WorkspacePaths) -> Failure {
-    Failure {
+fn from_trace(trace: RuntimeTrace, paths: &WorkspacePaths) -> FailureDetails {
+    FailureDetails {
         message: Some(paths.scrub(&trace.message)),
         position: trace.position,
         stack: Some(paths.scrub(&trace.stack)),
-        ..Failure::default()
+        ..FailureDetails::default()
     }
 }
 
-/// An example whose output differs: `got:` and `want:` at the beginning of lines.
-fn of_example(name: &str, lines: &[OutputLine]) -> Failure {
+/// The failure of an example whose output differs: lines `got:` and `want:`.
+fn from_example(name: &str, lines: &[OutputLine]) -> FailureDetails {
     if !name.starts_with("Example") {
-        return Failure::default();
+        return FailureDetails::default();
     }
     let at = |label: &str| lines.iter().position(|line| line.text == label);
-    let (Some(got), Some(want)) = (at("got:"), at("want:")) else { return Failure::default() };
+    let (Some(got), Some(want)) = (at("got:"), at("want:")) else { return FailureDetails::default() };
     let text = |lines: &[OutputLine]| lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n");
     if got > want {
-        return Failure::default();
+        return FailureDetails::default();
     }
-    Failure {
+    FailureDetails {
         message: Some("the example's output differs".to_owned()),
         expected: Some(text(&lines[want + 1..])),
         actual: Some(text(&lines[got + 1..want])),
-        ..Failure::default()
+        ..FailureDetails::default()
     }
 }
 
@@ -284,14 +290,14 @@ mod tests {
     }
 
     #[test]
-    fn the_coverage_runtime_has_not_the_last_word() {
-        for (said, kept) in [
+    fn removes_the_coverage_note_at_the_end_only() {
+        for (printed, kept) in [
             (&["bye", COVER_NOTE][..], &["bye"][..]),
             (&["no newlineprogram not built with -cover"], &["no newline"]),
             (&[COVER_NOTE, "later"], &[COVER_NOTE, "later"]),
             (&[], &[]),
         ] {
-            assert_eq!(without_cover_note(lines(said)), lines(kept));
+            assert_eq!(without_cover_note(lines(printed)), lines(kept));
         }
     }
 }

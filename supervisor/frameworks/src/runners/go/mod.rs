@@ -1,31 +1,30 @@
-//! Go: `go test -json`, read as it streams.
+//! Go: `go test -json`, parsed as it streams. Needs Go 1.21 (`-fullpath`); events that came later (build failures in 1.24,
+//! `OutputType` in 1.27) are used where they exist.
 //!
 //! Proof of a pass: the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package
 //! has no test files.
-//! Without it (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package has an error named `TestMain`.
-//! A failed subtest is told when its outermost test ends: below one that passed it is an expected failure.
+//! Without that `PASS` (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package gets an error named
+//! `TestMain`. A failed subtest is reported when its outermost test ends: below one that passed it is an expected failure.
 //!
-//! `detect` finds modules, `command` writes command lines, `parser` reads the event stream with `tracker` for what is
-//! going on in each package, `failure` turns a failed test's output into a message with a position, `build` does the
-//! same for compilers, and `cover` says which package executed which lines, with `expression` for what a `-run` selects.
-//! None of them must know how a process is started. Needs Go 1.21 (`-fullpath`); events that came later (build failures
-//! in 1.24, `OutputType` in 1.27) are used where they are.
+//! `detect` finds modules, `selection` and `command` build command lines, `parser` reads the event stream, `tracker` holds
+//! the state of each package, `failure` turns a failed test's output into a message with a position, `build_errors` does
+//! the same for compilers, `coverage` attributes executed lines to packages, and `run_expression` evaluates `-run`.
 
 mod assertion;
-mod buffer;
-mod build;
+mod build_errors;
 mod command;
-mod cover;
+mod coverage;
+mod deferred_failures;
 mod detect;
 mod event;
-mod expression;
 mod failure;
-mod listing;
+mod output_buffer;
 mod parser;
+mod run_expression;
+mod runtime_trace;
 mod selection;
-mod trace;
+mod test_names;
 mod tracker;
-mod undecided;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -33,7 +32,7 @@ use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanR
 use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The adapter for Go's own test runner.
+/// Adapter for `go test`.
 #[derive(Debug, Clone, Copy)]
 pub struct Go;
 
@@ -59,7 +58,7 @@ impl Framework for Go {
     }
 
     fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
-        detect::is_in_a_work_file(tree, inner)
+        detect::is_used_by_root_go_work(tree, inner)
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
@@ -98,6 +97,6 @@ impl Framework for Go {
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        cover::ingest(projects, workspace, artifacts, finished)
+        coverage::ingest(projects, workspace, artifacts, finished)
     }
 }

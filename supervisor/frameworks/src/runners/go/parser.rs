@@ -1,12 +1,12 @@
-//! Reads `go test -json` as it streams: lines to events, events to the tracker and to builds, and what to make of a package
-//! or a command that ended. Must not know how a failure's text is read.
+//! Parses `go test -json` as it streams: dispatches events to the tracker and to the build errors, and judges packages and
+//! commands that ended.
 
-use super::buffer::OutputLine;
-use super::build::{self, Builds};
-use super::event::{Event, OutputKind, unescape};
-use super::listing::is_test_name;
-use super::tracker::{Ending, PackageEnd, Tracker};
-use super::{cover, failure};
+use super::build_errors::{self, BuildErrors};
+use super::event::{OutputKind, TestEvent, unescape};
+use super::output_buffer::OutputLine;
+use super::test_names::is_test_name;
+use super::tracker::{EndAction, PackageEnd, Tracker};
+use super::{coverage, failure};
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
@@ -19,47 +19,47 @@ use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestCase, TestId, TestOutcome};
 use std::collections::BTreeSet;
 
-/// Most bytes kept of a command's stderr. The go tool says little there: downloads, warnings, why it gave up.
+/// Most bytes kept of a command's stderr. The go tool prints little there: downloads, warnings, fatal errors.
 const STDERR_BYTES_MAX: usize = 64 * 1024;
 
-/// Most packages named in one command of ours; past this all of the module run.
+/// Most packages named in one follow-up command; beyond that all packages of the module run.
 const PACKAGES_NAMED_MAX: usize = 4_096;
 
-/// What the stream is read for.
+/// What a stream is parsed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Results.
+    /// Test results.
     Running,
-    /// Names of tests.
+    /// Test names.
     Listing,
 }
 
-/// The parser of one run or listing.
+/// Parser of a run or a listing.
 #[derive(Debug)]
 pub(super) struct GoParser {
     mode: Mode,
     steps: Vec<Step>,
     current: usize,
-    /// Steps that coverage made necessary, see [`Parser::follow_up`].
-    plain_again: Vec<Step>,
-    /// Packages of the current step that failed because of another one.
-    dragged_down: BTreeSet<String>,
+    /// Steps to repeat without coverage, see [`Parser::follow_up`].
+    uncovered_reruns: Vec<Step>,
+    /// Packages of the current step that failed because another package does not compile.
+    broken_by_others: BTreeSet<String>,
     lines: LineSplitter,
     stderr_lines: LineSplitter,
     stderr: Vec<String>,
     stderr_bytes: usize,
     paths: WorkspacePaths,
     tracker: Tracker,
-    builds: Builds,
-    /// Whether the current step has shown any package or build.
-    saw_anything: bool,
-    /// Packages of the current step that were not built, without a word on which build failed (before Go 1.24).
+    build_errors: BuildErrors,
+    /// Whether the current step has reported any package or build.
+    has_reported: bool,
+    /// Packages of the current step that were not built, without naming the failed build (before Go 1.24).
     unbuilt: BTreeSet<String>,
     listed: usize,
     proofs: ProofTracker,
-    /// Whether tests did not run that nobody can name: behind the end of their process.
+    /// Whether unknown tests did not run because their process ended early.
     unreached: bool,
-    /// Packages that others took along which do not compile.
+    /// Packages that did not run because another package does not compile.
     not_built: Vec<String>,
     notes: Notes,
 }
@@ -71,16 +71,16 @@ impl GoParser {
             mode,
             steps: plan.steps.clone(),
             current: 0,
-            plain_again: Vec::new(),
-            dragged_down: BTreeSet::new(),
+            uncovered_reruns: Vec::new(),
+            broken_by_others: BTreeSet::new(),
             lines: LineSplitter::default(),
             stderr_lines: LineSplitter::default(),
             stderr: Vec::new(),
             stderr_bytes: 0,
             tracker: Tracker::new(paths.clone()),
-            builds: Builds::new(paths.clone()),
+            build_errors: BuildErrors::new(paths.clone()),
             paths,
-            saw_anything: false,
+            has_reported: false,
             unbuilt: BTreeSet::new(),
             listed: 0,
             proofs: ProofTracker::default(),
@@ -91,54 +91,56 @@ impl GoParser {
     }
 
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
-        // Everything else on this stream is not the go tool's: a line that begins otherwise is passed over.
+        // The go tool writes JSON objects only: other lines are not its own and are skipped.
         if line.first() != Some(&b'{') {
             return;
         }
         match std::str::from_utf8(line) {
-            Ok(text) => self.text_line(text, events),
-            Err(_) => self.text_line(&String::from_utf8_lossy(line), events),
+            Ok(text) => self.handle_event_line(text, events),
+            Err(_) => self.handle_event_line(&String::from_utf8_lossy(line), events),
         }
     }
 
-    fn text_line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
-        let Some(event) = Event::read(line) else { return };
-        self.saw_anything = true;
+    fn handle_event_line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
+        let Some(event) = TestEvent::parse(line) else { return };
+        self.has_reported = true;
         match (&*event.action, event.test.is_empty()) {
-            ("output", true) if self.mode == Mode::Listing => self.listed_line(&event, events),
+            ("output", true) if self.mode == Mode::Listing => self.handle_listed_line(&event, events),
             ("output", _) => {
-                let kind = OutputKind::of(&event.output_type);
-                self.tracker.output(&event.package, &event.test, kind, event.raw_output(), events);
+                let kind = OutputKind::parse(&event.output_type);
+                self.tracker.record_output(&event.package, &event.test, kind, event.raw_output(), events);
             }
-            ("build-output", _) => self.builds.output(&event.import_path, event.raw_output()),
-            ("build-fail", _) => self.builds.failed(&event.import_path, &self.steps[self.current].dir, events),
+            ("build-output", _) => self.build_errors.record_output(&event.import_path, event.raw_output()),
+            ("build-fail", _) => {
+                self.build_errors.report_failure(&event.import_path, &self.steps[self.current].dir, events)
+            }
             ("start", _) => self.tracker.package_started(&event.package),
             ("run", false) => self.tracker.test_started(&event.package, &event.test, events),
             ("pause", false) => self.tracker.test_paused(&event.package, &event.test, true),
             ("cont", false) => self.tracker.test_paused(&event.package, &event.test, false),
             ("pass" | "fail" | "skip", is_package) => {
-                let ending = match &*event.action {
-                    "pass" => Ending::Pass,
-                    "fail" => Ending::Fail,
-                    _ => Ending::Skip,
+                let action = match &*event.action {
+                    "pass" => EndAction::Pass,
+                    "fail" => EndAction::Fail,
+                    _ => EndAction::Skip,
                 };
                 if is_package {
-                    self.package_ended(&event, ending, events);
+                    self.package_ended(&event, action, events);
                 } else {
-                    self.tracker.test_ended(&event.package, &event.test, ending, event.elapsed, events);
+                    self.tracker.test_ended(&event.package, &event.test, action, event.elapsed, events);
                 }
             }
-            // `bench`, `attr`, `artifacts` and what later versions add say nothing about an outcome.
+            // `bench`, `attr`, `artifacts` and actions of later versions say nothing about an outcome.
             _ => {}
         }
     }
 
-    /// A name that `-list` printed, or a line that belongs to an error.
-    fn listed_line(&mut self, event: &Event<'_>, events: &mut Vec<RunnerEvent>) {
+    /// Handles a line of a listing: a test name that `-list` printed, or a line of an error.
+    fn handle_listed_line(&mut self, event: &TestEvent<'_>, events: &mut Vec<RunnerEvent>) {
         let text = unescape(event.raw_output());
         let name = text.trim_end_matches('\n');
         if !is_test_name(name) {
-            self.tracker.output(&event.package, "", OutputKind::Plain, event.raw_output(), events);
+            self.tracker.record_output(&event.package, "", OutputKind::Plain, event.raw_output(), events);
         } else if self.listed < TEST_CASES_MAX {
             self.listed += 1;
             let id = TestId { package: event.package.clone().into_owned(), name: name.to_owned() };
@@ -146,26 +148,30 @@ impl GoParser {
         }
     }
 
-    fn package_ended(&mut self, event: &Event<'_>, ending: Ending, events: &mut Vec<RunnerEvent>) {
+    fn package_ended(&mut self, event: &TestEvent<'_>, action: EndAction, events: &mut Vec<RunnerEvent>) {
         let package = &*event.package;
         let end = self.tracker.package_ended(package, events);
-        if end.broke {
+        if end.ended_early {
             self.unreached = true;
             self.notes
                 .add(format!("{package}: its test process ended early, and tests that had not begun did not run"));
         }
         let dir = self.steps[self.current].dir.clone();
         if !event.failed_build.is_empty() {
-            let culprit = self.builds.blamed(package, &event.failed_build, &dir, events);
+            let culprit = self.build_errors.report_culprit(package, &event.failed_build, &dir, events);
             if culprit != package {
-                remember(&mut self.dragged_down, package);
+                insert_bounded(&mut self.broken_by_others, package);
             }
-        } else if ending == Ending::Fail && says_build_failed(&end.output, package) {
-            remember(&mut self.unbuilt, package);
-        } else if ending == Ending::Fail && end.failed == 0 {
-            events.push(failure::of_package(package, end.began, &end.output, &self.paths));
-        } else if ending == Ending::Pass && self.mode == Mode::Running && !end.broke && !is_done(package, &end) {
-            events.push(never_done(package, end.began));
+        } else if action == EndAction::Fail && reports_failed_build(&end.output, package) {
+            insert_bounded(&mut self.unbuilt, package);
+        } else if action == EndAction::Fail && end.failed == 0 {
+            events.push(failure::from_package(package, end.began, &end.output, &self.paths));
+        } else if action == EndAction::Pass
+            && self.mode == Mode::Running
+            && !end.ended_early
+            && !all_tests_ran(package, &end)
+        {
+            events.push(missing_pass_error(package, end.began));
         }
         if end.inner_failures > 0 {
             self.notes.add(format!(
@@ -175,17 +181,17 @@ impl GoParser {
         }
     }
 
-    /// Packages without an end in a step that ended by itself: their tests are errors.
+    /// Finishes packages that did not end in a step that ended by itself: their tests become errors.
     fn close_packages(&mut self, events: &mut Vec<RunnerEvent>) {
         for package in self.tracker.open_packages() {
             self.proofs.invalidate();
-            self.notes.add(format!("the runner ended before it said what became of {package}"));
+            self.notes.add(format!("the runner ended without a result for {package}"));
             self.tracker.package_ended(&package, events);
         }
     }
 
-    /// The go tool gave up before it came to any package.
-    fn tell_refusal(&mut self, events: &mut Vec<RunnerEvent>) {
+    /// Reports that the go tool failed before it tested any package.
+    fn report_step_failure(&mut self, events: &mut Vec<RunnerEvent>) {
         let dir = self.steps[self.current].dir.clone();
         let text: Vec<String> = self
             .stderr
@@ -195,48 +201,48 @@ impl GoParser {
             .collect();
         let name = if dir.is_empty() { "." } else { &dir };
         self.unreached = true;
-        events.push(build::collector(name, CollectorKind::Collection, &text, &dir, &self.paths));
+        events.push(build_errors::collector(name, CollectorKind::Collection, &text, &dir, &self.paths));
     }
 
-    /// The same packages once more without coverage.
+    /// Plans the same packages once more without coverage.
     ///
-    /// `-coverpkg=./...` makes every test binary depend on every package of the module, so one that does not compile takes
-    /// all others down with it. Instrumentation must not change a verdict.
-    fn plan_plain_again(&mut self) {
-        let packages = std::mem::take(&mut self.dragged_down);
+    /// `-coverpkg=./...` makes every test binary depend on every package of the module, so one that does not compile breaks
+    /// all others too. Instrumentation must not change a verdict.
+    fn plan_uncovered_rerun(&mut self) {
+        let packages = std::mem::take(&mut self.broken_by_others);
         let step = &self.steps[self.current];
-        if packages.is_empty() || !cover::is_measured(step) {
+        if packages.is_empty() || !coverage::is_measured(step) {
             let room = PACKAGES_NAMED_MAX.saturating_sub(self.not_built.len());
             self.unreached |= packages.len() > room;
             self.not_built.extend(packages.into_iter().take(room));
             return;
         }
-        let mut plain = cover::without_coverage(step);
+        let mut plain = coverage::without_coverage(step);
         plain.args.retain(|argument| !argument.starts_with('.'));
         if packages.len() < PACKAGES_NAMED_MAX {
             plain.args.extend(packages);
         } else {
             plain.args.push("./...".to_owned());
         }
-        self.plain_again.push(plain);
+        self.uncovered_reruns.push(plain);
         self.notes
             .add("some packages were run without coverage, because a package beside them does not compile".to_owned());
     }
 }
 
-/// Whether the tests of a package that passed are known to be done: `m.Run` said so, or there are none.
+/// Whether all tests of a passed package ran: `m.Run` printed `PASS`, or the package has no tests.
 ///
 /// A process that exits with 0 by itself, in its `TestMain`, an `init` or between two tests, is `ok` for the go tool.
-fn is_done(package: &str, end: &PackageEnd) -> bool {
+fn all_tests_ran(package: &str, end: &PackageEnd) -> bool {
     let says_no_tests = |line: &OutputLine| {
         let unmeasured = line.text.strip_prefix('\t').and_then(|text| text.trim_start().strip_prefix(package));
         line.text.contains("[no test files]") || unmeasured.is_some_and(|rest| rest.contains("coverage: 0.0%"))
     };
-    end.said_pass || (end.began == 0 && end.output.iter().any(says_no_tests))
+    end.printed_pass || (end.began == 0 && end.output.iter().any(says_no_tests))
 }
 
-/// What stands for the tests of a package whose process did not say that they are done.
-fn never_done(package: &str, began: u64) -> RunnerEvent {
+/// The error that stands for the tests of a package whose process did not print `PASS`.
+fn missing_pass_error(package: &str, began: u64) -> RunnerEvent {
     let id = TestId { package: package.to_owned(), name: "TestMain".to_owned() };
     let case = TestCase::new(id, format!("{package}/TestMain"), TestOutcome::Error);
     let what =
@@ -248,14 +254,14 @@ fn never_done(package: &str, began: u64) -> RunnerEvent {
     RunnerEvent::TestFinished(Box::new(TestCase { message: Some(message), ..case }.bounded()))
 }
 
-/// Keeps a package's name, unless it could be read as an option.
-fn remember(packages: &mut BTreeSet<String>, package: &str) {
+/// Inserts a package's name within the bound, unless the go tool could read it as an option.
+fn insert_bounded(packages: &mut BTreeSet<String>, package: &str) {
     if packages.len() < PACKAGES_NAMED_MAX && !package.starts_with('-') {
         packages.insert(package.to_owned());
     }
 }
 
-fn says_build_failed(output: &[OutputLine], package: &str) -> bool {
+fn reports_failed_build(output: &[OutputLine], package: &str) -> bool {
     let is_verdict = |line: &OutputLine| {
         line.text.starts_with("FAIL\t")
             && line.text.contains(package)
@@ -266,10 +272,10 @@ fn says_build_failed(output: &[OutputLine], package: &str) -> bool {
 
 impl Parser for GoParser {
     fn step_started(&mut self, step: usize) {
-        // An unknown step would have no directory; the last one known is the best guess, and a plan without steps has none.
+        // An unknown step has no directory; the last known one is the best guess, and a plan without steps has none.
         self.current = step.min(self.steps.len().saturating_sub(1));
         self.proofs.start_step();
-        self.saw_anything = false;
+        self.has_reported = false;
         self.unbuilt.clear();
         self.stderr.clear();
         self.stderr_bytes = 0;
@@ -305,26 +311,26 @@ impl Parser for GoParser {
         self.close_packages(events);
         if !self.unbuilt.is_empty() {
             let dir = self.steps[self.current].dir.clone();
-            self.builds.failed_on_stderr(&self.stderr, &dir, events);
+            self.build_errors.report_failures_on_stderr(&self.stderr, &dir, events);
             let unbuilt = std::mem::take(&mut self.unbuilt);
-            self.dragged_down.extend(unbuilt.into_iter().filter(|package| !self.builds.is_told(package)));
+            self.broken_by_others.extend(unbuilt.into_iter().filter(|package| !self.build_errors.is_reported(package)));
         }
         match exit {
             Exit::Code(0) | Exit::NotStarted(_) => self.proofs.waive(),
             Exit::Code(_) => {
-                if !self.saw_anything {
-                    self.tell_refusal(events);
+                if !self.has_reported {
+                    self.report_step_failure(events);
                 }
-                // What each package lacks is told of the package.
+                // Failures of the packages were reported with the packages.
                 self.proofs.waive();
             }
             Exit::Signal(_) => {}
         }
-        self.plan_plain_again();
+        self.plan_uncovered_rerun();
     }
 
     fn follow_up(&mut self) -> Vec<Step> {
-        let steps = std::mem::take(&mut self.plain_again);
+        let steps = std::mem::take(&mut self.uncovered_reruns);
         self.steps.extend(steps.iter().cloned());
         steps
     }

@@ -1,8 +1,7 @@
-//! Turns what a request selects into groups of packages with one `-run` expression each. Must not know the rest of the
-//! command line.
+//! Turns a request's selection into groups of packages with one `-run` expression each.
 
 use super::detect::{go_directories, is_go_file, module_of_package};
-use super::expression::quote;
+use super::run_expression::quote;
 use crate::contract::FileTree;
 use crate::contract::PlanError;
 use crate::contract::{Project, innermost_project};
@@ -10,23 +9,23 @@ use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most commands of one run. Each builds and links at least one test binary; for packages past this the whole suite is
+/// Most commands of one run. Each build_errors and links at least one test binary; for more packages the whole suite is
 /// cheaper.
 pub(super) const STEPS_MAX: usize = 256;
 
 /// Longest `-run` expression, in bytes. The kernel refuses an argument of 128 KiB, and the go tool passes this one on.
 const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest list of packages in one command, in bytes; an argument list may have some MB in all.
+/// Longest list of packages in one command, in bytes; an argument list is limited to a few MB in all.
 const PACKAGES_BYTES_MAX: usize = 512 * 1024;
 
 /// Packages of one module that one command tests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group<'a> {
+pub(super) struct PackageGroup<'a> {
     pub(super) module: &'a Project,
     /// Patterns such as `./...` or `./dir`.
     pub(super) packages: Vec<String>,
-    /// The `-run` expression, if not everything runs.
+    /// The `-run` expression; `None` runs all tests.
     pub(super) run: Option<String>,
 }
 
@@ -35,15 +34,15 @@ pub(super) fn groups<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
-) -> Result<Vec<Group<'a>>, PlanError> {
+) -> Result<Vec<PackageGroup<'a>>, PlanError> {
     let groups = match selection {
         Selection::Matching { filter, files } => {
             let run = filter.as_ref().map(|filter| filter.as_str().to_owned());
-            if files.is_empty() { whole(projects, run) } else { of_files(projects, tree, files, run)? }
+            if files.is_empty() { whole_modules(projects, run) } else { groups_of_files(projects, tree, files, run)? }
         }
-        Selection::Exactly(targets) => exactly(projects, tree, targets),
-        // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole(projects, None),
+        Selection::Exactly(targets) => groups_of_targets(projects, tree, targets),
+        // The session resolves LastFailed; an unresolved one gets the superset.
+        Selection::All | Selection::LastFailed { .. } => whole_modules(projects, None),
     };
     if groups.len() > STEPS_MAX {
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
@@ -51,16 +50,19 @@ pub(super) fn groups<'a>(
     Ok(groups)
 }
 
-fn whole(projects: &[Project], run: Option<String>) -> Vec<Group<'_>> {
-    projects.iter().map(|module| Group { module, packages: vec!["./...".to_owned()], run: run.clone() }).collect()
+fn whole_modules(projects: &[Project], run: Option<String>) -> Vec<PackageGroup<'_>> {
+    projects
+        .iter()
+        .map(|module| PackageGroup { module, packages: vec!["./...".to_owned()], run: run.clone() })
+        .collect()
 }
 
-fn of_files<'a>(
+fn groups_of_files<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
     run: Option<String>,
-) -> Result<Vec<Group<'a>>, PlanError> {
+) -> Result<Vec<PackageGroup<'a>>, PlanError> {
     let go_dirs = go_directories(tree);
     let mut packages: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     for file in files {
@@ -75,16 +77,16 @@ fn of_files<'a>(
     }
     Ok(packages
         .into_iter()
-        .map(|(module, patterns)| Group { module, packages: patterns.into_iter().collect(), run: run.clone() })
+        .map(|(module, patterns)| PackageGroup { module, packages: patterns.into_iter().collect(), run: run.clone() })
         .collect())
 }
 
-/// The packages that a path belongs to: for a Go file its directory's; for any other file the nearest directory's that
-/// has Go files, as a golden file under `testdata` belongs to the package that reads it; for a directory itself, or all
-/// below it. The module's own files belong to all packages.
+/// The packages that a path belongs to. A Go file belongs to its directory's package; any other file to the nearest
+/// directory above with Go files, as a golden file under `testdata` belongs to the package that reads it; a directory to
+/// its own package, or to all packages below it; the module's own files to all packages.
 ///
-/// A Go file in a directory that the tree does not know (it lies where no look goes, or is gone with its package) is
-/// nobody's: the package above would run in its place, and pass.
+/// A Go file in a directory that the tree does not contain (ignored by the scan, or deleted with its package) belongs to no
+/// package: otherwise the package above would run in its find_module, and pass.
 fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, path: &str) -> Option<String> {
     let within = |dir: &str| dir.strip_prefix(module.dir.as_str()).map(pattern);
     if go_dirs.contains(path) {
@@ -100,7 +102,7 @@ fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, 
     if is_go_file(name) && !go_dirs.contains(dir) && !tree.is_truncated() {
         return None;
     }
-    // A truncated tree does not know every directory; then the file's own has to do.
+    // A truncated tree does not contain every directory; then the file's own directory is used.
     while !go_dirs.contains(dir) && !tree.is_truncated() {
         if dir == module.dir || !is_within(dir, &module.dir) {
             return None;
@@ -117,11 +119,11 @@ fn pattern(dir_in_module: &str) -> String {
     }
 }
 
-/// Exactly these packages and tests.
+/// Groups for exactly these packages and tests.
 ///
-/// A package that is to run as a whole needs no expression for its tests. What belongs to no module of the workspace (a
+/// A package that runs as a whole needs no expression for its tests. A target outside all modules of the workspace (a
 /// dependency that does not compile) can show anywhere, so every module runs as a whole then.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Group<'a>> {
+fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<PackageGroup<'a>> {
     let go_dirs = go_directories(tree);
     let mut tests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut packages: BTreeSet<&str> = BTreeSet::new();
@@ -131,14 +133,14 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
             RerunTarget::Test(test) => drop(tests.entry(&test.package).or_default().insert(&test.name)),
         }
     }
-    let place = |package: &str| module_of_package(projects, &go_dirs, package);
-    if packages.iter().chain(tests.keys()).any(|package| place(package).is_none()) {
-        return whole(projects, None);
+    let find_module = |package: &str| module_of_package(projects, &go_dirs, package);
+    if packages.iter().chain(tests.keys()).any(|package| find_module(package).is_none()) {
+        return whole_modules(projects, None);
     }
-    // One key per command: packages that want the same expression share it, so names never cross between packages.
+    // One entry per command: packages with the same expression share it, so names never cross between packages.
     let mut groups: BTreeMap<(&Project, Option<String>), Vec<String>> = BTreeMap::new();
     let mut add = |package: &str, run: Option<String>| {
-        if let Some((module, dir)) = place(package) {
+        if let Some((module, dir)) = find_module(package) {
             groups.entry((module, run)).or_default().push(pattern(&dir));
         }
     };
@@ -153,8 +155,8 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     groups.into_iter().flat_map(|((module, run), patterns)| split_long(module, run, patterns)).collect()
 }
 
-fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<Group<'_>> {
-    let mut groups = vec![Group { module, packages: Vec::new(), run }];
+fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<PackageGroup<'_>> {
+    let mut groups = vec![PackageGroup { module, packages: Vec::new(), run }];
     let mut bytes = 0;
     for pattern in patterns {
         bytes += pattern.len() + 1;
@@ -162,7 +164,7 @@ fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> V
             && let Some(run) = groups.last().map(|group| group.run.clone())
         {
             bytes = pattern.len() + 1;
-            groups.push(Group { module, packages: Vec::new(), run });
+            groups.push(PackageGroup { module, packages: Vec::new(), run });
         }
         if let Some(group) = groups.last_mut() {
             group.packages.push(pattern);
@@ -171,12 +173,12 @@ fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> V
     groups
 }
 
-/// `-run` expressions that match these tests of one package and nothing beside them: `^TestA$/^x$|^TestB$/^y$`. Since Go
-/// 1.18 a top-level `|` separates whole paths, so names of different tests do not cross.
+/// `-run` expressions that match exactly these tests of one package: `^TestA$/^x$|^TestB$/^y$`. Since Go 1.18 a top-level `|`
+/// separates whole paths, so names of different tests do not cross.
 ///
-/// A parent among the names is dropped when one of its subtests is there too: running the subtest runs the parent's own
-/// code, and naming the parent would run all its other subtests. What the runner cannot be told is to leave out subtests
-/// of a subtest; `^TestA$/^x$` runs `TestA/x/y` as well.
+/// A parent is dropped when one of its subtests is in the list too: running the subtest runs the parent's own code, and
+/// naming the parent would run all its other subtests. Subtests of a subtest cannot be excluded: `^TestA$/^x$` runs
+/// `TestA/x/y` as well.
 fn expressions(names: &BTreeSet<&str>) -> Vec<String> {
     let mut expressions: Vec<String> = Vec::new();
     for name in names {
@@ -206,15 +208,15 @@ mod tests {
 
     #[test]
     fn expressions_name_the_leaves_and_quote_every_level() {
-        let of = |names: &[&str]| expressions(&names.iter().copied().collect());
-        assert_eq!(of(&["TestA"]), ["^TestA$"]);
-        assert_eq!(of(&["TestA", "TestA/x", "TestB/y", "TestAb"]), ["^TestA$/^x$|^TestAb$|^TestB$/^y$"]);
-        assert_eq!(of(&["T/a", "T/a b", "T/a/b"]), ["^T$/^a b$|^T$/^a$/^b$"]);
-        assert_eq!(of(&["T/a(1)|b+\\x1b[m"]), [r"^T$/^a\(1\)\|b\+\\x1b\[m$"]);
+        let expressions_of = |names: &[&str]| expressions(&names.iter().copied().collect());
+        assert_eq!(expressions_of(&["TestA"]), ["^TestA$"]);
+        assert_eq!(expressions_of(&["TestA", "TestA/x", "TestB/y", "TestAb"]), ["^TestA$/^x$|^TestAb$|^TestB$/^y$"]);
+        assert_eq!(expressions_of(&["T/a", "T/a b", "T/a/b"]), ["^T$/^a b$|^T$/^a$/^b$"]);
+        assert_eq!(expressions_of(&["T/a(1)|b+\\x1b[m"]), [r"^T$/^a\(1\)\|b\+\\x1b\[m$"]);
     }
 
     #[test]
-    fn a_long_list_becomes_several_expressions() {
+    fn splits_a_long_list_into_several_expressions() {
         let names: Vec<String> = (0..10_000).map(|number| format!("TestTable/case_{number}")).collect();
         let all = expressions(&names.iter().map(String::as_str).collect());
         assert!(all.len() > 1);

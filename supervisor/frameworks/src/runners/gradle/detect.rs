@@ -1,25 +1,24 @@
-//! Finds what Gradle builds as a whole: a directory with settings, or the outermost one with a build script. Must not know how
-//! tests are run.
+//! Finds Gradle builds: a directory with settings, or the outermost directory with a build script.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::parsing::workspace_paths::is_within;
 use std::collections::BTreeSet;
 
-/// The scripts by which builds and their projects are known.
+/// The scripts that mark builds and their projects; the first [`SETTINGS`] are settings scripts.
 pub(super) const MARKERS: &[&str] = &["settings.gradle", "settings.gradle.kts", "build.gradle", "build.gradle.kts"];
 
-/// How many of these are settings.
+/// Number of settings scripts in [`MARKERS`].
 const SETTINGS: usize = 2;
 
-/// Directories whose scripts are data of a test, were built, or belong to the build around them.
-const ASIDE: [&str; 4] = ["src", "build", "buildSrc", "node_modules"];
+/// Directories whose scripts are test data, build output, or part of the build around them.
+const IGNORED_DIRS: [&str; 4] = ["src", "build", "buildSrc", "node_modules"];
 
-/// Every build, sorted by directory.
+/// All builds, sorted by directory.
 pub(super) fn builds(tree: &FileTree) -> Vec<Project> {
     let (settings, scripts) = MARKERS.split_at(SETTINGS);
     let mut roots: BTreeSet<&str> = directories(tree, settings).collect();
-    // Sorted, so a directory comes before what is below it.
+    // Sorted, so a directory comes before those below it.
     for dir in directories(tree, scripts).collect::<BTreeSet<_>>() {
         if !roots.iter().any(|root| is_within(dir, root)) {
             roots.insert(dir);
@@ -28,23 +27,23 @@ pub(super) fn builds(tree: &FileTree) -> Vec<Project> {
     roots.into_iter().map(|dir| Project { dir: dir.to_owned(), name: name(tree, dir) }).collect()
 }
 
-/// The project directory that a file belongs to: the innermost one above it with a script of its own.
+/// The project directory of a file: the innermost one above it with a script of its own.
 pub(super) fn project_dir<'a>(tree: &'a FileTree, build: &'a Project, path: &str) -> &'a str {
     let within = directories(tree, MARKERS).filter(|dir| is_within(dir, &build.dir) && is_within(path, dir));
     within.max_by_key(|dir| dir.len()).unwrap_or(&build.dir)
 }
 
-/// Whether this is a script of Gradle's.
+/// Whether the path is a Gradle script.
 pub(super) fn is_script(path: &str) -> bool {
     MARKERS.contains(&path.rsplit('/').next().unwrap_or(path))
 }
 
 fn directories<'a>(tree: &'a FileTree, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
-    let is_aside = |dir: &str| dir.split('/').any(|part| ASIDE.contains(&part) || part.starts_with('.'));
-    names.iter().flat_map(|name| tree.directories_with(name)).map(|(dir, _)| dir).filter(move |dir| !is_aside(dir))
+    let is_ignored = |dir: &str| dir.split('/').any(|part| IGNORED_DIRS.contains(&part) || part.starts_with('.'));
+    names.iter().flat_map(|name| tree.directories_with(name)).map(|(dir, _)| dir).filter(move |dir| !is_ignored(dir))
 }
 
-/// What the settings call it, or its directory's name.
+/// The name in the settings, else the directory's name.
 fn name(tree: &FileTree, dir: &str) -> String {
     let settings = MARKERS[..SETTINGS].iter().flat_map(|name| tree.directories_with(name));
     let named = settings.filter(|(found, _)| *found == dir).find_map(|(_, settings)| {
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_make_a_build_and_what_is_below_belongs_to_it() {
+    fn a_settings_script_makes_a_build_of_all_below_it() {
         let owned = |(dir, name): (&str, &str)| (dir.to_owned(), name.to_owned());
         assert_eq!(found(&tree()), [("", "shop"), ("tools", "tools")].map(owned));
         let mut tree = FileTree::default();

@@ -1,27 +1,26 @@
-//! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, told of by an init script of ours.
+//! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, reported by an injected init script.
 //!
 //! Proof of a pass: Gradle called the end of the build in our init script, and as many tests came as the script had told.
 //!
-//! `detect` finds builds, `selection` says what is to run, `command` writes the command line, `compiler` reads what compilers
-//! say, and `parser` gives what `init.gradle` reports its places in the workspace. None of them must know how a process is
-//! started.
+//! `detect` finds builds, `selection` turns a request into patterns, `command` builds the command line, `compiler` reads
+//! compiler errors, and `parser` adds workspace paths and lines to what `init.gradle` reports.
 //!
-//! **The init script** (`--init-script`, in the scratch directory) listens to every test task that runs and writes the form
-//! of `reported.rs`; the project's scripts, listeners, reports and settings stay in force. It makes a test task run although
-//! nothing has changed since it passed, and takes from its tests those that were asked for: for files and reruns by project
-//! directory, so that a class of the same name elsewhere stays out. A name filter is Gradle's own `--tests`.
+//! **The init script** (`--init-script`, in the scratch directory) listens to every test task that runs and writes the reporter
+//! protocol (`formats::reporter_protocol`); the project's scripts, listeners, reports and settings stay in force. It makes an
+//! up-to-date test task run, and narrows it to the selected tests: for files and reruns by project directory, so that a class
+//! of the same name elsewhere is not selected. A name filter is Gradle's own `--tests`.
 //!
-//! The task `test` of all projects runs, with everything that fails gone past (`--continue`). Other test tasks
-//! (`integrationTest`) and the tests of included builds do not run: whether they can is for the project to know. A build
-//! without a task of that name has no tests. Gradle builds where it always does, in `build` and `.gradle` of the workspace.
+//! The task `test` of all projects runs, also after failures (`--continue`). Other test tasks (`integrationTest`) and the tests
+//! of included builds do not run: only the project knows whether they can. A build without a task of that name has no tests.
+//! Gradle builds where it always does, in `build` and `.gradle` of the workspace.
 //!
-//! A test JVM tells Gradle of its tests a little later than they happen, so one that ends all at once may have ended after the
-//! test that is blamed; what a JVM was running is told as an error even where Gradle is content (`System.exit(0)`). Why a test
-//! was skipped Gradle does not say, and of a parametrised test all parameters run again. Listing takes Gradle 8.3, whose
-//! test tasks have a dry run; an older one refuses it before it runs anything. Coverage is not measured.
+//! A test JVM sends results to Gradle with a delay, so a JVM that ends abruptly may have been in a later test than the one that
+//! is reported; tests that were running become errors even where Gradle reports success (`System.exit(0)`). Gradle gives no
+//! reason for a skipped test, and a parametrised test reruns with all its parameters. Listing needs the dry run of test tasks
+//! (Gradle 8.3); an older Gradle refuses it before it runs anything. Coverage is not measured.
 //!
-//! With a network the project's own `gradlew` runs; without one the Gradle that it has downloaded before, else the host's
-//! (`run.sh`), offline, with what lies in the tenant's `GRADLE_USER_HOME`.
+//! With a network the project's own `gradlew` runs; without one the Gradle that the wrapper downloaded in an earlier run, else
+//! the host's (`run.sh`), offline, with the dependencies in the tenant's `GRADLE_USER_HOME`.
 
 mod command;
 mod compiler;
@@ -35,11 +34,10 @@ use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
-/// The adapter for Gradle.
+/// Adapter for Gradle.
 #[derive(Debug, Clone, Copy)]
 pub struct Gradle;
 
-/// Its name.
 const NAME: &str = "gradle";
 
 impl Framework for Gradle {

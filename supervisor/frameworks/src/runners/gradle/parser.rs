@@ -1,9 +1,9 @@
-//! Gives what the init script reports its places in the workspace: a class its file, a failure its line, a compiler's error its
-//! own record. Must not know how the report is read.
+//! Adds workspace paths to what the init script reports: the file of a class, the line of a failure, a record for each file that
+//! does not compile.
 
 use super::NAME;
 use super::command::SOURCES;
-use super::compiler::{Refused, refused};
+use super::compiler::{FileErrors, compile_errors};
 use crate::contract::{Parser, Plan, PlanRequest, StreamSummary};
 use crate::ecosystems::jvm::{CaseNamer, SourceIndex, split, test_id};
 use crate::formats::junit::UNNAMED_TEST;
@@ -16,10 +16,10 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What stands for the file of a class of which no file is known.
-const SCRIPT: &str = "build.gradle";
+/// Stands in for the file of a class whose file is not known.
+const BUILD_SCRIPT: &str = "build.gradle";
 
-static WHERE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
+static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
 
 const PROFILE: RunnerProfile = RunnerProfile {
     missing_remedy: |said| {
@@ -30,7 +30,7 @@ const PROFILE: RunnerProfile = RunnerProfile {
     },
     nothing_selected: |said| said.contains("ask 'test' not found in "),
     error_location: |said| {
-        let found = WHERE.as_ref()?.captures(said)?;
+        let found = PLACE.as_ref()?.captures(said)?;
         Some((found[1].to_owned(), found[2].parse().ok()?))
     },
     error_reason: |said| {
@@ -41,7 +41,7 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
-/// The parser of a run or listing.
+/// Parser of a run or a listing.
 pub(super) struct GradleParser {
     reported: ReporterParser,
     sources: SourceIndex,
@@ -57,32 +57,36 @@ impl GradleParser {
         }
     }
 
-    /// Lets the report be read, and hands on what came of it.
-    fn read(&mut self, events: &mut Vec<RunnerEvent>, read: impl FnOnce(&mut ReporterParser, &mut Vec<RunnerEvent>)) {
-        let mut told = Vec::new();
-        read(&mut self.reported, &mut told);
-        for event in told {
+    /// Feeds the report's parser, and forwards its events with workspace paths.
+    fn forward(
+        &mut self,
+        events: &mut Vec<RunnerEvent>,
+        feed: impl FnOnce(&mut ReporterParser, &mut Vec<RunnerEvent>),
+    ) {
+        let mut reported = Vec::new();
+        feed(&mut self.reported, &mut reported);
+        for event in reported {
             match event {
-                RunnerEvent::TestStarted(id) => events.push(RunnerEvent::TestStarted(self.placed(&id).bounded())),
+                RunnerEvent::TestStarted(id) => events.push(RunnerEvent::TestStarted(self.id_with_file(&id).bounded())),
                 RunnerEvent::TestFinished(case) => {
-                    let case = self.finished(*case);
+                    let case = self.case_with_place(*case);
                     events.push(RunnerEvent::TestFinished(Box::new(case)));
                 }
-                RunnerEvent::Collector(collector) => self.collector(*collector, events),
+                RunnerEvent::Collector(collector) => self.emit_collectors(*collector, events),
             }
         }
     }
 
-    /// The test of a project directory, by its file.
-    fn placed(&self, id: &TestId) -> TestId {
-        test_id(&self.sources, &id.package, &join(&id.package, SCRIPT), &id.name)
+    /// The ID of a test of a project directory, by its file.
+    fn id_with_file(&self, id: &TestId) -> TestId {
+        test_id(&self.sources, &id.package, &join(&id.package, BUILD_SCRIPT), &id.name)
     }
 
-    fn finished(&mut self, case: TestCase) -> TestCase {
+    fn case_with_place(&mut self, case: TestCase) -> TestCase {
         let module = case.id().package;
         let (class, method) = split(&case.name);
-        let read = case.message.as_deref().and_then(assertion_values);
-        let (expected, actual) = read.filter(|_| case.outcome.is_failure()).unzip();
+        let values = case.message.as_deref().and_then(assertion_values);
+        let (expected, actual) = values.filter(|_| case.outcome.is_failure()).unzip();
         let case = TestCase {
             package: class.to_owned(),
             name: method.unwrap_or(UNNAMED_TEST).to_owned(),
@@ -90,18 +94,18 @@ impl GradleParser {
             actual,
             ..case
         };
-        self.namer.name_case(case, &self.sources, &module, &join(&module, SCRIPT))
+        self.namer.name_case(case, &self.sources, &module, &join(&module, BUILD_SCRIPT))
     }
 
-    /// A task that compiled in vain becomes one record for each file.
-    fn collector(&mut self, collector: Collector, events: &mut Vec<RunnerEvent>) {
-        let found = if collector.kind == CollectorKind::Build { refused(&collector.output) } else { Vec::new() };
+    /// Splits the failure of a compile task into one collector for each file.
+    fn emit_collectors(&mut self, collector: Collector, events: &mut Vec<RunnerEvent>) {
+        let found = if collector.kind == CollectorKind::Build { compile_errors(&collector.output) } else { Vec::new() };
         if found.is_empty() {
             events.push(RunnerEvent::Collector(Box::new(collector)));
             return;
         }
-        for Refused { file, line, message, said } in found {
-            // The report has taken the workspace off its own paths.
+        for FileErrors { file, line, message, output } in found {
+            // Paths in the report are already relative to the workspace.
             let place = (!file.starts_with('/')).then(|| file.clone());
             let collector = Collector {
                 nodeid: place.clone().unwrap_or(file),
@@ -109,7 +113,7 @@ impl GradleParser {
                 line: place.is_some().then_some(line),
                 file: place,
                 message,
-                output: said,
+                output,
             };
             events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
         }
@@ -123,19 +127,19 @@ impl Parser for GradleParser {
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.read(events, |reported, events| reported.stdout(bytes, events));
+        self.forward(events, |reported, events| reported.stdout(bytes, events));
     }
 
     fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.read(events, |reported, events| reported.stderr(bytes, events));
+        self.forward(events, |reported, events| reported.stderr(bytes, events));
     }
 
     fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.read(events, |reported, events| reported.report(bytes, events));
+        self.forward(events, |reported, events| reported.report(bytes, events));
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
-        self.read(events, |reported, events| reported.step_ended(exit, killed, events));
+        self.forward(events, |reported, events| reported.step_ended(exit, killed, events));
     }
 
     fn nothing_selected(&self) -> bool {
@@ -143,7 +147,7 @@ impl Parser for GradleParser {
     }
 
     fn running(&self) -> Vec<TestId> {
-        self.reported.running().iter().map(|id| self.placed(id)).collect()
+        self.reported.running().iter().map(|id| self.id_with_file(id)).collect()
     }
 
     fn summary(&self) -> StreamSummary {

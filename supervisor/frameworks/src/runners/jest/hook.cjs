@@ -1,5 +1,5 @@
-// Has a Jest that is about to run use a reporter of ours beside those that its configuration names. Jest's command line can only
-// replace them, and would drop their options. Must not know who starts it, or what the reporter tells.
+// Adds a reporter of ours to a Jest that is about to run, beside those that its configuration names. Jest's command line can only
+// replace them, and would drop their options.
 'use strict';
 
 const path = require('node:path');
@@ -7,7 +7,7 @@ const { createRequire } = require('node:module');
 
 const { describeLoadError, emit } = require('../js/report.cjs');
 
-// `core` is the file of its `@jest/core`.
+// `core` is the path of the project's `@jest/core`.
 function hook(core) {
   const { runCLI } = require(core);
   const config = createRequire(core).resolve('jest-config');
@@ -24,14 +24,14 @@ function hook(core) {
     }
   }
 
-  // The project's configuration, but for what runs a file: ours stands before it, so that it is known what each test prints. Jest
-  // 24 reads configurations at once, and does not wait for them.
+  // Replaces the project's test runner by ours, which wraps it, so that the output of each test is captured. Jest 24 reads
+  // configurations synchronously.
   function withOurRunner(...all) {
     const read = readConfigs(...all);
     return typeof read.then === 'function' ? read.then(throughOurs) : throughOurs(read);
   }
 
-  // Jest looks the functions up when it needs them, and finds ours.
+  // Jest looks up these functions when it calls them, and finds ours.
   require.cache[core].exports = { ...require(core), runCLI: withOurReporter };
   require.cache[config].exports = { ...require(config), readConfigs: withOurRunner };
 }
@@ -39,7 +39,7 @@ function hook(core) {
 function throughOurs(read) {
   const configs = read.configs.map((one) => {
     if (!/[\\/]jest-circus[\\/]/.test(one.testRunner)) return one;
-    // Jest keeps what a transform makes of a file in its cache, which tests can write: ours is never transformed.
+    // Jest caches transformed files, and tests can write to the cache: our files are never transformed.
     const transformIgnorePatterns = [...(one.transformIgnorePatterns ?? []), `^${path.dirname(__dirname)}/`];
     const ours = { testRunner: path.join(__dirname, 'runner.cjs'), proctorRunner: one.testRunner };
     return Object.freeze({ ...one, ...ours, transformIgnorePatterns });

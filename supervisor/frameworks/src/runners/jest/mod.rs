@@ -1,15 +1,15 @@
-//! Jest 24 or newer, with a reporter of ours beside the project's.
+//! Jest 24 or newer, with an injected reporter beside the project's.
 //!
 //! Proof of a pass: Jest completed its run without an interruption, and every test file that it had found has its result.
 //!
 //! `run.cjs` starts the project's own Jest in the project's directory and adds `reporter.cjs` to the reporters that its
-//! configuration names; everything else of the configuration is in force. Jest's cache is proctor's to place, snapshots are not
-//! written (`--ci`), and nothing is watched.
+//! configuration names; everything else of the configuration stays in force. Jest's cache is in proctor's cache directory,
+//! snapshots are not written (`--ci`), and watch mode is off.
 //!
-//! A name filter is Jest's `--testNamePattern`, a regular expression without regard to case: of two tests whose names differ
-//! in case alone, both run again when one failed. What a test prints is known unless its file has concurrent tests, or another
-//! runner of files than Jest's own (`runner.cjs`), which it is from Jest 27 on. Before 29 Jest tells of no test that it begins,
-//! and before 28 of the tests of a file when the file is done: of a kill no more is known than which files were under way.
+//! A name filter is Jest's `--testNamePattern`, a case-insensitive regular expression: of two tests whose names differ in case
+//! only, both rerun when one failed. A test's output is captured unless its file has concurrent tests or a test runner other
+//! than jest-circus (`runner.cjs`), the default since Jest 27. Before 29 Jest does not report test starts, and before 28 it
+//! reports the tests of a file when the file is done: after a kill only the running files are known.
 //! Coverage is not measured.
 
 use crate::contract::FileTree;
@@ -20,13 +20,13 @@ use crate::ecosystems::js::{
 };
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
-/// The adapter for Jest.
+/// Adapter for Jest.
 #[derive(Debug, Clone, Copy)]
 pub struct Jest;
 
 const NAME: &str = "jest";
 
-/// Options of the test script that say what the project's tests are and how they run.
+/// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
     Flag { names: &["--config", "-c"], arity: Arity::Value },
     Flag { names: &["--rootDir"], arity: Arity::Value },
@@ -81,7 +81,7 @@ const FLAGS: &[Flag] = &[
     Flag { names: &["--waitForUnhandledRejections"], arity: Arity::Nothing },
 ];
 
-/// What of the test script is handed on. Jest 30 has all of these options, and no others that take one word or none.
+/// Options of the test script that are passed on. The lists cover all options of Jest 30 that take one argument or none.
 const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
@@ -150,10 +150,10 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     subcommands: &[],
 };
 
-/// An expression that no name matches, for a listing.
-const NOTHING: &str = "(?!)";
+/// A pattern that no name matches, for a listing.
+const NO_NAME_PATTERN: &str = "(?!)";
 
-/// What a run loads beside what all runners of JavaScript do.
+/// Injected files, beside those of all JavaScript runners.
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("jest/hook.cjs", include_bytes!("hook.cjs")),
     ("jest/reporter.cjs", include_bytes!("reporter.cjs")),
@@ -162,8 +162,8 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
 ];
 
 pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
-    missing_remedy: |said| js::missing_runner(said, NAME),
-    nothing_selected: |said| said.contains("No tests found"),
+    missing_remedy: |output| js::missing_runner(output, NAME),
+    nothing_selected: |output| output.contains("No tests found"),
     separator: js::TITLE_SEPARATOR,
     error_location: js::error_location,
     error_reason: js::error_reason,
@@ -218,7 +218,7 @@ impl Framework for Jest {
         })
     }
 
-    /// Jest names the tests of a file only when it loads it: every file is loaded and no test is run.
+    /// Jest knows the tests of a file only after loading it: a listing loads every file and runs no test.
     fn plan_listing(
         &self,
         projects: &[Project],
@@ -226,7 +226,7 @@ impl Framework for Jest {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         plan(projects, tree, request, |launch, group, mut args| {
-            args.push(format!("--testNamePattern={NOTHING}"));
+            args.push(format!("--testNamePattern={NO_NAME_PATTERN}"));
             launch.with_env(js::LISTING_VARIABLE, group.names.expression().unwrap_or_default()).step(args)
         })
     }
@@ -257,7 +257,7 @@ fn plan(
     Ok(plan)
 }
 
-/// Files come first: several of Jest's options take all words that follow them.
+/// Files come first: several of Jest's options take all arguments that follow them.
 fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
     let mut args: Vec<String> = group.files.iter().map(|file| format!("./{file}")).collect();
     if args.is_empty() {

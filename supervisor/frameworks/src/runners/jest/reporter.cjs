@@ -1,7 +1,7 @@
-// Tells proctor's report what Jest does, as it does it. Must not know how it came to be among Jest's reporters.
+// Writes what Jest does to proctor's report, as it happens.
 //
-// A test that the name filter left out is pending, as one that is skipped; only its name tells them apart. A test that may be
-// run again after a failure is told when its file is done, since Jest reports each try.
+// A test that the name filter excludes is pending, as is a skipped one; only its name distinguishes them. A test that may run
+// again after a failure is reported when its file is done, since Jest reports each try.
 'use strict';
 
 const fs = require('node:fs');
@@ -27,7 +27,7 @@ class Reporter {
     emit('opened', { package: packageOf(test.path) });
   }
 
-  // What Jest called the start and the end of a file before 26.
+  // The names of these events before Jest 26.
   onTestStart(test) {
     this.onTestFileStart(test);
   }
@@ -85,7 +85,7 @@ class Reporter {
   onRunComplete(contexts, results) {
     const error = results?.runExecError;
     if (error) emit('collector', { nodeid: '.', ...describeLoadError(error) });
-    // With `bail` Jest ends the run here, and says of no file that it was left out.
+    // With `bail` Jest ends the run here, without naming the files that did not run.
     const left = (results?.numTotalTestSuites ?? 0) - this.ended;
     if (left > 0) emit('note', { text: `${left} file(s) did not run: Jest ended before them (bail)`, unreached: true });
     if (!results?.wasInterrupted) end(Math.max(0, left));
@@ -104,7 +104,7 @@ class Reporter {
     return !this.filter || this.filter.test([...info.ancestorTitles, info.title].join(' '));
   }
 
-  // What a test left behind failed after its end, which had been told by then.
+  // Reports a failure of a test after its end, when the test was already reported.
   tellLate(test, result, nodeid, title) {
     const { file, line, message, stack } = failure(test, result);
     emit('collector', { nodeid, file, line, message: `${title} failed after its end: ${message}`, output: stack });
@@ -129,7 +129,7 @@ class Reporter {
   }
 }
 
-// A test that a hook did not let run has failed in Jest's words; the frame of the hook tells.
+// Jest reports a test that a failed hook kept from running as failed; the stack frame of the hook tells them apart.
 function outcomeOf({ status, failing, failureMessages }) {
   if (status === 'passed' && failing) return 'xfailed';
   if (status === 'failed' && failureMessages[0]?.includes('_callCircusHook')) return 'error';
@@ -145,11 +145,11 @@ function skip(test, result) {
 function failure(test, result) {
   const [thrown] = result.failureMessages;
   const [details] = result.failureDetails ?? [];
-  // An error with a cause, or of several errors, has the one that the test threw first.
+  // For an error with a cause, or with several errors, the matcher's result is in the error that the test threw first.
   const matcher = details?.matcherResult ?? details?.error?.matcherResult;
-  // Before Jest 28 the message is a function that makes one.
+  // Before Jest 28 the message is a function that returns it.
   const said = typeof matcher?.message === 'string' ? stripAnsi(matcher.message) : textBeforeStack(thrown);
-  // A snapshot that is not there has no expected value.
+  // A missing snapshot has no expected value.
   const absent = /Snapshot/.test(matcher?.name) && matcher.expected === undefined;
   const both = matcher && 'expected' in matcher && 'actual' in matcher && !absent;
   return {
@@ -173,7 +173,7 @@ function explain(test, result) {
 const inFile = (test, result) => ({ file: test.path, line: result.location?.line });
 const firstLine = (text) => stripAnsi(text).split('\n')[0];
 
-// Whether a failing test of the file may run again: `jest.retryTimes` is called in it, or in what sets it up.
+// Whether a failing test of the file may run again: the file or its set-up files call `jest.retryTimes`.
 function mayRetry(test) {
   const config = test.context?.config ?? {};
   return [test.path, ...(config.setupFilesAfterEnv ?? [])].some((file) => {

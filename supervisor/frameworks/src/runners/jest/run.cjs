@@ -1,4 +1,4 @@
-// Starts the project's own Jest, with a reporter of ours. Must not know how the reporter comes to be there.
+// Starts the project's own Jest, with a reporter of ours.
 'use strict';
 
 const path = require('node:path');
@@ -10,7 +10,7 @@ const OLDEST = 24;
 
 const fromProject = createRequire(path.join(process.cwd(), 'package.json'));
 
-// Jest's command line, through the package that the project depends on.
+// Jest's command line, from the package that the project depends on.
 function commandLine() {
   for (const [from, name] of [['jest', 'jest-cli'], ['jest-cli', 'jest-cli']]) {
     try {

@@ -1,8 +1,8 @@
-// Stands between Jest and what runs a file's tests (circus), in whichever process that happens, and adds to the result of each
-// test what was written while it ran. Must not know who reads it.
+// Wraps the runner of a test file (jest-circus), in whichever process that runs, and adds to each test's result what was written
+// while it ran.
 //
-// What a test says to the console waits in Jest's own buffer of the file until its end, or goes to a stream at once. Tests of a
-// file that run at the same time cannot be told apart by that: then nothing is said of any.
+// A test's console output waits in Jest's own buffer until the end of the file, or goes to a stream at once. Output of tests
+// that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
 const { OutputCapture, stripAnsi } = require('../js/report.cjs');
@@ -24,7 +24,7 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
 class Output {
   constructor(environment) {
     const { console } = environment.global;
-    // One that writes at once, as for a single file, may keep what it writes as well.
+    // A console that writes at once, as for a single file, may keep what it writes as well.
     this.console = console.constructor.name === 'BufferedConsole' ? console : undefined;
     this.written = new OutputCapture();
     const own = environment.handleTestEvent;
@@ -46,7 +46,7 @@ class Output {
     return stripAnsi([...said, this.written.stop() ?? ''].join('')) || undefined;
   }
 
-  // What Jest keeps of the console until the file's end.
+  // The console output that Jest buffers until the file's end.
   kept() {
     return this.console?.getBuffer() ?? [];
   }

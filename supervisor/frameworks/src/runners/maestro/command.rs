@@ -1,4 +1,4 @@
-//! Writes Maestro's command line: one command for each directory of flows. Must not know how output is read.
+//! Builds Maestro's command lines: one command for each directory of flows.
 
 use super::NAME;
 use super::flows::{self, Flow};
@@ -10,37 +10,37 @@ use proctor_core::request::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where the parser finds what each command runs, below the scratch directory.
-pub(super) const SUITES: &str = "maestro/suites.json";
+/// Injected list of the flows of each command, for the parser.
+pub(super) const COMMAND_FLOWS_FILE: &str = "maestro/suites.json";
 
-/// Maestro's command.
-const TEST: &str = "test";
+/// Maestro's subcommand.
+const SUBCOMMAND: &str = "test";
 
-/// What a listing prints.
+/// File with the lines that a listing prints.
 const LIST: &str = "maestro/flows.txt";
 
-/// Longest list of files in one command, in bytes; an argument list may have some MB in all.
+/// Longest list of files in one command, in bytes; an argument list is limited to a few MB in all.
 const FILES_BYTES_MAX: usize = 512 * 1024;
 
-/// What one command runs.
+/// The flows of one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Suite {
+pub(super) struct CommandFlows {
     /// The flows, in the order in which they run if that is known.
     pub(super) flows: Vec<Flow>,
-    /// Whether the flows run one after the other in this order, and no other does.
+    /// Whether exactly these flows run, one after the other in this order.
     pub(super) in_order: bool,
-    /// Whether there is nothing to run.
+    /// Whether the command runs no flow.
     pub(super) is_empty: bool,
 }
 
-/// The commands of a run.
+/// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { artifacts: true, dirs: vec![format!("{ARTIFACTS}/{NAME}")], ..Plan::default() };
     let mut suites = Vec::new();
-    for (project, chosen) in selected(projects, tree, request.selection)? {
+    for (project, chosen) in selected_flows(projects, tree, request.selection)? {
         let suite = flows::suite(tree, project);
         let config = flows::config(tree, project);
-        // Maestro reads the configuration of a directory that it is given, and applies its tags to files too.
+        // Maestro reads the configuration of a directory argument, and applies its tags to files too.
         let whole = chosen == suite;
         let bytes: usize = chosen.iter().map(|flow| flow.file.len() + 1).sum();
         let as_directory = whole && (config.is_some() || bytes > FILES_BYTES_MAX);
@@ -54,24 +54,24 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
         }
         let in_order = !as_directory && request.parallel.is_none_or(|parallel| parallel <= 1);
         plan.steps.push(maestro(flows::parent(&project.dir), args));
-        suites.push(Suite { flows: chosen, in_order, is_empty: false });
+        suites.push(CommandFlows { flows: chosen, in_order, is_empty: false });
     }
     if suites.is_empty() {
         let text = "no flow has this in its name or its file's\n".to_owned();
         plan.steps.push(print(&mut plan.files, request, text));
-        suites.push(Suite { is_empty: true, ..Suite::default() });
+        suites.push(CommandFlows { is_empty: true, ..CommandFlows::default() });
     }
-    plan.files.push(file(SUITES, serde_json::to_string(&suites).unwrap_or_default()));
+    plan.files.push(file(COMMAND_FLOWS_FILE, serde_json::to_string(&suites).unwrap_or_default()));
     Ok(plan)
 }
 
-/// The flows that are there; what their files say was read before.
+/// The plan of a listing: prints the flows, which were read during detection.
 pub(super) fn plan_listing(
     projects: &[Project],
     tree: &FileTree,
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
-    let chosen = selected(projects, tree, request.selection)?;
+    let chosen = selected_flows(projects, tree, request.selection)?;
     let flows = chosen.iter().flat_map(|(_, flows)| flows);
     let text: String = flows.map(|flow| serde_json::to_string(flow).unwrap_or_default() + "\n").collect();
     let mut plan = Plan::default();
@@ -79,10 +79,10 @@ pub(super) fn plan_listing(
     Ok(plan)
 }
 
-/// The same command for some of its flows, once more. `number` is that of its report.
-pub(super) fn again(step: &Step, flows: &[Flow], number: usize) -> Step {
-    // The configuration says which flows belong to the suite, and these do.
-    let is_kept = |word: &&String| word.starts_with('-') && !word.starts_with("--config=") || *word == TEST;
+/// The same command for some of its flows, once more. `number` is the number of its report.
+pub(super) fn rerun(step: &Step, flows: &[Flow], number: usize) -> Step {
+    // Without the configuration, which could exclude these flows.
+    let is_kept = |word: &&String| word.starts_with('-') && !word.starts_with("--config=") || *word == SUBCOMMAND;
     let renumbered = |word: &String| {
         let (name, path) = word.split_once('=').unwrap_or((word, ""));
         let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);
@@ -92,7 +92,7 @@ pub(super) fn again(step: &Step, flows: &[Flow], number: usize) -> Step {
             _ => word.clone(),
         }
     };
-    let files = flows.iter().map(|flow| outside(&step.dir, &flow.file));
+    let files = flows.iter().map(|flow| relative_to(&step.dir, &flow.file));
     Step { args: step.args.iter().filter(is_kept).map(renumbered).chain(files).collect(), ..step.clone() }
 }
 
@@ -109,7 +109,7 @@ fn debug(number: usize) -> String {
 fn options(number: usize, request: &PlanRequest<'_>) -> Vec<String> {
     let left = format!("{}/{ARTIFACTS}/{NAME}", request.scratch);
     let mut args = vec![
-        TEST.to_owned(),
+        SUBCOMMAND.to_owned(),
         "--no-ansi".to_owned(),
         "--format=junit".to_owned(),
         format!("--output={left}/{}", report(number)),
@@ -121,13 +121,13 @@ fn options(number: usize, request: &PlanRequest<'_>) -> Vec<String> {
 }
 
 fn maestro(dir: &str, args: Vec<String>) -> Step {
-    // Neither is asked for by a run: the first would wait for an answer, the second for a network.
+    // The first would wait for an answer, the second for a network.
     let env = [("MAESTRO_CLI_NO_ANALYTICS", "1"), ("MAESTRO_DISABLE_UPDATE_CHECK", "true")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
     Step { programs: vec![NAME.to_owned()], args, dir: dir.to_owned(), env: env.into() }
 }
 
-/// A command that prints a text.
+/// A step that prints a text.
 fn print(files: &mut Vec<InjectedFile>, request: &PlanRequest<'_>, text: String) -> Step {
     files.push(file(LIST, text));
     let args = vec![format!("{}/{LIST}", request.scratch)];
@@ -138,24 +138,28 @@ fn file(path: &str, text: String) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: text.into_bytes(), executable: false }
 }
 
-/// A path of a project, relative to the directory in which its command runs.
+/// A project's path, relative to the working directory of its command.
 fn within(project: &Project, path: &str) -> String {
-    outside(flows::parent(&project.dir), path)
+    relative_to(flows::parent(&project.dir), path)
 }
 
-fn outside(dir: &str, path: &str) -> String {
+fn relative_to(dir: &str, path: &str) -> String {
     path.strip_prefix(dir).unwrap_or(path).trim_start_matches('/').to_owned()
 }
 
-type Selected<'a> = Vec<(&'a Project, Vec<Flow>)>;
+type SelectedFlows<'a> = Vec<(&'a Project, Vec<Flow>)>;
 
-/// The flows of a selection, those of each project together.
-fn selected<'a>(projects: &'a [Project], tree: &FileTree, selection: &Selection) -> Result<Selected<'a>, PlanError> {
+/// The selected flows of each project.
+fn selected_flows<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    selection: &Selection,
+) -> Result<SelectedFlows<'a>, PlanError> {
     let all = || projects.iter().map(|project| (project, flows::suite(tree, project)));
-    let mut found: Selected<'a> = match selection {
+    let mut found: SelectedFlows<'a> = match selection {
         Selection::All | Selection::LastFailed { .. } => all().collect(),
         Selection::Matching { filter, files } => {
-            let mut found = if files.is_empty() { all().collect() } else { of_files(projects, tree, files)? };
+            let mut found = if files.is_empty() { all().collect() } else { flows_of_files(projects, tree, files)? };
             if let Some(filter) = filter {
                 let is_meant = |flow: &Flow| flow.name.contains(filter.as_str()) || flow.file.contains(filter.as_str());
                 found.iter_mut().for_each(|(_, flows)| flows.retain(is_meant));
@@ -165,15 +169,19 @@ fn selected<'a>(projects: &'a [Project], tree: &FileTree, selection: &Selection)
         Selection::Exactly(targets) => {
             let files: Vec<String> = targets.iter().map(|target| target.package().to_owned()).collect();
             let known = |file: &String| tree.contains(file) || tree.is_truncated();
-            // What is gone only the whole can show.
-            if files.iter().all(known) { of_files(projects, tree, &files)? } else { all().collect() }
+            // A deleted file can only be covered by running everything.
+            if files.iter().all(known) { flows_of_files(projects, tree, &files)? } else { all().collect() }
         }
     };
     found.retain(|(_, flows)| !flows.is_empty());
     Ok(found)
 }
 
-fn of_files<'a>(projects: &'a [Project], tree: &FileTree, files: &[String]) -> Result<Selected<'a>, PlanError> {
+fn flows_of_files<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    files: &[String],
+) -> Result<SelectedFlows<'a>, PlanError> {
     let mut found: BTreeMap<&Project, BTreeSet<Flow>> = BTreeMap::new();
     for file in files {
         let is_outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
@@ -186,9 +194,9 @@ fn of_files<'a>(projects: &'a [Project], tree: &FileTree, files: &[String]) -> R
         for project in owners {
             let flows = found.entry(project).or_default();
             if tree.contains(&path) {
-                flows.insert(Flow::of(tree, &path));
+                flows.insert(Flow::from_file(tree, &path));
             } else {
-                // A directory stands for those of the suite, and one that has only helpers for all of them.
+                // A directory selects its flows of the suite; a directory that contains only helpers, all of these.
                 let suite: Vec<Flow> = flows::suite(tree, project);
                 let below: Vec<Flow> = flows::below(tree, &path);
                 let of_suite: Vec<Flow> = below.iter().filter(|flow| suite.contains(flow)).cloned().collect();
@@ -225,13 +233,13 @@ mod tests {
         tree
     }
 
-    fn planned(config: &str, selection: &Selection, parallel: Option<u32>) -> Result<Plan, PlanError> {
+    fn plan_for(config: &str, selection: &Selection, parallel: Option<u32>) -> Result<Plan, PlanError> {
         let tree = tree(config);
         plan(&flows::projects(&tree), &tree, &PlanRequest { parallel, ..PlanRequest::plain(selection) })
     }
 
     fn lines(config: &str, selection: &Selection) -> Vec<String> {
-        let plan = planned(config, selection, None).unwrap();
+        let plan = plan_for(config, selection, None).unwrap();
         plan.steps.iter().map(line).collect()
     }
 
@@ -248,19 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn the_suite_is_named_flow_by_flow_unless_a_configuration_decides() {
+    fn names_the_suite_flow_by_flow_unless_a_configuration_decides() {
         let web = "web: maestro 1/1 maestro/home.yml";
         assert_eq!(lines("", &Selection::All), ["shop: maestro 0/0 .maestro/cart.yaml .maestro/login.yaml", web]);
         assert_eq!(lines("flows: '**'", &Selection::All), ["shop: maestro 0/0 .maestro", web]);
-        let parallel = planned("", &Selection::All, Some(2)).unwrap();
+        let parallel = plan_for("", &Selection::All, Some(2)).unwrap();
         assert!(parallel.steps[0].args.contains(&"--shard-split=2".to_owned()));
         assert_eq!(parallel.steps[0].env["MAESTRO_CLI_NO_ANALYTICS"], "1");
-        let suites: Vec<Suite> = serde_json::from_slice(&parallel.files[0].bytes).unwrap();
+        let suites: Vec<CommandFlows> = serde_json::from_slice(&parallel.files[0].bytes).unwrap();
         assert_eq!((suites.len(), suites[0].in_order, suites[0].flows[0].name.as_str()), (2, false, "Fill the cart"));
     }
 
     #[test]
-    fn a_filter_is_a_part_of_a_name() {
+    fn a_filter_matches_a_part_of_a_name_or_file() {
         for filter in ["Fill", "cart.y"] {
             assert_eq!(lines("", &files(filter, &[])), ["shop: maestro 0/0 .maestro/cart.yaml"]);
         }
@@ -270,17 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn files_and_failed_flows_are_run_and_nothing_else() {
+    fn runs_exactly_the_given_files_and_failed_flows() {
         let helper = ["shop: maestro 0/0 .maestro/parts/helper.yaml"];
         assert_eq!(lines("flows: cart.yaml", &files("", &["shop/.maestro/parts/helper.yaml"])), helper);
         assert_eq!(lines("", &files("", &["shop/.maestro/parts"])), helper);
         assert_eq!(lines("", &files("", &["shop"])), ["shop: maestro 0/0 .maestro/cart.yaml .maestro/login.yaml"]);
         for outside in ["../x.yaml", "/x.yaml", "README.yaml"] {
-            assert!(planned("", &files("", &[outside]), None).is_err(), "{outside}");
+            assert!(plan_for("", &files("", &[outside]), None).is_err(), "{outside}");
         }
-        let target = |file: &str| {
-            RerunTarget::Test(TestId { package: file.to_owned(), name: "whatever it was called then".to_owned() })
-        };
+        let target =
+            |file: &str| RerunTarget::Test(TestId { package: file.to_owned(), name: "an earlier name".to_owned() });
         let failed = Selection::Exactly(vec![target("web/maestro/home.yml"), target("shop/.maestro/login.yaml")]);
         let expected = ["shop: maestro 0/0 .maestro/login.yaml", "web: maestro 1/1 maestro/home.yml"];
         assert_eq!(lines("", &failed), expected);
@@ -288,11 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_failed_run_again_by_file() {
+    fn reruns_failed_flows_by_file() {
         for config in ["", "flows: '*'"] {
-            let plan = planned(config, &Selection::All, None).unwrap();
-            let suites: Vec<Suite> = serde_json::from_slice(&plan.files[0].bytes).unwrap();
-            let step = again(&plan.steps[0], &suites[0].flows[1..2], 7);
+            let plan = plan_for(config, &Selection::All, None).unwrap();
+            let suites: Vec<CommandFlows> = serde_json::from_slice(&plan.files[0].bytes).unwrap();
+            let step = rerun(&plan.steps[0], &suites[0].flows[1..2], 7);
             assert_eq!(line(&step), "shop: maestro 7/7 .maestro/login.yaml");
         }
     }

@@ -1,8 +1,8 @@
-//! Finds flows, and reads of each the header above its `---`; of a workspace's `config.yaml` what it says about which flows
-//! belong to the suite. Must not know how they are run.
+//! Finds flows and reads their headers above the `---`, and reads from a workspace's `config.yaml` which flows belong to the
+//! suite.
 //!
-//! **YAML.** Lines with a key at their beginning are read, and scalars and lists of scalars after it. Anything else of the
-//! language is passed over, so that no anchor, no alias and no depth costs more than the bytes it is written in.
+//! **YAML.** Only lines that begin with a key are read, and scalars and lists of scalars after it. All other syntax is skipped,
+//! so no anchor, alias or nesting costs more than the bytes it is written in.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -10,13 +10,13 @@ use crate::parsing::workspace_paths::{is_within, join};
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-/// Directories that hold flows (<https://docs.maestro.dev>, "Test suites").
+/// Directories that contain flows (<https://docs.maestro.dev>, "Test suites").
 const DIRECTORIES: [&str; 2] = [".maestro", "maestro"];
 
-/// Names of a workspace's configuration, the first that is there.
+/// Names of a workspace's configuration, in order of precedence.
 const CONFIGS: [&str; 2] = ["config.yaml", "config.yml"];
 
-/// Most patterns, and most tags, that a configuration may have.
+/// Most patterns, and most tags, that are read from a configuration.
 const LIST_MAX: usize = 256;
 
 /// A flow.
@@ -24,19 +24,19 @@ const LIST_MAX: usize = 256;
 pub(super) struct Flow {
     /// Its file, relative to the workspace.
     pub(super) file: String,
-    /// The name that Maestro tells it by.
+    /// The name under which Maestro reports it.
     pub(super) name: String,
 }
 
 impl Flow {
-    /// The flow in `file`, whatever the file says.
-    pub(super) fn of(tree: &FileTree, file: &str) -> Flow {
-        let name = tree.content(file).and_then(Header::read).and_then(|header| header.name);
+    /// The flow in `file`; its name falls back to the file's.
+    pub(super) fn from_file(tree: &FileTree, file: &str) -> Flow {
+        let name = tree.content(file).and_then(Header::parse).and_then(|header| header.name);
         Flow { file: file.to_owned(), name: name.unwrap_or_else(|| stem(file).to_owned()) }
     }
 }
 
-/// The outermost directory of flows that `path` is in.
+/// The outermost directory of flows that contains `path`.
 pub(super) fn directory_of(path: &str) -> Option<&str> {
     let mut end = 0;
     for part in path.split('/') {
@@ -49,12 +49,12 @@ pub(super) fn directory_of(path: &str) -> Option<&str> {
     None
 }
 
-/// Whether a file is written in YAML.
+/// Whether a file is a YAML file.
 pub(super) fn is_yaml(path: &str) -> bool {
     path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).is_some_and(|(_, end)| matches!(end, "yaml" | "yml"))
 }
 
-/// Every directory with a flow in it, sorted.
+/// All directories with a flow, sorted.
 pub(super) fn projects(tree: &FileTree) -> Vec<Project> {
     let mut dirs: Vec<&str> = tree
         .files()
@@ -71,23 +71,26 @@ pub(super) fn projects(tree: &FileTree) -> Vec<Project> {
     projects
 }
 
-/// The directory above.
+/// The parent directory.
 pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// The configuration of a directory of flows, if it has one.
+/// The configuration of a directory of flows, if any.
 pub(super) fn config(tree: &FileTree, project: &Project) -> Option<String> {
     CONFIGS.iter().map(|name| join(&project.dir, name)).find(|path| tree.contains(path))
 }
 
 /// Flows below `dir`, sorted by file.
 pub(super) fn below(tree: &FileTree, dir: &str) -> Vec<Flow> {
-    tree.files().filter(|file| is_within(file, dir) && is_flow(tree, file)).map(|file| Flow::of(tree, file)).collect()
+    tree.files()
+        .filter(|file| is_within(file, dir) && is_flow(tree, file))
+        .map(|file| Flow::from_file(tree, file))
+        .collect()
 }
 
-/// The flows that Maestro runs when it is given the directory: those that lie directly in it, or that the configuration's
-/// patterns match, and that its tags let through.
+/// The flows that Maestro runs for this directory: those directly in it, or those that match the configuration's patterns,
+/// filtered by its tags.
 pub(super) fn suite(tree: &FileTree, project: &Project) -> Vec<Flow> {
     let config = config(tree, project).and_then(|path| tree.content(&path)).unwrap_or_default();
     let mut patterns = list(config, "flows");
@@ -95,18 +98,22 @@ pub(super) fn suite(tree: &FileTree, project: &Project) -> Vec<Flow> {
         patterns.push("*".to_owned());
     }
     let patterns: Vec<Regex> = patterns.iter().filter_map(|pattern| glob(pattern)).collect();
-    let (wanted, unwanted) = (list(config, "includeTags"), list(config, "excludeTags"));
+    let (included, excluded) = (list(config, "includeTags"), list(config, "excludeTags"));
     let belongs = |flow: &Flow| {
         let path = flow.file.get(project.dir.len() + 1..).unwrap_or_default();
-        let tags = tree.content(&flow.file).and_then(Header::read).map(|header| header.tags).unwrap_or_default();
+        let tags = tree.content(&flow.file).and_then(Header::parse).map(|header| header.tags).unwrap_or_default();
         let has = |list: &[String]| tags.iter().any(|tag| list.contains(tag));
-        patterns.iter().any(|pattern| pattern.is_match(path)) && (wanted.is_empty() || has(&wanted)) && !has(&unwanted)
+        patterns.iter().any(|pattern| pattern.is_match(path))
+            && (included.is_empty() || has(&included))
+            && !has(&excluded)
     };
     below(tree, &project.dir).into_iter().filter(belongs).collect()
 }
 
 fn is_flow(tree: &FileTree, file: &str) -> bool {
-    is_yaml(file) && stem(file) != "config" && tree.content(file).is_some_and(|content| Header::read(content).is_some())
+    is_yaml(file)
+        && stem(file) != "config"
+        && tree.content(file).is_some_and(|content| Header::parse(content).is_some())
 }
 
 fn stem(file: &str) -> &str {
@@ -114,7 +121,7 @@ fn stem(file: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// What stands above a flow's `---`.
+/// The header of a flow, above its `---`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Header {
     name: Option<String>,
@@ -122,8 +129,8 @@ struct Header {
 }
 
 impl Header {
-    /// The header of a flow; nothing for a file that is none.
-    fn read(content: &str) -> Option<Header> {
+    /// Parses the header of a flow; `None` for any other file.
+    fn parse(content: &str) -> Option<Header> {
         let content = content.trim_start_matches('\u{feff}');
         let content = content.strip_prefix("---\n").unwrap_or(content);
         let (header, _) = content.split_once("\n---")?;
@@ -133,7 +140,7 @@ impl Header {
     }
 }
 
-/// What follows the key that a line begins with, on that line and below it.
+/// The text after a key at the beginning of a line, to the end of the file.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let mut from = 0;
     loop {
@@ -145,7 +152,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     }
 }
 
-/// A list of scalars: one, several in brackets, or one in each of the lines below.
+/// A list of scalars: a single one, several in brackets, or one in each of the lines below.
 fn list(text: &str, key: &str) -> Vec<String> {
     let Some(rest) = value(text, key) else { return Vec::new() };
     let (line, below) = rest.split_once('\n').unwrap_or((rest, ""));
@@ -161,11 +168,11 @@ fn list(text: &str, key: &str) -> Vec<String> {
     items.into_iter().take(LIST_MAX).filter_map(|item| scalar(item.trim())).collect()
 }
 
-/// A scalar of one line; nothing for a value of another kind.
+/// Parses a scalar of one line; `None` for any other value.
 fn scalar(text: &str) -> Option<String> {
     let (first, rest) = (text.chars().next()?, text.get(1..).unwrap_or_default());
     match first {
-        // The escapes of YAML that JSON has too are the ones that people write.
+        // The escapes that YAML shares with JSON are the usual ones.
         '"' => serde_json::from_str(text.get(..=1 + closing(rest)?)?).ok(),
         '\'' => Some(rest.get(..rest.replace("''", "  ").find('\'')?)?.replace("''", "'")),
         '|' | '>' | '&' | '*' | '!' | '[' | '{' | '#' => None,
@@ -173,7 +180,7 @@ fn scalar(text: &str) -> Option<String> {
     }
 }
 
-/// Where the quote that closes stands.
+/// Index of the closing quote.
 fn closing(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.bytes().position(|byte| {
@@ -183,7 +190,7 @@ fn closing(text: &str) -> Option<usize> {
     })
 }
 
-/// A pattern of Java's for paths (`java.nio.file.FileSystem.getPathMatcher`, syntax `glob`).
+/// A regular expression for Java's path pattern (`java.nio.file.FileSystem.getPathMatcher`, syntax `glob`).
 fn glob(pattern: &str) -> Option<Regex> {
     let mut expression = String::from("^");
     let mut depth = 0_usize;
@@ -216,7 +223,7 @@ mod tests {
     const FLOW: &str = "appId: com.example\n---\n- launchApp\n";
 
     #[test]
-    fn a_header_is_read_in_the_forms_that_people_write() {
+    fn reads_headers_in_their_usual_forms() {
         for (content, name) in [
             (FLOW, None),
             ("---\nname: Log in # first\nurl: https://x\n---\n- tapOn: a\n", Some("Log in")),
@@ -226,17 +233,17 @@ mod tests {
             ("appId: x\nname: |\n  block\n---\n", None),
             ("appId: x\nname: *alias\n---\n- name: body\n", None),
         ] {
-            assert_eq!(Header::read(content).unwrap().name.as_deref(), name, "{content}");
+            assert_eq!(Header::parse(content).unwrap().name.as_deref(), name, "{content}");
         }
         for none in
             ["", "---", "name: x\n---\n- y", "appId: x\n- launchApp", "  appId: x\n---\n", "apiVersion: v1\n---\n"]
         {
-            assert_eq!(Header::read(none), None, "{none}");
+            assert_eq!(Header::parse(none), None, "{none}");
         }
     }
 
     #[test]
-    fn a_list_is_read_in_the_forms_that_people_write() {
+    fn reads_lists_in_their_usual_forms() {
         for text in ["tags: [a, 'b']\n", "tags:\n  - a\n  # c\n  - \"b\"\nname: c\n", "x: y\ntags:\n- a # c\n- b"] {
             assert_eq!(list(text, "tags"), ["a", "b"], "{text}");
         }
@@ -247,12 +254,12 @@ mod tests {
     #[test]
     fn a_hostile_file_costs_no_more_than_its_bytes() {
         let bomb = format!("a: &a [x,x]\n{}appId: x\nname: *a\n---\n", "b: &b [*a,*a,*a]\n".repeat(30_000));
-        assert_eq!(Header::read(&bomb).unwrap(), Header::default());
+        assert_eq!(Header::parse(&bomb).unwrap(), Header::default());
         for deep in
             ["[".repeat(500_000), "{".repeat(500_000), "\"".repeat(500_001), "'".repeat(500_001), "\\\"".repeat(99)]
         {
             let content = format!("appId: x\nname: {deep}\ntags: {deep}\n---\n");
-            assert!(Header::read(&content).is_some());
+            assert!(Header::parse(&content).is_some());
         }
         let long: String = (0..200_000).map(|number| format!("- t{number}\n")).collect();
         assert_eq!(list(&format!("tags:\n{long}"), "tags").len(), LIST_MAX);
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_suite_is_what_the_configuration_says() {
+    fn the_configuration_decides_what_belongs_to_the_suite() {
         let tagged = "appId: x\nname: T\ntags:\n  - slow\n---\n- launchApp\n";
         let names = |config: Option<&str>| -> String {
             let mut tree = FileTree::with_contents(&[

@@ -3,21 +3,21 @@
 //! Proof of a pass: every flow that passed on the console is in the report as passed, and the report names as many flows as it
 //! counts.
 //!
-//! `flows` finds the flows and what their headers say, `command` writes the command line, `console` says what a line of
-//! Maestro's means, and `parser` puts console and report together. None of them must know how a process is started.
+//! `flows` finds the flows and reads their headers, `command` builds the command lines, `console` parses Maestro's console, and
+//! `parser` combines console and report.
 //!
-//! **Two sources.** Maestro prints a line as each flow ends, which is told at once and survives a kill, and writes a JUnit
-//! file at the end, which decides: without it, or where it contradicts the console, the run is not green. The forms are
-//! those of Maestro's own sources, 1.39 and newer (`TestSuiteStatusView`, `JUnitTestSuiteReporter`); no device was at hand.
+//! **Two sources.** Maestro prints a line when a flow ends, which is reported at once and survives a kill, and writes a JUnit
+//! file at the end, which decides: without it, or where it contradicts the console, the run is not green. The formats are
+//! those of Maestro's sources, 1.39 and newer (`TestSuiteStatusView`, `JUnitTestSuiteReporter`); no device was available.
 //!
-//! A test's package is its flow's file, its name the flow's. Which flow runs is known where the order is: flows of a
-//! workspace without a `config.yaml` are named one by one. A failure has a file and no line, since nothing tells one.
+//! A test's package is its flow's file, its name the flow's. The running flow is known where the order is: flows of a
+//! workspace without a `config.yaml` are named one by one. A failure has a file and no line, since no source has one.
 //!
-//! **Retry.** Flows that failed are run once more, and a flow that then passes is flaky: it is counted as `flaky_in_run`,
-//! named in a note, and stays failed, as does the run.
+//! **Retry.** Failed flows run once more. A flow that then passes is flaky: it is counted in `flaky_in_run` and named in a
+//! note, and it and the run stay failed.
 //!
-//! A filter is a part of a flow's name or of its file's. The variables of a request reach flows when they begin with
-//! `MAESTRO_`, as Maestro has it. `parallel` is `--shard-split`, which takes as many devices. Coverage is not measured.
+//! A filter is a part of a flow's name or of its file's. Variables of a request reach flows if they begin with `MAESTRO_`
+//! (Maestro's rule). `parallel` is `--shard-split`, which needs as many devices. Coverage is not measured.
 
 mod command;
 mod console;
@@ -28,7 +28,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 
-/// The adapter for Maestro.
+/// Adapter for Maestro.
 #[derive(Debug, Clone, Copy)]
 pub struct Maestro;
 
@@ -39,11 +39,11 @@ impl Framework for Maestro {
         NAME
     }
 
-    /// What a person looks for: flows have no names of their own, so [`Framework::reads`] asks for them.
     fn proof(&self) -> &'static str {
         "every flow that passed on the console is in the report as passed, and the report names as many flows as it counts"
     }
 
+    /// Shown when no project is found; flows have no fixed file name, so [`Framework::reads`] decides what is read.
     fn markers(&self) -> &'static [&'static str] {
         &[".maestro"]
     }
@@ -82,6 +82,6 @@ impl Framework for Maestro {
     }
 
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(parser::Listing::new(plan, request))
+        Box::new(parser::ListingParser::new(plan, request))
     }
 }

@@ -1,10 +1,10 @@
-// Runs in Maven beside the project's own plugins (maven.ext.class.path): where Surefire or Failsafe is about to run tests it
-// tells which these are, and lets none run. Which classes are tests is what the plugin itself says, with all its settings;
-// what is in a class, what its test framework finds there. Changes no file, and touches no other plugin. Runs on Java 8 and
-// newer and needs nothing but Maven to be compiled. Must not know what becomes of what it tells.
+// Runs in Maven beside the project's own plugins (maven.ext.class.path) and lists tests: where Surefire or Failsafe is about to
+// run tests, it asks the plugin, with all its settings, for the test classes, asks their test framework for the tests in them, and
+// keeps the plugin from running any. Changes no file and no other plugin. Runs on Java 8 and newer and needs only Maven's classes
+// to be compiled.
 //
-// A record is one of `Report.java`'s, with the module's directory: `listed` (a test a line), `broken` (a class and why it cannot
-// be read), `note`.
+// A record has the form of `Report.java`'s, with the module's directory: `listed` (one test per line), `broken` (a class and why
+// it cannot be read), `note`.
 
 import java.io.File;
 import java.io.IOException;
@@ -35,7 +35,7 @@ import org.eclipse.aether.resolution.ArtifactResult;
 import org.eclipse.aether.resolution.DependencyRequest;
 
 public class Listing implements MojoExecutionListener {
-    // Maven's own, which it puts here (listing.xml).
+    // Injected by Maven (listing.xml).
     private RepositorySystem repositories;
 
     @Override
@@ -50,7 +50,7 @@ public class Listing implements MojoExecutionListener {
         Object mojo = event.getMojo();
         try {
             boolean isOff = is(mojo, "isSkip") || is(mojo, "isSkipTests") || is(mojo, "isSkipExec");
-            // First of all: whatever comes, nothing runs.
+            // First of all, so that nothing runs whatever fails below.
             find(mojo.getClass(), "setSkipTests", boolean.class).invoke(mojo, true);
             if (runs && !isOff) new Tests(event, mojo).tell();
         } catch (Exception | LinkageError problem) {
@@ -65,7 +65,7 @@ public class Listing implements MojoExecutionListener {
     @Override
     public void afterExecutionFailure(MojoExecutionEvent event) {}
 
-    // The tests of one execution of one module.
+    // Lists the tests of one execution in one module.
     private final class Tests {
         private final MojoExecutionEvent event;
         private final MavenProject project;
@@ -123,9 +123,9 @@ public class Listing implements MojoExecutionListener {
             say("listed", dir, String.join("\n", found));
         }
 
-        // The classes that the plugin would hand to the test framework.
+        // The classes that the plugin would pass to the test framework.
         private List<String> classes() throws Exception {
-            // Surefire has had the first name since 3.0.
+            // Named scanForTestClasses since Surefire 3.0.
             Method scan = find(mojo.getClass(), "scanForTestClasses");
             if (scan == null) scan = find(mojo.getClass(), "scanDirectories");
             if (given("getSuiteXmlFiles")) {
@@ -139,7 +139,7 @@ public class Listing implements MojoExecutionListener {
             names.sort(null);
             Method specific = find(mojo.getClass(), given("getTest") ? "getSpecificTests" : "getIncludedAndExcludedTests");
             Object read = specific == null ? null : specific.invoke(mojo);
-            // Words about classes alone were for the scan: what is nested in a class was found there under the class's name.
+            // Class patterns were applied by the scan: nested classes were found under their outer class's name.
             if (read != null && is(read, "hasMethodPatterns")) filter = read;
             else if (specific == null && given("getTest") && call(mojo, "getTest").toString().contains("#")) {
                 say("note", dir, "this Surefire does not say which methods a filter takes: all of its classes are listed");
@@ -147,7 +147,7 @@ public class Listing implements MojoExecutionListener {
             return names;
         }
 
-        // Whether the plugin runs tests of JUnit's platform, by itself or with what the platform's makers gave to older ones.
+        // Whether the plugin runs JUnit Platform tests: by itself since 2.22, or with the platform's provider in older versions.
         private boolean isPlatforms() {
             ComparableVersion own = new ComparableVersion(event.getExecution().getVersion());
             return own.compareTo(new ComparableVersion("2.22.0")) >= 0
@@ -171,8 +171,8 @@ public class Listing implements MojoExecutionListener {
             return null;
         }
 
-        // What JUnit's platform is started with, in the project's version, and Jupiter's engine where the project names its
-        // API alone: Surefire adds the same.
+        // The JUnit Platform launcher in the project's version, and Jupiter's engine where the project depends on the API only:
+        // Surefire adds the same.
         private List<URL> launcher() throws Exception {
             List<String> wanted = new ArrayList<>();
             wanted.add("org.junit.platform:junit-platform-launcher:" + version("org.junit.platform:junit-platform-commons"));
@@ -193,7 +193,7 @@ public class Listing implements MojoExecutionListener {
             return jars;
         }
 
-        // Whether a filter by methods takes this one, as the plugin's own words are read by the plugin.
+        // Whether the plugin's filter by methods accepts this method.
         private boolean isTaken(String type, String method) throws Exception {
             if (filter == null || method.isEmpty()) return true;
             Method takes = find(filter.getClass(), "shouldRun", String.class, String.class);
@@ -204,7 +204,7 @@ public class Listing implements MojoExecutionListener {
             if (isTaken(type, method)) found.add((shown.isEmpty() ? type : type + "#" + shown).replaceAll("\\p{Cntrl}", " "));
         }
 
-        // JUnit 4 says itself what it would run, also for runners of the project's own.
+        // JUnit 4 describes what it would run, also for the project's own runners.
         private void ofJUnit4(String name) throws Exception {
             Class<?> type = Class.forName(name, false, loader);
             if (Modifier.isAbstract(type.getModifiers())) return;
@@ -223,7 +223,7 @@ public class Listing implements MojoExecutionListener {
             List<?> children = (List<?>) call(description, "getChildren");
             for (Object child : children) describe(otherwise, child);
             if (!children.isEmpty()) return;
-            // `method(class)`, or what a runner calls it.
+            // `method(class)`, or a runner's own display name.
             String shown = (String) call(description, "getDisplayName");
             int open = shown.endsWith(")") ? shown.lastIndexOf('(') : -1;
             String type = open < 0 ? shown : shown.substring(open + 1, shown.length() - 1);
@@ -232,7 +232,7 @@ public class Listing implements MojoExecutionListener {
             add(type.matches("[\\w.$]+") ? type : otherwise, method, method);
         }
 
-        // TestNG marks methods, or a class for all that are public in it.
+        // TestNG annotates methods, or a class for all its public methods.
         private void ofTestNg(String name) throws Exception {
             Class<?> type = Class.forName(name, false, loader);
             if (Modifier.isAbstract(type.getModifiers())) return;
@@ -269,7 +269,7 @@ public class Listing implements MojoExecutionListener {
             return type(name).asSubclass(Annotation.class);
         }
 
-        // JUnit's platform discovers without running, whatever its engines are.
+        // The JUnit Platform discovers tests without running them, with any engine.
         private final class Platform implements Finder {
             private final Object launcher;
             private final List<Object> filters = new ArrayList<>();
@@ -297,7 +297,7 @@ public class Listing implements MojoExecutionListener {
 
             @Override
             public void in(String name) throws Exception {
-                // Engines pass over a class that cannot be loaded, and over one whose methods cannot.
+                // Engines ignore a class that cannot be loaded, and one whose methods cannot be loaded.
                 Class.forName(name, false, loader).getDeclaredMethods();
                 Class<?> builders = type("org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder");
                 Object builder = builders.getMethod("request").invoke(null);
@@ -319,7 +319,7 @@ public class Listing implements MojoExecutionListener {
                 if (kind.equals("ClassSource")) type = (String) call(source, "getClassName");
                 Set<?> children = (Set<?>) call(plan, "getChildren", node.getClass(), node);
                 for (Object child : children) walk(plan, child, type);
-                // A method with parameters or of its own making has no tests before it runs.
+                // A parametrised or dynamic method has no tests before it runs.
                 boolean isMethod = kind.equals("MethodSource");
                 if (!children.isEmpty() || !isMethod && !(Boolean) call(node, "isTest")) return;
                 String reported = ((String) call(node, "getLegacyReportingName")).replaceFirst("\\(\\)$", "");
@@ -338,7 +338,7 @@ public class Listing implements MojoExecutionListener {
         }
     }
 
-    // Finds the tests of a class.
+    // Lists the tests of a class.
     private interface Finder {
         void in(String name) throws Exception;
     }
@@ -347,7 +347,7 @@ public class Listing implements MojoExecutionListener {
         return Boolean.TRUE.equals(call(object, getter));
     }
 
-    // Nothing, from a version that has no such method.
+    // Null if this version has no such method.
     private static Object call(Object object, String name) throws Exception {
         Method method = find(object.getClass(), name);
         return method == null ? null : method.invoke(object);
@@ -362,7 +362,7 @@ public class Listing implements MojoExecutionListener {
             try {
                 Method method = above.getDeclaredMethod(name, parameters);
                 if (!Modifier.isAbstract(method.getModifiers())) {
-                    // Those of the JDK can be called as they are, and no more.
+                    // Methods of the JDK are callable as they are, and the JDK forbids setAccessible.
                     if (!above.getName().startsWith("java.")) method.setAccessible(true);
                     return method;
                 }

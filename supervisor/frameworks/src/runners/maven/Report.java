@@ -1,12 +1,11 @@
-// Runs in Maven beside the project's own plugins (maven.ext.class.path) and writes proctor's report: each file of Surefire's or
-// Failsafe's as soon as it is whole, how many tests each of their runs counted, and how the build ended. Tests that run in a JVM
-// of their own, as they do unless a project wants it otherwise, cannot read the word that each record begins with. Touches no
-// setting and no file. Runs on Java 8 and newer and needs nothing but Maven to be compiled. Must not know what becomes of what it
-// tells.
+// Runs in Maven beside the project's own plugins (maven.ext.class.path) and writes proctor's report: each XML file of Surefire or
+// Failsafe as soon as it is complete, the test count of each of their executions, and how the build ended. Tests normally run in
+// a JVM of their own and cannot read the token that begins each record. Changes no setting and no file. Runs on Java 8 and newer
+// and needs only Maven's classes to be compiled.
 //
-// A record is the word and a blank, a kind, a blank and a path, a newline, a text, a NUL: `file` (what is in it), `ran` (the
-// module's directory; tests and failures, or nothing where this Surefire does not say them through Maven's log), `end`
-// (`success` or `failure`). The first one is `begin`, without the word, which is its text.
+// A record is the token and a blank, a kind, a blank and a path, a newline, a text, a NUL. Kinds: `file` (its content), `ran`
+// (the module's directory; tests and failures, or nothing where this Surefire does not log them through Maven), `end` (`success`
+// or `failure`). The first record is `begin`, without the token, which is its text.
 
 import java.io.File;
 import java.io.FileOutputStream;
@@ -42,18 +41,18 @@ import org.apache.maven.project.MavenProject;
 import org.codehaus.plexus.logging.Logger;
 
 public class Report implements EventSpy, MojoExecutionListener, Runnable, InvocationHandler {
-    // How often files are looked for, in milliseconds.
+    // Interval in which files are looked for, in milliseconds.
     private static final long LOOK_MS = 200;
-    // What is longer is cut off, which its reader sees.
+    // A longer file is sent empty, which the parser reports.
     private static final long FILE_BYTES_MAX = 48 * 1024 * 1024;
     private static final String WHOLE = "</testsuite>";
-    // What Surefire counts at the end of all forks; that of a class says which.
+    // Surefire's total at the end of all forks; the count of a class has more text behind it.
     private static final Pattern COUNTED = Pattern.compile(
         "(?:\u001b\\[[0-9;]*m)*Tests run: (\\d+), Failures: (\\d+), Errors: (\\d+), Skipped: \\d+(?:, Flakes: \\d+)?(?:\u001b\\[[0-9;]*m|\\s)*");
-    // Maven makes one of this class for each of its parts, so what they share is the class's.
+    // Maven makes one instance for each role, so the shared state is static.
     private static final String TOKEN = UUID.randomUUID().toString();
     private static final Map<Object, String> COUNTS = Collections.synchronizedMap(new IdentityHashMap<Object, String>());
-    // Directories that are looked in, each with the states of its files that are known.
+    // Watched directories, each with the last known state of its files.
     private static final Map<Path, Map<Path, String>> KNOWN = new HashMap<>();
     private static OutputStream stream;
     private static Path root = new File("").getAbsoluteFile().toPath();
@@ -65,7 +64,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         this(null, null);
     }
 
-    // Hears what `mojo` has `logger` write.
+    // Intercepts what `mojo` writes to `logger`.
     private Report(Object mojo, Object logger) {
         this.mojo = mojo;
         this.logger = logger;
@@ -77,7 +76,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         Thread looks = new Thread(this, "proctor");
         looks.setDaemon(true);
         looks.start();
-        // A JVM that ends early has no end, and the files that it has.
+        // A JVM that ends early sends no `end`, but the files that exist.
         Runtime.getRuntime().addShutdownHook(new Thread(this::look));
     }
 
@@ -102,7 +101,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         try {
             root = new File(session.getRequest().getBaseDirectory()).getCanonicalFile().toPath();
         } catch (IOException problem) {
-            // The directory that Maven was started in will do.
+            // The directory that Maven was started in is good enough.
         }
     }
 
@@ -120,7 +119,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
                     field.setAccessible(true);
                     if (field.get(mojo) != null) field.set(mojo, heard(Logger.class, mojo, field.get(mojo)));
                 } catch (ReflectiveOperationException | RuntimeException problem) {
-                    // It is not heard then, and its counts are not told.
+                    // The logger is not intercepted then, and the counts are not reported.
                 }
             }
         }
@@ -150,7 +149,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
             || plugin.equals("maven-failsafe-plugin") && goal.equals("integration-test");
     }
 
-    // Where any plugin that says so writes its files.
+    // The report directory of any plugin that has one.
     private static File reports(MojoExecutionEvent event) {
         try {
             Method getter = event.getMojo().getClass().getMethod("getReportsDirectory");
@@ -164,7 +163,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         return Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, new Report(mojo, logger));
     }
 
-    // The last count is Surefire's own: what tests have it write comes before.
+    // The last total is Surefire's own: lines that tests make it log come before.
     @Override
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
         if (arguments != null && arguments.length > 0 && arguments[0] instanceof CharSequence) {
@@ -181,7 +180,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         }
     }
 
-    // What an earlier run left there is known from the beginning.
+    // Files of an earlier run are recorded as known.
     private static void watch(File reports) {
         synchronized (KNOWN) {
             Path directory = reports.getAbsoluteFile().toPath().normalize();
@@ -200,7 +199,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
                 look();
             }
         } catch (InterruptedException end) {
-            // Nobody interrupts it but the end of Maven.
+            // Only the end of Maven interrupts this thread.
         }
     }
 
@@ -217,7 +216,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         return files == null ? new File[0] : files;
     }
 
-    // A class whose failed tests run again has its file written anew, at any moment.
+    // Surefire rewrites the file of a class whose failed tests run again, at any moment.
     private static void tell(Path file, Map<Path, String> known) {
         String state = stateOf(file);
         if (state == null || state.equals(known.get(file))) return;
@@ -229,7 +228,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
             known.put(file, state);
             say("file", relative(file), content);
         } catch (IOException gone) {
-            // It is looked at again.
+            // The next look reads it.
         }
     }
 
@@ -246,7 +245,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         try {
             path = path.toRealPath();
         } catch (IOException gone) {
-            // As it is named, then.
+            // Falls back to the path as it is.
         }
         return root.relativize(path.toAbsolutePath()).toString();
     }
@@ -255,7 +254,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         say(kind, path, text.replace('\0', ' ').getBytes(StandardCharsets.UTF_8));
     }
 
-    // Modules may be built at the same time.
+    // Synchronized because modules may be built at the same time.
     private static synchronized void say(String kind, String path, byte[] text) {
         String word = kind.equals("begin") ? "" : TOKEN + " ";
         byte[] head = (word + kind + " " + path + "\n").getBytes(StandardCharsets.UTF_8);
@@ -270,7 +269,7 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         }
     }
 
-    // Where the report is lies beside this class: in the environment every test would have it.
+    // The report's path is in a resource beside this class: in an environment variable every test would see it.
     private static String place() throws IOException {
         try (InputStream place = Report.class.getResourceAsStream("/proctor-report")) {
             if (place == null) throw new IOException("proctor's extension of Maven is not whole");

@@ -1,8 +1,8 @@
-//! Writes the command lines of a run. Must not know how output is read.
+//! Builds the command lines of a run or a listing.
 
 use super::NAME;
 use super::detect::{MARKER, has_failsafe, modules};
-use super::selection::{Share, shares};
+use super::selection::{ReactorSelection, reactor_selections};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, REPORT, Step};
@@ -10,16 +10,16 @@ use crate::ecosystems::jvm::SourceIndex;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
 
-/// The source files of the workspace, for the parser.
+/// Injected list of the workspace's source files, for the parser.
 pub(super) const SOURCES: &str = "maven/sources";
 
-/// HOME of `mvn` itself, where it looks for what to read before it starts. It is none in which a test can write.
+/// HOME of `mvn` itself, from which it reads `.mavenrc` before it starts. Tests cannot write to this directory.
 const HOME: &str = "maven/home";
 
-/// What no test is called: for the one of Surefire and Failsafe that has nothing to run.
-const NOTHING: &str = "proctor.NoTest";
+/// A class name that no test has, for whichever of Surefire and Failsafe has nothing to run.
+const NO_TEST_CLASS: &str = "proctor.NoTest";
 
-/// Directory of what Maven is extended with.
+/// Directory of the Maven extension's sources.
 const EXTENSION: &str = "maven/extension";
 
 /// The plan of a run.
@@ -29,27 +29,28 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     }
     let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, request)?;
     if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
-        plan.notes.push(RERUNS.to_owned());
+        plan.notes.push(RERUNS_NOTE.to_owned());
     }
-    let stops = tree.directories_with(MARKER).flat_map(|(_, pom)| stops(pom)).min();
-    plan.notes.extend(stops.map(|count| format!("{STOPS}{count}")));
+    let stops = tree.directories_with(MARKER).flat_map(|(_, pom)| stop_counts(pom)).min();
+    plan.notes.extend(stops.map(|count| format!("{STOPS_NOTE}{count}")));
     Ok(plan)
 }
 
-/// How many failures the settings of a module let Surefire and Failsafe see before they stop. A number that is not written out
-/// is taken for the first failure, and none for what turns it off.
-fn stops(pom: &str) -> impl Iterator<Item = usize> {
+/// The `skipAfterFailureCount` values of a `pom.xml` that turn the feature on. A value that is not a literal number counts as
+/// the first failure.
+fn stop_counts(pom: &str) -> impl Iterator<Item = usize> {
     let values = pom.split("<skipAfterFailureCount>").skip(1).map(|rest| rest.split('<').next().unwrap_or_default());
     values.map(|value| value.trim().parse().unwrap_or(1)).filter(|count| *count > 0)
 }
 
-/// What the plan of such a project notes, and the number: of what is passed over then, a provider tells a part or nothing.
-pub(super) const STOPS: &str = "this project has tests passed over after failures (skipAfterFailureCount), of which Surefire does not tell all: after ";
+/// Prefix of the note about skipAfterFailureCount, followed by the number: Surefire reports not all of the tests that it skips then.
+pub(super) const STOPS_NOTE: &str =
+    "this project skips tests after failures (skipAfterFailureCount), and Surefire does not report all of them: after ";
 
-/// What the plan of a project notes whose failed tests Surefire runs again: it writes what a class came to after each attempt.
-pub(super) const RERUNS: &str = "this project runs failed tests again (rerunFailingTestsCount): classes with failures are told when Maven has ended";
+/// Note about rerunFailingTestsCount: Surefire writes the file of a class after each attempt.
+pub(super) const RERUNS_NOTE: &str = "this project runs failed tests again (rerunFailingTestsCount): classes with failures are reported when Maven has ended";
 
-/// The plan of a listing: the same command, within which an extension of ours takes the place of the tests.
+/// The plan of a listing: the same commands, with an extension that lists tests in place of running them.
 pub(super) fn plan_listing(
     projects: &[Project],
     tree: &FileTree,
@@ -76,7 +77,10 @@ fn plan_with(
         ..Plan::default()
     };
     plan.files.extend(extension.iter().map(|(name, bytes)| file(&format!("{EXTENSION}/{name}"), bytes)));
-    plan.steps = shares(projects, tree, request.selection)?.iter().map(|share| step(share, tree, request)).collect();
+    plan.steps = reactor_selections(projects, tree, request.selection)?
+        .iter()
+        .map(|selection| step(selection, tree, request))
+        .collect();
     Ok(plan)
 }
 
@@ -84,8 +88,8 @@ fn file(path: &str, bytes: &[u8]) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
 }
 
-/// Batch mode without colours and progress; every module that can be tested is, whatever fails before. What is read of the
-/// console is said even where a project's `.mvn/maven.config` asks for silence (`-q`).
+/// Options of every command: batch mode without colours and progress; modules are tested also after a failure elsewhere; the
+/// console lines that the parser reads are logged even where the project's `.mvn/maven.config` asks for silence (`-q`).
 const COMMON: [&str; 9] = [
     "--batch-mode",
     "--no-transfer-progress",
@@ -98,74 +102,74 @@ const COMMON: [&str; 9] = [
     "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.failsafe=info",
 ];
 
-fn step(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Step {
-    let reactor = share.reactor;
+fn step(selection: &ReactorSelection<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Step {
+    let reactor = selection.reactor;
     let mut args: Vec<String> = COMMON.map(str::to_owned).into();
     if request.network == Network::None {
         args.push("--offline".to_owned());
     }
-    let is_whole = share.modules.is_empty() || modules(tree, reactor).count() < 2;
+    let is_whole = selection.modules.is_empty() || modules(tree, reactor).count() < 2;
     if !is_whole {
-        let names = share.modules.iter().map(|module| if module.is_empty() { "." } else { module.as_str() });
+        let names = selection.modules.iter().map(|module| if module.is_empty() { "." } else { module.as_str() });
         args.push(format!("--projects={}", names.collect::<Vec<_>>().join(",")));
         args.push("--also-make".to_owned());
     }
-    let integrates = has_failsafe(tree, reactor);
-    if let Some(tests) = &share.tests {
-        args.extend(selected(tests, integrates));
+    let has_integration_tests = has_failsafe(tree, reactor);
+    if let Some(tests) = &selection.tests {
+        args.extend(select_tests(tests, has_integration_tests));
     }
-    args.push(if integrates { "verify" } else { "test" }.to_owned());
+    args.push(if has_integration_tests { "verify" } else { "test" }.to_owned());
     Step { programs: programs(reactor, tree, request), args, dir: reactor.dir.clone(), env: environment(request) }
 }
 
-/// Classes that a pattern does not take because they are the other plugin's, by the names that each takes by itself.
+/// Exclude the other plugin's classes, by the name patterns that each plugin includes by default.
 const NOT_INTEGRATION: &str = "!IT*,!*IT,!*ITCase";
 const NOT_UNIT: &str = "!Test*,!*Test,!*Tests,!*TestCase";
 
-/// A selection is no error in a module that has nothing of it. Each plugin knows that option by an old name too.
-fn selected(tests: &[String], integrates: bool) -> Vec<String> {
+/// The options that select tests. A selection that matches nothing in a module is no error; the option for that has an old name too.
+fn select_tests(tests: &[String], has_integration_tests: bool) -> Vec<String> {
     let tests = tests.iter().flat_map(|test| parts(test));
-    let (mut early, mut late) = (Vec::new(), Vec::new());
+    let (mut unit_tests, mut integration_tests) = (Vec::new(), Vec::new());
     for test in tests {
         match () {
-            () if !integrates => early.push(test),
-            () if is_integration(test) => late.push(test),
+            () if !has_integration_tests => unit_tests.push(test),
+            () if is_integration(test) => integration_tests.push(test),
             () if is_pattern(test) => {
-                early.extend([test, NOT_INTEGRATION]);
-                late.extend([test, NOT_UNIT]);
+                unit_tests.extend([test, NOT_INTEGRATION]);
+                integration_tests.extend([test, NOT_UNIT]);
             }
-            () => early.push(test),
+            () => unit_tests.push(test),
         }
     }
-    let named = |tests: &[&str]| if tests.is_empty() { NOTHING.to_owned() } else { tests.join(",") };
-    let mut args = vec![format!("-Dtest={}", named(&early))];
+    let named = |tests: &[&str]| if tests.is_empty() { NO_TEST_CLASS.to_owned() } else { tests.join(",") };
+    let mut args = vec![format!("-Dtest={}", named(&unit_tests))];
     args.extend(["-Dsurefire.failIfNoSpecifiedTests=false", "-DfailIfNoTests=false"].map(str::to_owned));
-    if integrates {
-        args.push(format!("-Dit.test={}", named(&late)));
+    if has_integration_tests {
+        args.push(format!("-Dit.test={}", named(&integration_tests)));
         args.push("-Dit.failIfNoSpecifiedTests=false".to_owned());
     }
     args
 }
 
-/// The tests of a list; a regular expression may have commas of its own.
+/// The tests of a comma-separated list; a regular expression may contain commas.
 fn parts(tests: &str) -> Vec<&str> {
     if tests.contains("%regex[") { vec![tests] } else { tests.split(',').map(str::trim).collect() }
 }
 
-/// Whether classes of several names are meant: with wildcards, by a regular expression, or by methods alone.
+/// Whether the filter can match several classes: by wildcards, a regular expression, or methods alone.
 fn is_pattern(test: &str) -> bool {
     let class = test.split('#').next().unwrap_or(test);
     class.is_empty() || class.starts_with(['!', '%']) || class.contains(['*', '?'])
 }
 
-/// Whether a class is Failsafe's by its name, which is what Failsafe itself goes by.
+/// Whether a class is Failsafe's by its name, which is Failsafe's own criterion.
 fn is_integration(test: &str) -> bool {
     let class = test.split('#').next().unwrap_or(test);
     let name = class.rsplit('.').next().unwrap_or(class).split('$').next().unwrap_or(class);
     name.starts_with("IT") || name.ends_with("IT") || name.ends_with("ITCase")
 }
 
-/// The project's own Maven, where it can be downloaded.
+/// The project's Maven wrapper where it can download its Maven, else the host's `mvn`.
 fn programs(reactor: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
     let wrapper = if reactor.dir.is_empty() { "mvnw".to_owned() } else { format!("{}/mvnw", reactor.dir) };
     let wrapped = request.network == Network::Host && tree.contains(&wrapper);
@@ -179,7 +183,7 @@ fn environment(request: &PlanRequest<'_>) -> BTreeMap<String, String> {
         ("PROCTOR_HOME".to_owned(), format!("{}/home", request.scratch)),
         ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", request.scratch)),
         ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch)),
-        // Where a wrapper keeps the Maven that it downloads.
+        // Where the wrapper keeps the Maven that it downloads.
         ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", request.cache)),
     ])
 }

@@ -1,25 +1,24 @@
-//! Finds what Maven builds together: a `pom.xml` with the modules that it names, and theirs. Must not know how tests are
-//! run.
+//! Finds Maven reactors: a `pom.xml` with the modules that it names, and theirs.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::BTreeSet;
 
-/// The file by which a module is known.
+/// The file that marks a module.
 pub(super) const MARKER: &str = "pom.xml";
 
-/// Directories whose projects are data of a test, or were built.
-const ASIDE: [&str; 3] = ["src", "target", "node_modules"];
+/// Directories whose projects are test data or build output.
+const IGNORED_DIRS: [&str; 3] = ["src", "target", "node_modules"];
 
-/// Every project that is no other one's module, sorted by directory.
+/// All projects that are no other project's module, sorted by directory.
 pub(super) fn reactors(tree: &FileTree) -> Vec<Project> {
     let named: BTreeSet<String> =
         poms(tree).flat_map(|(dir, pom)| elements(pom, "module").map(move |module| module_dir(dir, module))).collect();
-    let project = |(dir, pom): (&str, &str)| Project { dir: dir.to_owned(), name: artifact(pom, dir) };
+    let project = |(dir, pom): (&str, &str)| Project { dir: dir.to_owned(), name: artifact_id(pom, dir) };
     let mut reactors: Vec<Project> = poms(tree).filter(|(dir, _)| !named.contains(*dir)).map(project).collect();
     if reactors.is_empty() {
-        // Modules that name each other are Maven's to refuse.
+        // Modules that name each other in a cycle: Maven reports the error.
         reactors.extend(poms(tree).next().map(project));
     }
     reactors.sort();
@@ -36,7 +35,7 @@ pub(super) fn module_of<'a>(tree: &'a FileTree, reactor: &'a Project, path: &str
     modules(tree, reactor).filter(|dir| is_within(path, dir)).max_by_key(|dir| dir.len()).unwrap_or(&reactor.dir)
 }
 
-/// Whether a module of the reactor has integration tests of Failsafe's, which run after the package is made.
+/// Whether a module of the reactor uses Failsafe, whose tests run after packaging.
 pub(super) fn has_failsafe(tree: &FileTree, reactor: &Project) -> bool {
     poms(tree).any(|(dir, pom)| {
         is_within(dir, &reactor.dir) && elements(pom, "artifactId").any(|name| name == "maven-failsafe-plugin")
@@ -44,11 +43,11 @@ pub(super) fn has_failsafe(tree: &FileTree, reactor: &Project) -> bool {
 }
 
 fn poms(tree: &FileTree) -> impl Iterator<Item = (&str, &str)> {
-    let is_aside = |dir: &str| dir.split('/').any(|part| ASIDE.contains(&part) || part.starts_with('.'));
-    tree.directories_with(MARKER).filter(move |(dir, _)| !is_aside(dir))
+    let is_ignored = |dir: &str| dir.split('/').any(|part| IGNORED_DIRS.contains(&part) || part.starts_with('.'));
+    tree.directories_with(MARKER).filter(move |(dir, _)| !is_ignored(dir))
 }
 
-/// A module is named by its directory, or by its file.
+/// The directory of a module, which is named by its directory or by its file.
 fn module_dir(dir: &str, module: &str) -> String {
     let path = join(dir, module);
     match path.rsplit_once('/') {
@@ -57,14 +56,14 @@ fn module_dir(dir: &str, module: &str) -> String {
     }
 }
 
-/// The project's own `artifactId`, which is not its parent's.
-fn artifact(pom: &str, dir: &str) -> String {
+/// The project's own `artifactId`, not its parent's.
+fn artifact_id(pom: &str, dir: &str) -> String {
     let own = pom.split_once("</parent>").map_or(pom, |(_, rest)| rest);
     let otherwise = || dir.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("project");
     elements(own, "artifactId").next().unwrap_or_else(otherwise).to_owned()
 }
 
-/// The texts of the elements of that name, without those in comments.
+/// The texts of the elements with this name, without those in comments.
 fn elements<'a>(pom: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     pom.split("<!--").enumerate().flat_map(move |(number, part)| {
         let live = if number == 0 { part } else { part.split_once("-->").map_or("", |(_, rest)| rest) };
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_belong_to_who_names_them() {
+    fn a_module_belongs_to_the_pom_that_names_it() {
         let tree = tree();
         let found: Vec<(String, String)> = reactors(&tree).into_iter().map(|one| (one.dir, one.name)).collect();
         assert_eq!(found, [("", "root"), ("old", "old")].map(|(dir, name)| (dir.to_owned(), name.to_owned())));
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_name_each_other_are_still_a_project() {
+    fn modules_that_name_each_other_are_one_project() {
         let mut tree = FileTree::default();
         tree.add_with_content("pom.xml", "<module>.</module>");
         assert_eq!(reactors(&tree).len(), 1);

@@ -1,41 +1,39 @@
-//! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML that they write for each test class as
-//! the class ends.
+//! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML file of each test class as it is written.
+//! Needs Maven 3.6.1 (`-ntp`).
 //!
 //! Proof of a pass: our extension in Maven told that the build ended well, and Surefire's files have as many tests and failures as
 //! Surefire counted.
 //!
-//! `detect` finds reactors and their modules, `selection` says what goes to `-Dtest`, `command` writes the command line,
-//! `records` cuts the report into files, `console` says what a line of Maven's means, and `parser` puts them together.
-//! None of them must know how a process is started.
+//! `detect` finds reactors and their modules, `selection` turns a request into `-Dtest` and `-pl`, `command` builds the command
+//! line, `records` splits the report into files, `console` parses Maven's console, and `parser` combines them.
 //!
-//! **The extension.** `mvn` reads `start.sh` before it starts, which compiles `Report.java` against the Maven that runs and has
-//! Maven load it: a second of a processor, in every run, since a test could change what is kept. It watches the directories in
-//! which Surefire and Failsafe write the XML of each test class, as JUnit 4, JUnit 5 and TestNG have in one form since Surefire
-//! 2.4, and sends each file when it is whole, so a killed run has what had ended. When one of their runs is over it tells what that
-//! counted, which since Surefire 2.20 goes through Maven's log and not through the output of tests; and at last, how the build
-//! ended. Each of its records begins with a token that is in Maven's memory alone.
+//! **The extension.** `mvn` sources `start.sh` before it starts, which compiles `Report.java` against the Maven that runs and
+//! makes Maven load it: one CPU second in every run, since a test could change a cached copy. The extension watches the
+//! directories in which Surefire and Failsafe write the XML of each test class (one format for JUnit 4, JUnit 5 and TestNG since
+//! Surefire 2.4), and sends each file when it is complete, so a killed run keeps the finished classes. After each execution of
+//! Surefire or Failsafe it sends the test count, which since Surefire 2.20 goes through Maven's log and not through the output
+//! of tests; at the end it sends the build's result. Each record begins with a token that exists only in Maven's memory.
 //!
-//! **What a test can forge.** Its JVM is not Maven's. What it writes to the report, prints, or does to Surefire's files does not
-//! make a run green: records lack the token, the console says only what never comes to a file (what does not compile, which class
-//! was running, why a goal failed), and files that were changed or removed are fewer than the counts. Maven's JVM refuses agents.
-//! What is left is Surefire's own channel, the streams of the test JVM, on which a test can say that it passed, as code in the
-//! runner's own process can everywhere; and a project that has its tests run in Maven's process (`forkCount` 0) has them beside our
-//! extension.
+//! **What a test can forge.** The test JVM is not Maven's. What it writes to the report, prints, or does to Surefire's files does
+//! not make a run green: records lack the token, the console is read only for facts that no file has (compiler errors, the
+//! running class, why a goal failed), and changed or removed files fall short of the counts. Maven's JVM refuses agents.
+//! What remains is Surefire's own channel, the streams of the test JVM, on which a test can report that it passed, as code in
+//! the runner's own process can everywhere; and a project that runs its tests in Maven's process (`forkCount` 0) runs them
+//! beside the extension.
 //!
-//! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not foresee
-//! it. A start is told for a class only (`running` after a kill), since no file tells it for a test. There is no way to run
-//! tests in parallel that is safe for a project that did not ask for it, which is refused. Coverage is not measured. Needs
-//! Maven 3.6.1 (`-ntp`).
+//! Maven builds where it always does, in the workspace's `target`: no option moves that for a project that does not provide for
+//! it. Starts are reported for classes only (`running` after a kill), since no file reports the start of a test. `parallel` is
+//! refused: no option runs tests in parallel safely in a project that did not ask for it. Coverage is not measured.
 //!
-//! **Listing.** Surefire has no dry run, and that of JUnit 5.10 passes over what has parameters, and is an option that
-//! everything older passes over itself and runs. So the same command runs with another extension of ours (`Listing.java`, beside the
-//! first one's report): it turns off each Surefire and Failsafe that is about to begin, asks
-//! it which classes it would have run, and asks JUnit, in Maven's own process, for the tests in them. Everything before is
-//! done as in a run: sources are compiled, and what other plugins do in these phases is done. A test with parameters is listed
-//! once; of TestNG it is what its annotations say; what the settings take by JUnit 4's categories or TestNG's groups and suite
-//! files is not known, which a note says. A class that this JVM cannot load is told as an error.
+//! **Listing.** Surefire has no dry run, and JUnit 5.10's omits parametrised tests and is an option that older versions ignore
+//! and then run the tests. So the same command runs with another extension (`Listing.java`, beside `Report.java`): it turns off
+//! each Surefire and Failsafe execution before it begins, asks the plugin which classes it would have run, and asks JUnit, in
+//! Maven's own process, for the tests in them. Everything before is done as in a run: sources are compiled, and other plugins
+//! run in these phases. A parametrised test is listed once; TestNG's tests are listed by annotation; selections by JUnit 4's
+//! categories or TestNG's groups and suite files are not applied, which a note says. A class that this JVM cannot load becomes
+//! an error.
 //!
-//! Without a network Maven works offline (`-o`) with the artefacts that the host's user has. The project's own `mvnw` is used
+//! Without a network Maven works offline (`-o`) with the artifacts that the host's user has. The project's own `mvnw` is used
 //! with a network only, since it downloads its Maven.
 
 mod command;
@@ -51,11 +49,10 @@ use crate::contract::{Project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
-/// The adapter for Maven.
+/// Adapter for Maven.
 #[derive(Debug, Clone, Copy)]
 pub struct Maven;
 
-/// Its name.
 const NAME: &str = "maven";
 
 impl Framework for Maven {

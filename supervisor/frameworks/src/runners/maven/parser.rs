@@ -1,9 +1,9 @@
-//! Puts together what the files and the console of a run say. Must not know what a line or a file means.
+//! Combines the XML files, the report and the console of a run into test events.
 
-use super::command::{RERUNS, SOURCES, STOPS};
-use super::console::{Said, said};
+use super::command::{RERUNS_NOTE, SOURCES, STOPS_NOTE};
+use super::console::{ConsoleLine, parse_line};
 use super::detect::MARKER;
-use super::records::{Record, Records};
+use super::records::{Record, RecordSplitter};
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::ecosystems::jvm::{CaseNamer, SourceIndex, class_id, test_id};
 use crate::formats::junit;
@@ -20,85 +20,85 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOu
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Most classes that are held as running, and most files that are known again.
+/// Most classes that are tracked as running, and most files that are remembered.
 const CLASSES_MAX: usize = 65_536;
 
-/// Bytes of compiler output that are kept for each file.
+/// Most bytes of compiler output that are kept for each file.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the files that are held back until Maven has ended. What is beyond is told at once.
+/// Most bytes of files that are held back until Maven has ended. Files beyond that are reported at once.
 const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The parser of a run or listing.
+/// Parser of a run or a listing.
 pub(super) struct MavenParser {
     paths: WorkspacePaths,
     sources: SourceIndex,
     steps: Vec<Step>,
     dir: String,
     lines: LineSplitter,
-    records: Records,
-    /// Whether a class with failures may have another file when they were run again.
+    records: RecordSplitter,
+    /// Whether a file with failures may be replaced because failed tests run again.
     reruns: bool,
-    /// After how many failures tests may have been passed over.
-    stops: Option<usize>,
-    step: State,
+    /// Number of failures after which tests may have been skipped.
+    stops_after: Option<usize>,
+    step: StepState,
     flaky: u64,
     proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
 
-/// What is known of the current step.
+/// StepState of the current step.
 #[derive(Default)]
-struct State {
+struct StepState {
     namer: CaseNamer,
-    /// Files that were told, by a hash of name and content.
+    /// Files that were reported, by a hash of name and content.
     files: HashSet<u64>,
-    /// Files with failures that may yet be other ones, by name.
+    /// Files with failures that may still be replaced, by name.
     held: BTreeMap<String, Vec<u8>>,
     held_bytes: usize,
     /// Classes that began and did not end, the oldest first.
     running: Vec<String>,
-    blamed: Vec<Blame>,
-    goals: Vec<Goal>,
+    build_errors: Vec<BuildError>,
+    goals: Vec<FailedGoal>,
     crashed: Vec<String>,
     has_crashed: bool,
     names_follow: bool,
-    told: usize,
-    /// Tests among what was told.
+    reported: usize,
+    /// Tests among the reported events.
     finished: u64,
     failures: usize,
-    /// Tests that Surefire and Failsafe counted, and those of them that failed.
+    /// Tests that Surefire and Failsafe counted, and how many of them failed.
     counted: (u64, u64),
-    /// How the build ended, once our extension told it.
-    ended: Option<Ended>,
-    said_nothing_selected: bool,
+    /// How the build ended, once the extension reported it.
+    ended: Option<BuildResult>,
+    reported_nothing_selected: bool,
     nothing_selected: bool,
 }
 
-/// How Maven says that a build ended.
+/// Result of a build, as Maven reports it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum BuildResult {
     Success,
     Failure,
 }
 
 /// A file that does not compile, or a project that cannot be read.
-struct Blame {
+struct BuildError {
     file: String,
     line: Option<u32>,
     message: String,
     output: String,
 }
 
-struct Goal {
+struct FailedGoal {
     goal: String,
     project: String,
     why: String,
 }
 
-impl Goal {
-    /// A person's words for what failed.
+impl FailedGoal {
+    /// The message about this failed goal.
     fn message(&self) -> String {
         let why = if self.why.is_empty() { "failed" } else { self.why.as_str() };
         if self.goal.is_empty() {
@@ -121,10 +121,10 @@ impl MavenParser {
             steps: plan.steps.clone(),
             dir: String::new(),
             lines: LineSplitter::default(),
-            records: Records::default(),
-            reruns: plan.notes.iter().any(|note| note == RERUNS),
-            stops: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS)?.parse().ok()),
-            step: State::default(),
+            records: RecordSplitter::default(),
+            reruns: plan.notes.iter().any(|note| note == RERUNS_NOTE),
+            stops_after: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS_NOTE)?.parse().ok()),
+            step: StepState::default(),
             flaky: 0,
             proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
@@ -132,10 +132,12 @@ impl MavenParser {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>, events: &mut Vec<RunnerEvent>) {
+    fn handle_record(&mut self, record: &Record<'_>, events: &mut Vec<RunnerEvent>) {
         match record {
             Record::Begin => {}
-            Record::End { success } => self.step.ended = Some(if *success { Ended::Success } else { Ended::Failure }),
+            Record::End { success } => {
+                self.step.ended = Some(if *success { BuildResult::Success } else { BuildResult::Failure })
+            }
             Record::Unreadable => {
                 self.proofs.invalidate();
                 self.notes.add("a part of what Surefire reported could not be read".to_owned());
@@ -149,22 +151,22 @@ impl MavenParser {
                 let (all, failed) = self.step.counted;
                 self.step.counted = (all.saturating_add(tests), failed.saturating_add(failures));
             }
-            Record::Listed(kind, module, text) => self.listed(kind, module, text, events),
+            Record::Listed(kind, module, text) => self.handle_listing(kind, module, text, events),
             Record::File(name, content) => {
                 let mut hasher = DefaultHasher::new();
                 (name, content).hash(&mut hasher);
                 if self.step.files.len() >= CLASSES_MAX || !self.step.files.insert(hasher.finish()) {
                     return;
                 }
-                if !self.hold(name, content) {
-                    self.file(name, content, events);
+                if !self.hold_back(name, content) {
+                    self.report_file(name, content, events);
                 }
             }
         }
     }
 
-    // A later file of the same name takes the place of one that is held.
-    fn hold(&mut self, name: &str, content: &[u8]) -> bool {
+    /// Holds back a file with failures that may be replaced. A later file of the same name replaces a held one.
+    fn hold_back(&mut self, name: &str, content: &[u8]) -> bool {
         let failed = |content: &[u8]| {
             [&b"<failure"[..], b"<error"].iter().any(|element| memmem::find(content, element).is_some())
         };
@@ -185,27 +187,27 @@ impl MavenParser {
 
     fn release(&mut self, events: &mut Vec<RunnerEvent>) {
         for (name, content) in std::mem::take(&mut self.step.held) {
-            self.file(&name, &content, events);
+            self.report_file(&name, &content, events);
         }
     }
 
-    fn file(&mut self, name: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
+    fn report_file(&mut self, name: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
         let path = join(&self.dir, name);
         let module = module(&path);
         let pom = join(module, MARKER);
         let class = path.rsplit('/').next().and_then(|file| file.strip_prefix("TEST-")?.strip_suffix(".xml"));
-        self.ended(class.unwrap_or_default());
+        self.finish_class(class.unwrap_or_default());
         let mut found = Vec::new();
-        let told = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
-        if told.is_incomplete {
+        let suite = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
+        if suite.is_incomplete {
             self.proofs.invalidate();
         }
-        self.flaky += told.flaky;
-        self.notes.extend(told.notes);
+        self.flaky += suite.flaky;
+        self.notes.extend(suite.notes);
         for event in found {
-            self.step.told += 1;
+            self.step.reported += 1;
             events.push(match event {
-                RunnerEvent::TestFinished(case) if is_passed_over(&case) => {
+                RunnerEvent::TestFinished(case) if is_skipped_after_failure(&case) => {
                     self.summary.unreached = true;
                     let class = &case.package;
                     self.notes.add(format!(
@@ -227,15 +229,15 @@ impl MavenParser {
         }
     }
 
-    /// What `Listing.java` says: a kind with a module's directory, and a text.
-    fn listed(&mut self, kind: &str, module: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
+    /// Handles a record of `Listing.java`: a kind with a module's directory, and a text.
+    fn handle_listing(&mut self, kind: &str, module: &str, content: &[u8], events: &mut Vec<RunnerEvent>) {
         let module = join(&self.dir, module);
         let pom = join(&module, MARKER);
         let text = String::from_utf8_lossy(content);
         match kind {
             "listed" => {
                 for test in text.lines().filter(|test| !test.is_empty()) {
-                    self.step.told += 1;
+                    self.step.reported += 1;
                     events.push(RunnerEvent::TestStarted(test_id(&self.sources, &module, &pom, test).bounded()));
                 }
             }
@@ -259,100 +261,102 @@ impl MavenParser {
 
     fn line(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
-        let meaning = said(line.trim_end_matches('\r'));
+        let parsed = parse_line(line.trim_end_matches('\r'));
         let names_follow = std::mem::take(&mut self.step.names_follow);
-        match meaning {
-            Said::Running(class) if self.step.running.len() < CLASSES_MAX => self.step.running.push(class.to_owned()),
-            Said::Ran(class) => self.ended(class),
-            Said::Compiler { file, line, message } => self.blame(Some(file), Some(line), message),
-            Said::Project { file, line, message } => self.blame(file, line, message),
-            Said::Goal { goal, project, why } if self.step.goals.len() < COLLECTORS_MAX => {
+        match parsed {
+            ConsoleLine::Running(class) if self.step.running.len() < CLASSES_MAX => {
+                self.step.running.push(class.to_owned())
+            }
+            ConsoleLine::Ran(class) => self.finish_class(class),
+            ConsoleLine::Compiler { file, line, message } => self.record_build_error(Some(file), Some(line), message),
+            ConsoleLine::Project { file, line, message } => self.record_build_error(file, line, message),
+            ConsoleLine::Goal { goal, project, why } if self.step.goals.len() < COLLECTORS_MAX => {
                 self.step.has_crashed |= why.contains("The forked VM terminated");
                 let (project, why) =
                     (project.to_owned(), self.paths.scrub(why.trim_end_matches(" -> [Help 1]").trim()));
-                self.step.goals.push(Goal { goal: goal.to_owned(), project, why });
+                self.step.goals.push(FailedGoal { goal: goal.to_owned(), project, why });
             }
-            Said::Crashed => self.step.has_crashed = true,
-            Said::CrashedTests => {
+            ConsoleLine::Crashed => self.step.has_crashed = true,
+            ConsoleLine::CrashedTests => {
                 self.step.has_crashed = true;
                 self.step.names_follow = true;
             }
-            Said::More(class) if names_follow && is_class(class) => {
+            ConsoleLine::More(class) if names_follow && is_class(class) => {
                 self.step.names_follow = true;
                 if self.step.crashed.len() < CLASSES_MAX && !self.step.crashed.iter().any(|known| known == class) {
                     self.step.crashed.push(class.to_owned());
                 }
             }
-            Said::Detail(text) => self.detail(text),
-            Said::More(text) => self.more(text),
-            Said::NothingSelected => self.step.said_nothing_selected = true,
-            Said::PassedOver(module) => {
+            ConsoleLine::Detail(text) => self.append_detail(text),
+            ConsoleLine::More(text) => self.append_reason(text),
+            ConsoleLine::NothingSelected => self.step.reported_nothing_selected = true,
+            ConsoleLine::Skipped(module) => {
                 self.summary.unreached = true;
                 self.notes.add(format!("module {module} was not built or tested, since one that it needs failed"));
             }
-            Said::Running(_) | Said::Goal { .. } | Said::Other => {}
+            ConsoleLine::Running(_) | ConsoleLine::Goal { .. } | ConsoleLine::Other => {}
         }
     }
 
-    /// A class with all that is nested in it has ended.
-    fn ended(&mut self, class: &str) {
+    /// RecordSplitter that a class, with all classes nested in it, has ended.
+    fn finish_class(&mut self, class: &str) {
         self.step.running.retain(|running| running != class);
     }
 
-    /// Whether the workspace has the class: anybody can print that another one runs.
+    /// Whether the workspace has the class: a test can print that another one runs.
     fn is_own(&self, class: &str) -> bool {
         self.sources.class_file(&self.dir, class).is_some()
     }
 
-    /// Maven tells what a compiler says once as it goes and once at its end.
-    fn blame(&mut self, file: Option<&str>, line: Option<u32>, message: &str) {
+    /// RecordSplitter a compiler or project error. Maven prints each one as it happens and again at the end.
+    fn record_build_error(&mut self, file: Option<&str>, line: Option<u32>, message: &str) {
         let file = file.and_then(|file| self.paths.relative_to(&self.dir, file.trim()));
         let line = line.filter(|_| file.is_some());
         let file = file.unwrap_or_else(|| join(&self.dir, MARKER));
         let message = self.paths.scrub(message);
-        let told = line.map_or_else(|| format!("{file}: {message}\n"), |line| format!("{file}:{line}: {message}\n"));
-        let has_room = self.step.blamed.len() < COLLECTORS_MAX;
-        match self.step.blamed.iter_mut().find(|blame| blame.file == file) {
-            Some(known) if known.output.contains(&told) || known.output.len() > OUTPUT_BYTES_MAX => {}
-            Some(known) => known.output.push_str(&told),
+        let text = line.map_or_else(|| format!("{file}: {message}\n"), |line| format!("{file}:{line}: {message}\n"));
+        let has_room = self.step.build_errors.len() < COLLECTORS_MAX;
+        match self.step.build_errors.iter_mut().find(|blame| blame.file == file) {
+            Some(known) if known.output.contains(&text) || known.output.len() > OUTPUT_BYTES_MAX => {}
+            Some(known) => known.output.push_str(&text),
             None if has_room => {
-                self.step.blamed.push(Blame { file, line, message, output: told });
+                self.step.build_errors.push(BuildError { file, line, message, output: text });
             }
             None => {}
         }
     }
 
-    /// What javac says below an error: `symbol: ...`.
-    fn detail(&mut self, text: &str) {
+    /// Appends a detail line of javac below an error: `symbol: ...`.
+    fn append_detail(&mut self, text: &str) {
         let text = self.paths.scrub(text);
-        if let Some(last) = self.step.blamed.last_mut().filter(|last| last.output.len() <= OUTPUT_BYTES_MAX)
+        if let Some(last) = self.step.build_errors.last_mut().filter(|last| last.output.len() <= OUTPUT_BYTES_MAX)
             && !last.output.contains(&text)
         {
             last.output.push_str(&format!("  {text}\n"));
         }
     }
 
-    /// Surefire's reason begins with an empty line.
-    fn more(&mut self, text: &str) {
+    /// RecordSplitter the reason of a failed goal: Surefire's begins with an empty line.
+    fn append_reason(&mut self, text: &str) {
         let why = self.paths.scrub(text);
         if let Some(goal) = self.step.goals.last_mut().filter(|goal| goal.why.is_empty()) {
             goal.why = why;
         }
     }
 
-    /// What is to be said where less came in files than Surefire counted: whatever runs beside it can write and remove them.
-    fn short(&self) -> Option<String> {
+    /// The note if the files have less than Surefire counted: any process beside Surefire can write and remove them.
+    fn missing_results(&self) -> Option<String> {
         let (tests, failures) = self.step.counted;
         let came = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        let (told, failed) = (came(self.step.told), came(self.step.failures));
-        (tests > told || failures > failed).then(|| {
+        let (reported, failed) = (came(self.step.reported), came(self.step.failures));
+        (tests > reported || failures > failed).then(|| {
             format!(
-                "Surefire counted {tests} test(s), {failures} of them failed, and its files have {told} and {failed}"
+                "Surefire counted {tests} test(s), {failures} of them failed, and its files have {reported} and {failed}"
             )
         })
     }
 
-    /// Classes of which nothing came, in a run that did not pass.
+    /// Finishes classes without a file as errors, in a run that did not pass.
     fn close(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
         let mut open = std::mem::take(&mut self.step.crashed);
         let running = std::mem::take(&mut self.step.running);
@@ -368,31 +372,31 @@ impl MavenParser {
         for class in open.into_iter().filter(|class| named.insert(class.clone())) {
             let id = class_id(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
             let case = TestCase { message: Some(message.clone()), ..TestCase::new(id, class, TestOutcome::Error) };
-            self.step.told += 1;
+            self.step.reported += 1;
             self.step.failures += 1;
             events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
         }
     }
 
-    /// What kept Maven from testing.
+    /// Emits collectors for what kept Maven from testing.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
         let mut collect = |nodeid: String, place: (Option<String>, Option<u32>), message: String, output: String| {
             let collector =
                 Collector { nodeid, kind: CollectorKind::Build, file: place.0, line: place.1, message, output };
             events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
         };
-        let (blamed, goals) = (std::mem::take(&mut self.step.blamed), std::mem::take(&mut self.step.goals));
+        let (build_errors, goals) = (std::mem::take(&mut self.step.build_errors), std::mem::take(&mut self.step.goals));
         let pom = join(&self.dir, MARKER);
         let failed = exit != Exit::Code(0);
-        let mut explained = self.step.failures > 0 || self.step.said_nothing_selected;
-        let is_told = |goal: &Goal| {
-            (goal.runs_tests() && explained) || goal.why.starts_with("Compilation fail") && !blamed.is_empty()
+        let mut explained = self.step.failures > 0 || self.step.reported_nothing_selected;
+        let is_explained = |goal: &FailedGoal| {
+            (goal.runs_tests() && explained) || goal.why.starts_with("Compilation fail") && !build_errors.is_empty()
         };
-        for goal in goals.iter().filter(|goal| failed && !is_told(goal)) {
+        for goal in goals.iter().filter(|goal| failed && !is_explained(goal)) {
             collect(pom.clone(), (None, None), goal.message(), String::new());
         }
-        // Warnings of a build that went on are nobody's concern.
-        for Blame { file, line, message, output } in blamed.into_iter().filter(|_| failed) {
+        // Compiler warnings of a build that went on are not reported.
+        for BuildError { file, line, message, output } in build_errors.into_iter().filter(|_| failed) {
             explained = true;
             collect(file.clone(), (Some(file), line), message, output);
         }
@@ -405,9 +409,9 @@ impl MavenParser {
 impl Parser for MavenParser {
     fn step_started(&mut self, step: usize) {
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
-        self.step = State::default();
+        self.step = StepState::default();
         self.proofs.start_step();
-        self.records.forget();
+        self.records.reset();
     }
 
     fn stdout(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
@@ -420,7 +424,7 @@ impl Parser for MavenParser {
 
     fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
         let mut records = std::mem::take(&mut self.records);
-        records.feed(bytes, |record| self.record(&record, events));
+        records.feed(bytes, |record| self.handle_record(&record, events));
         self.records = records;
     }
 
@@ -433,19 +437,21 @@ impl Parser for MavenParser {
             return;
         }
         match self.step.ended {
-            None => self.notes.add(format!("Maven {} before it told the end of its build", describe_exit(exit))),
-            Some(_) => match self.short().filter(|_| exit == Exit::Code(0)) {
-                Some(short) => self.notes.add(short),
+            None => self
+                .notes
+                .add(format!("Maven {} before the extension reported the end of the build", describe_exit(exit))),
+            Some(_) => match self.missing_results().filter(|_| exit == Exit::Code(0)) {
+                Some(note) => self.notes.add(note),
                 None => self.proofs.record(self.step.finished),
             },
         }
         let before = events.len();
         self.close(exit, events);
         self.explain(exit, events);
-        self.summary.unreached |= self.stops.is_some_and(|stops| self.step.failures >= stops);
-        let is_empty = self.step.told == 0 && events.len() == before;
-        let is_content = exit == Exit::Code(0) && self.step.ended == Some(Ended::Success);
-        self.step.nothing_selected = is_empty && (is_content || self.step.said_nothing_selected);
+        self.summary.unreached |= self.stops_after.is_some_and(|stops| self.step.failures >= stops);
+        let is_empty = self.step.reported == 0 && events.len() == before;
+        let is_success = exit == Exit::Code(0) && self.step.ended == Some(BuildResult::Success);
+        self.step.nothing_selected = is_empty && (is_success || self.step.reported_nothing_selected);
     }
 
     fn nothing_selected(&self) -> bool {
@@ -471,22 +477,22 @@ impl Parser for MavenParser {
     }
 }
 
-/// What a run says in which something else than our extension wrote to the report.
+/// Note of a run in which something else than the extension wrote to the report.
 const FORGED: &str = "a part of Maven's report was not Maven's own: something that the tests ran wrote there";
 
-/// What Surefire writes for a class of JUnit 4 or a test of TestNG when the project has it stop after so many failures
-/// (`skipAfterFailureCount`). Nobody chose to skip it, and what it would come to is not known.
-fn is_passed_over(case: &TestCase) -> bool {
-    let is_said = |message: &str| PASSED_OVER.iter().any(|said| message.contains(said));
-    case.outcome == TestOutcome::Skipped && case.message.as_deref().is_some_and(is_said)
+/// Whether the test was skipped because of `skipAfterFailureCount` (JUnit 4 reports a class, TestNG a test). The project did not
+/// choose to skip it, and its result is not known.
+fn is_skipped_after_failure(case: &TestCase) -> bool {
+    let has_reason = |message: &str| SKIP_AFTER_FAILURE.iter().any(|reason| message.contains(reason));
+    case.outcome == TestOutcome::Skipped && case.message.as_deref().is_some_and(has_reason)
 }
 
-const PASSED_OVER: [&str; 2] = [
+const SKIP_AFTER_FAILURE: [&str; 2] = [
     "org.junit.runner.notification.StoppedByUserException",
     "Skipped after failure. See parameter [skipAfterFailureCount]",
 ];
 
-/// The module whose report this is: what is above its build directory.
+/// The module of a report file: the directory above its build directory.
 fn module(report: &str) -> &str {
     let anchored = report.find("/target/").or_else(|| report.starts_with("target/").then_some(0));
     anchored.map_or("", |end| &report[..end])
@@ -502,18 +508,21 @@ mod tests {
     use proctor_core::request::Selection;
 
     #[test]
-    fn of_a_test_that_ran_again_the_last_file_counts_however_large_it_is() {
-        let plan = Plan { notes: vec![RERUNS.to_owned()], ..Plan::default() };
+    fn the_last_file_of_a_rerun_class_wins_whatever_its_size() {
+        let plan = Plan { notes: vec![RERUNS_NOTE.to_owned()], ..Plan::default() };
         let mut parser = MavenParser::new(&plan, &PlanRequest::plain(&Selection::All));
         let file = |inside: &str| {
             format!(r#"<testsuite name="ATest"><testcase name="a" classname="ATest">{inside}</testcase></testsuite>"#)
         };
         let mut events = Vec::new();
         let failed = file(r#"<failure message="x"/>"#);
-        parser.record(&Record::File("TEST-ATest.xml", failed.as_bytes()), &mut events);
+        parser.handle_record(&Record::File("TEST-ATest.xml", failed.as_bytes()), &mut events);
         assert!(events.is_empty(), "it may run again");
         parser.step.held_bytes = HELD_BYTES_MAX;
-        parser.record(&Record::File("TEST-ATest.xml", file(r#"<system-out>y</system-out>"#).as_bytes()), &mut events);
+        parser.handle_record(
+            &Record::File("TEST-ATest.xml", file(r#"<system-out>y</system-out>"#).as_bytes()),
+            &mut events,
+        );
         parser.release(&mut events);
         let outcome = |event: &RunnerEvent| match event {
             RunnerEvent::TestFinished(case) => Some(case.outcome),

@@ -1,88 +1,88 @@
-//! Cuts the report of `Report.java` into records with bounded memory. Must not know what is in a file.
+//! Splits the report of `Report.java` into records with bounded memory.
 //!
-//! A test can find the report, too, and write to it. It does not know the token, a word that `Report.java` has in Maven's memory
-//! alone and tells before any test runs: a record without it is [`Record::Forged`].
+//! A test can find the report and write to it, but it does not know the token: `Report.java` keeps it in Maven's memory and sends
+//! it before any test runs. A record without it is [`Record::Forged`].
 
 use memchr::memchr;
 
-/// Longest record, in bytes. A class whose tests print more than this is told of as cut off.
+/// Longest record, in bytes. A class whose tests print more is reported as cut off.
 const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Longest kind and path of a record, in bytes.
 const NAME_BYTES_MAX: usize = 8 * 1024;
 
-/// What our extension of Maven says.
+/// A record of the Maven extension.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
-    /// Maven has loaded it.
+    /// Maven has loaded the extension.
     Begin,
-    /// A file that was written, and what is in it.
+    /// A complete XML file: path and content.
     File(&'a str, &'a [u8]),
-    /// A run of Surefire or Failsafe is over, with this count of tests and of those that failed, if it counts in Maven's log.
+    /// An execution of Surefire or Failsafe ended, with its count of tests and of failures, if it logs them through Maven.
     Ran(Option<(u64, u64)>),
-    /// The build is over and every file was told; whether Maven is content.
+    /// The build ended and every file was sent.
     End {
-        /// Whether nothing failed it.
+        /// Whether the build succeeded.
         success: bool,
     },
-    /// What a listing says: its kind, a module's directory, a text.
+    /// A record of a listing: kind, module directory, text.
     Listed(&'a str, &'a str, &'a [u8]),
-    /// Anything else.
+    /// A malformed record.
     Unreadable,
-    /// A record that is not our extension's.
+    /// A record without the token: not from the extension.
     Forged,
 }
 
-/// A splitter at NUL bytes.
+/// Splits the stream at NUL bytes.
 #[derive(Debug, Default)]
-pub(super) struct Records {
-    carry: Vec<u8>,
+pub(super) struct RecordSplitter {
+    pending: Vec<u8>,
     too_long: bool,
-    /// What each record begins with, once it was told.
+    /// The token that begins each record, once received.
     token: Option<Vec<u8>>,
 }
 
-impl Records {
-    /// Takes the next bytes and hands every record that they complete to `each`.
+impl RecordSplitter {
+    /// Consumes the next bytes and passes every record that they complete to `each`.
     pub(super) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Record<'_>)) {
         while let Some(end) = memchr(0, bytes) {
-            self.keep(&bytes[..end]);
+            self.append(&bytes[..end]);
             bytes = &bytes[end + 1..];
-            let record = if self.too_long { Record::Unreadable } else { read(&self.carry, &mut self.token) };
+            let record = if self.too_long { Record::Unreadable } else { parse(&self.pending, &mut self.token) };
             each(record);
-            (self.carry, self.too_long) = (Vec::new(), false);
+            (self.pending, self.too_long) = (Vec::new(), false);
         }
-        self.keep(bytes);
+        self.append(bytes);
     }
 
-    /// Forgets what has not ended, and the token: another Maven begins.
-    pub(super) fn forget(&mut self) {
-        *self = Records::default();
+    /// Resets the splitter for another Maven: drops an incomplete record and the token.
+    pub(super) fn reset(&mut self) {
+        *self = RecordSplitter::default();
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        self.too_long |= self.carry.len() + bytes.len() > RECORD_BYTES_MAX;
+    fn append(&mut self, bytes: &[u8]) {
+        self.too_long |= self.pending.len() + bytes.len() > RECORD_BYTES_MAX;
         if self.too_long {
-            self.carry = Vec::new();
+            self.pending = Vec::new();
         } else {
-            self.carry.extend_from_slice(bytes);
+            self.pending.extend_from_slice(bytes);
         }
     }
 }
 
-fn read<'a>(record: &'a [u8], token: &mut Option<Vec<u8>>) -> Record<'a> {
+fn parse<'a>(record: &'a [u8], token: &mut Option<Vec<u8>>) -> Record<'a> {
     let Some(known) = token else {
-        let Some(told) = record.strip_prefix(b"begin \n").filter(|told| !told.is_empty()) else {
+        let Some(received) = record.strip_prefix(b"begin \n").filter(|received| !received.is_empty()) else {
             return Record::Forged;
         };
-        *token = Some(told.to_vec());
+        *token = Some(received.to_vec());
         return Record::Begin;
     };
     let own = record.strip_prefix(known.as_slice()).and_then(|own| own.strip_prefix(b" "));
-    own.map_or(Record::Forged, |own| read_own(own).unwrap_or(Record::Unreadable))
+    own.map_or(Record::Forged, |own| parse_authentic(own).unwrap_or(Record::Unreadable))
 }
 
-fn read_own(record: &[u8]) -> Option<Record<'_>> {
+fn parse_authentic(record: &[u8]) -> Option<Record<'_>> {
     let at = memchr(b'\n', record).filter(|at| *at <= NAME_BYTES_MAX)?;
     let (name, content) = (std::str::from_utf8(&record[..at]).ok()?, &record[at + 1..]);
     let (kind, path) = name.split_once(' ')?;
@@ -96,7 +96,7 @@ fn read_own(record: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// The two numbers of a run, or none; nothing at all for another text.
+/// Parses the two numbers of an execution; `Some(None)` for an empty text, `None` for a malformed one.
 fn counts(text: &[u8]) -> Option<Option<(u64, u64)>> {
     if text.is_empty() {
         return Some(None);
@@ -111,7 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(chunks: &[&[u8]]) -> Vec<String> {
-        let (mut records, mut found) = (Records::default(), Vec::new());
+        let (mut records, mut found) = (RecordSplitter::default(), Vec::new());
         for chunk in chunks {
             records.feed(chunk, |record| found.push(format!("{record:?}")));
         }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_the_token_a_kind_a_path_and_a_content() {
+    fn parses_records_of_each_kind() {
         let found = split(&[
             b"begin \nt\0t file a b.xml\n<a>\n</a>\0t ran core\n4 1\0t ran \n\0t listed web\nA#b\0t end \nsuccess\0t end \nfailure\0",
         ]);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_passed_over() {
+    fn skips_a_record_that_is_too_long() {
         let long = vec![b'\n'; RECORD_BYTES_MAX];
         assert_eq!(split(&[b"begin \nt\0a", &long, b"\0t ran \n\0"]), ["Begin", "Unreadable", "Ran(None)"]);
     }

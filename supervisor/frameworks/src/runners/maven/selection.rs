@@ -1,7 +1,6 @@
-//! Turns what a request selects into what `-Dtest` and `-pl` say, for each reactor. Must not know the rest of the command
-//! line.
+//! Turns a request's selection into the values of `-Dtest` and `-pl`, for each reactor.
 //!
-//! Of a test only its class and method can be selected: a parametrised one runs with all its parameters.
+//! Only class and method of a test can be selected: a parametrised one runs with all its parameters.
 
 use super::NAME;
 use super::detect::{MARKER, module_of};
@@ -13,50 +12,57 @@ use crate::parsing::workspace_paths::join;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest `-Dtest`, in bytes: the kernel refuses an argument of 128 KiB. Past this the modules run as a whole.
+/// Longest `-Dtest`, in bytes: the kernel refuses an argument of 128 KiB. Beyond that the modules run as a whole.
 const TEST_BYTES_MAX: usize = 64 * 1024;
 
-/// What one reactor is to run.
+/// Tests to run in one reactor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Share<'a> {
+pub(super) struct ReactorSelection<'a> {
     pub(super) reactor: &'a Project,
-    /// Modules relative to the reactor; none for all.
+    /// Modules relative to the reactor; empty for all.
     pub(super) modules: BTreeSet<String>,
-    /// What Surefire is to run, if not everything.
+    /// Values of `-Dtest`; `None` runs everything.
     pub(super) tests: Option<Vec<String>>,
 }
 
-/// The shares of a selection, in the order of the reactors.
-pub(super) fn shares<'a>(
+/// The selected tests of each reactor, in the order of the reactors.
+pub(super) fn reactor_selections<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
-) -> Result<Vec<Share<'a>>, PlanError> {
+) -> Result<Vec<ReactorSelection<'a>>, PlanError> {
     match selection {
         Selection::Matching { filter, files } => {
             let filter = filter.as_ref().map(|filter| filter.as_str());
-            if files.is_empty() { Ok(whole(projects, filter)) } else { of_files(projects, tree, files, filter) }
+            if files.is_empty() {
+                Ok(select_everything(projects, filter))
+            } else {
+                select_files(projects, tree, files, filter)
+            }
         }
-        Selection::Exactly(targets) => Ok(exactly(projects, tree, targets)),
-        // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => Ok(whole(projects, None)),
+        Selection::Exactly(targets) => Ok(select_targets(projects, tree, targets)),
+        // The session resolves LastFailed; an unresolved one gets the superset.
+        Selection::All | Selection::LastFailed { .. } => Ok(select_everything(projects, None)),
     }
 }
 
-fn whole<'a>(projects: &'a [Project], filter: Option<&str>) -> Vec<Share<'a>> {
+fn select_everything<'a>(projects: &'a [Project], filter: Option<&str>) -> Vec<ReactorSelection<'a>> {
     let tests = filter.map(|filter| vec![filter.to_owned()]);
-    projects.iter().map(|reactor| Share { reactor, modules: BTreeSet::new(), tests: tests.clone() }).collect()
+    projects
+        .iter()
+        .map(|reactor| ReactorSelection { reactor, modules: BTreeSet::new(), tests: tests.clone() })
+        .collect()
 }
 
-/// Gathers what is to run, by reactor.
-struct Shares<'a, 't> {
+/// Gathers selected tests by reactor.
+struct ReactorSelections<'a, 't> {
     tree: &'t FileTree,
-    /// Modules, and the tests of those that do not run as a whole.
+    /// Modules with their tests; `None` for a module that runs as a whole.
     found: BTreeMap<&'a Project, BTreeMap<String, Option<BTreeSet<String>>>>,
 }
 
-impl<'a> Shares<'a, '_> {
-    /// Some tests of the module that `path` lies in, or all.
+impl<'a> ReactorSelections<'a, '_> {
+    /// Adds some tests of the module that contains `path`, or all.
     fn add(&mut self, reactor: &'a Project, path: &str, tests: Option<Vec<String>>) {
         let module = module_of(self.tree, reactor, path);
         let relative = module.strip_prefix(reactor.dir.as_str()).unwrap_or(module).trim_start_matches('/');
@@ -68,10 +74,10 @@ impl<'a> Shares<'a, '_> {
         }
     }
 
-    /// One share for the modules of which some tests run, since a name runs wherever it is; one for those that run as a
-    /// whole.
-    fn finish(self) -> Vec<Share<'a>> {
-        let mut shares = Vec::new();
+    /// One command for the modules with selected tests, since a name runs in every module that has it; another for those that
+    /// run as a whole.
+    fn finish(self) -> Vec<ReactorSelection<'a>> {
+        let mut selections = Vec::new();
         for (reactor, modules) in self.found {
             let (some, all): (Vec<_>, Vec<_>) = modules.into_iter().partition(|(_, tests)| tests.is_some());
             let names: BTreeSet<String> = some.iter().flat_map(|(_, tests)| tests.iter().flatten().cloned()).collect();
@@ -80,26 +86,26 @@ impl<'a> Shares<'a, '_> {
                 if !modules.is_empty() {
                     let mut modules: BTreeSet<String> = modules.into_iter().map(|(module, _)| module).collect();
                     if tests.is_none() && modules.contains("") {
-                        // What is the root's is for every module.
+                        // The root's own files affect every module.
                         modules.clear();
                     }
-                    shares.push(Share { reactor, modules, tests });
+                    selections.push(ReactorSelection { reactor, modules, tests });
                 }
             };
             add(some, Some(names.into_iter().collect()).filter(|_| !too_long));
             add(all, None);
         }
-        shares
+        selections
     }
 }
 
-fn of_files<'a>(
+fn select_files<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
     filter: Option<&str>,
-) -> Result<Vec<Share<'a>>, PlanError> {
-    // Surefire has no way to say "of these classes those that match".
+) -> Result<Vec<ReactorSelection<'a>>, PlanError> {
+    // Surefire cannot express "of these classes those that match".
     let method = match filter.map(|filter| filter.strip_prefix('#')) {
         Some(None) => {
             return Err(PlanError::NotApplicable {
@@ -109,7 +115,7 @@ fn of_files<'a>(
         }
         method => method.flatten(),
     };
-    let mut shares = Shares { tree, found: BTreeMap::new() };
+    let mut selections = ReactorSelections { tree, found: BTreeMap::new() };
     for file in files {
         let outside = || PlanError::FileOutsideProject { file: file.clone(), framework: NAME };
         if file.starts_with('/') || file.split('/').any(|part| part == "..") {
@@ -123,15 +129,15 @@ fn of_files<'a>(
         }
         let named = |class: String| method.map_or_else(|| class.clone(), |method| format!("{class}#{method}"));
         let tests = classes(tree, &path).map(|classes| classes.into_iter().map(named).collect());
-        // All tests of a module, of which the filter takes some.
+        // All tests of a module, narrowed by the filter.
         let tests = tests.or_else(|| method.map(|method| vec![format!("*#{method}")]));
-        shares.add(reactor, &path, tests);
+        selections.add(reactor, &path, tests);
     }
-    Ok(shares.finish())
+    Ok(selections.finish())
 }
 
-/// The classes of a test's file, or of all in a directory below a module's tests. Other files are for all tests of their
-/// module.
+/// The classes of a test's file, or of all files in a directory below a module's tests. `None` for other files, which affect
+/// all tests of their module.
 fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
     let found: Vec<String> = if tree.contains(path) {
         class_from_path(path).into_iter().collect()
@@ -143,13 +149,15 @@ fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
 }
 
 /// Exactly these classes and methods.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Share<'a>> {
-    let mut shares = Shares { tree, found: BTreeMap::new() };
+fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<ReactorSelection<'a>> {
+    let mut selections = ReactorSelections { tree, found: BTreeMap::new() };
     let mut methods: BTreeMap<(&Project, &str, &str), Option<BTreeSet<&str>>> = BTreeMap::new();
     for target in targets {
-        let Some(reactor) = innermost_project(projects, target.package()) else { return whole(projects, None) };
+        let Some(reactor) = innermost_project(projects, target.package()) else {
+            return select_everything(projects, None);
+        };
         match target {
-            RerunTarget::Package(package) => shares.add(reactor, package, None),
+            RerunTarget::Package(package) => selections.add(reactor, package, None),
             RerunTarget::Test(test) => {
                 let (class, method) = test
                     .name
@@ -167,15 +175,15 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     for ((reactor, path, class), methods) in methods {
         let test = match methods {
             Some(methods) => {
-                // JUnit 4 and TestNG count the parameters as a part of the name.
+                // JUnit 4 and TestNG append the parameters to the name.
                 let all: Vec<String> = methods.iter().map(|method| format!("{method}+{method}[*]")).collect();
                 format!("{class}#{}", all.join("+"))
             }
             None => class.to_owned(),
         };
-        shares.add(reactor, path, Some(vec![test]));
+        selections.add(reactor, path, Some(vec![test]));
     }
-    shares.finish()
+    selections.finish()
 }
 
 #[cfg(test)]
@@ -194,8 +202,8 @@ mod tests {
                 RerunTarget::Test(TestId { package, name: format!("com.x.Foo{number}Test#adds") })
             })
             .collect();
-        let shares = exactly(&projects, &tree, &targets);
-        assert_eq!(shares.len(), 1);
-        assert_eq!(shares[0].tests, None);
+        let selections = select_targets(&projects, &tree, &targets);
+        assert_eq!(selections.len(), 1);
+        assert_eq!(selections[0].tests, None);
     }
 }

@@ -1,13 +1,13 @@
-# Read by `mvn` before it starts (HOME/.mavenrc, in a directory of ours that no test can write): compiles our extension of Maven
-# against the Maven that runs, and has Maven load it. Each run compiles it anew, since a test could change what is kept.
+# Sourced by `mvn` before it starts (HOME/.mavenrc, in a directory that no test can write): compiles the Maven extension against
+# the Maven that runs, and makes Maven load it. Each run compiles it anew, since a test could change a cached copy.
 if [ -n "${PROCTOR_REPORT:-}" ]; then
   HOME=$PROCTOR_HOME
   proctor_report=$PROCTOR_REPORT
-  # Maven and the tests need not know; and this must not begin again.
+  # Hidden from Maven and the tests; without it a nested `mvn` does not repeat this.
   unset PROCTOR_REPORT PROCTOR_HOME
   proctor_dir=$(mktemp -d "${TMPDIR:-/tmp}/maven-extension.XXXXXX") || exit 1
 
-  # A wrapper has a Maven of its own, which it knows. The JVM is asked, since a project's `.mvn/maven.config` may ask Maven for
+  # A wrapper finds its own Maven home. The JVM is asked for it, since a project's `.mvn/maven.config` may ask Maven for
   # silence.
   proctor_home=$(dirname "$(readlink -f "$0")")/..
   if ! ls "$proctor_home"/lib/maven-core-*.jar > /dev/null 2>&1; then
@@ -24,7 +24,7 @@ if [ -n "${PROCTOR_REPORT:-}" ]; then
   mkdir -p "$proctor_dir/META-INF/plexus"
   cp "$PROCTOR_EXTENSION/components.xml" "$proctor_dir/META-INF/plexus"
   printf '%s\n' "$proctor_report" > "$proctor_dir/proctor-report"
-  # A compiler of one file is done before it would have made itself faster. The JVM that runs Maven may be an older one.
+  # One file is compiled before the JVM would finish optimising itself. Target 8, since an older JVM may run Maven.
   if ! "$proctor_javac" -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -source 8 -target 8 -Xlint:-options -proc:none -nowarn \
     -encoding UTF-8 -cp "$proctor_home/lib/*" -d "$proctor_dir" "$PROCTOR_EXTENSION"/*.java; then
     echo "[ERROR] Failed to execute goal on project .: a run takes a JDK with javac and Maven's own classes"
@@ -32,7 +32,7 @@ if [ -n "${PROCTOR_REPORT:-}" ]; then
   fi
   unset PROCTOR_EXTENSION
 
-  # A test could have Maven's own JVM load an agent.
+  # Keeps a test from making Maven's JVM load an agent.
   export MAVEN_OPTS="${MAVEN_OPTS:-} -XX:+DisableAttachMechanism"
   set -- "$@" "-Dmaven.ext.class.path=$proctor_dir"
 fi

@@ -1,5 +1,4 @@
-// The project's configuration of Mocha without the files that it names, since a command line can only add to those. Must not
-// know which files are run instead.
+// The project's Mocha configuration without the files that it names, since a command line can only add to those.
 'use strict';
 
 const { options } = require('./itself.cjs');

@@ -1,18 +1,18 @@
-//! Mocha 6 or newer, with a reporter of ours that lets the project's own, or `spec`, write what people read.
+//! Mocha 6 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
 //! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
 //!
 //! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
-//! of its test script. Files on the command line are added to those of the configuration, so when a request names files,
-//! `config.cjs` hands the configuration on without them. `--exit` is never added: a run that open handles keep alive is the
-//! project's own doing. In a parallel run (`--parallel`, `--jobs`) Mocha tells the tests of a file when the file is done, so
-//! none is known to be running.
+//! of its test script. Files on the command line are added to those of the configuration, so for a request that names files,
+//! `config.cjs` provides the configuration without them. `--exit` is never added: if open handles keep the process alive, that
+//! is the project's behaviour. In a parallel run (`--parallel`, `--jobs`) Mocha reports the tests of a file when the file is
+//! done, so no running test is known.
 //!
-//! A name filter is `--grep`, a regular expression over titles joined with blanks. A hook that failed for no single test is
-//! reported as a test of that name, and its rerun is that of its file. Mocha knows no lines: what was not thrown in
-//! the project has no place.
-//! A test that passed is told with what comes next, so one whose leftovers end the process at once counts as not finished.
-//! What a test prints is known, but not in a parallel run. Coverage is not measured.
+//! A name filter is `--grep`, a regular expression over titles joined with blanks. A failed hook that belongs to no single test
+//! is reported as a test with its title, and its rerun reruns its file. Mocha reports no lines: a failure that was not thrown
+//! in the project has no place.
+//! A passed test is reported with the next event, so a test whose leftovers end the process at once counts as not finished.
+//! Output of tests is captured, except in a parallel run. Coverage is not measured.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -22,13 +22,13 @@ use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::run::expected_tests::is_hook;
 use proctor_core::request::RerunTarget;
 
-/// The adapter for Mocha.
+/// Adapter for Mocha.
 #[derive(Debug, Clone, Copy)]
 pub struct Mocha;
 
 const NAME: &str = "mocha";
 
-/// Options that take the next word as their value.
+/// Options that take the next argument as their value.
 const VALUED: &[&str] = &[
     "--config",
     "--env-file",
@@ -70,7 +70,7 @@ const VALUED: &[&str] = &[
     "-u",
 ];
 
-/// Options that take nothing.
+/// Options without a value.
 const BARE: &[&str] = &[
     "--allow-uncaught",
     "--async-only",
@@ -115,13 +115,13 @@ const BARE: &[&str] = &[
     "-w",
 ];
 
-/// Options that change what is reported where, or that wait for changes.
-const LEFT_OUT: &[&str] =
+/// Options that change reporting, or that wait for changes.
+const OMITTED: &[&str] =
     &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
 
-const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: LEFT_OUT, valued: VALUED, bare: Some(BARE) };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: Some(BARE) };
 
-/// Files of ours that Mocha is given.
+/// Injected files, beside those of all JavaScript runners.
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
@@ -131,15 +131,15 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
 /// Options of a script that a request's own filter replaces.
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
-/// What Mocha means by what it says.
+/// Mocha's messages for the reporter protocol.
 pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
     separator: js::TITLE_SEPARATOR,
-    missing_remedy: |said| {
-        let is_old = said.contains("unknown option `--no-color'");
-        js::missing_runner(said, NAME)
+    missing_remedy: |output| {
+        let is_old = output.contains("unknown option `--no-color'");
+        js::missing_runner(output, NAME)
             .or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
     },
-    nothing_selected: |said| said.contains("No test files found"),
+    nothing_selected: |output| output.contains("No test files found"),
     error_location: js::error_location,
     error_reason: js::error_reason,
     ..RunnerProfile::new(NAME)
@@ -207,7 +207,7 @@ impl Framework for Mocha {
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: &[&str]) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
-    let selection = js::map_targets(request.selection, |target| vec![of_hook(target)]);
+    let selection = js::map_targets(request.selection, |target| vec![file_of_hook(target)]);
     let groups = js::group_selection(projects, tree, &selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Mocha, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, options } = start;
@@ -245,8 +245,8 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     args
 }
 
-/// The whole file for a hook, which Mocha cannot be told to run.
-fn of_hook(target: &RerunTarget) -> RerunTarget {
+/// Replaces a failed hook by its whole file: Mocha cannot select a hook.
+fn file_of_hook(target: &RerunTarget) -> RerunTarget {
     match target {
         RerunTarget::Test(test) if is_hook(&test.name) => RerunTarget::Package(test.package.clone()),
         RerunTarget::Test(_) | RerunTarget::Package(_) => target.clone(),

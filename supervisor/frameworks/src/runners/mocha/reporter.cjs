@@ -1,12 +1,12 @@
-// A reporter of Mocha that writes proctor's report and lets the reporter that the project has configured, or `spec`, write
-// what people read. Must not know what was selected.
+// A Mocha reporter that writes proctor's report and lets the reporter that the project has configured, or `spec`, write the output
+// for people.
 'use strict';
 
 const { OutputCapture, end, packageOf, buffer, joinTitles, emit, flush } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 
-// The first that can load tests and run none (`--dry-run`), and the first that runs files beside each other.
+// The first versions with `--dry-run`, and with parallel runs.
 const DRY = 9;
 const PARALLEL = 8;
 
@@ -14,7 +14,7 @@ const PARALLEL = 8;
 const NOTHING = /(?!)/;
 const { DuplicateTests, failure } = require('../js/failure.cjs');
 
-// A hook's title as Mocha makes it: `"before each" hook: its name for "a test"`.
+// A hook's title in Mocha's format: `"before each" hook: its name for "a test"`.
 const BEFORE_EACH = /^"before each" hook/;
 
 module.exports = class Proctor {
@@ -22,7 +22,7 @@ module.exports = class Proctor {
     this.twins = new DuplicateTests();
     this.written = new OutputCapture();
     this.inTexts = runner.isParallelMode?.() === true;
-    // Mocha puts each suite in its place as it comes to it.
+    // Mocha replaces `runner.suite` by each suite that it enters.
     this.whole = runner.suite;
     this.ended = 0;
     this.bails = options.bail === true;
@@ -42,7 +42,7 @@ module.exports = class Proctor {
       runner.on('fail', (test, error) => this.failed(test, error));
       runner.on('suite', (suite) => (this.bails ||= suite._bail === true));
       runner.on('test end', () => (this.ended += 1));
-      // What a hook does comes between a test's end and the next one's start.
+      // A hook's effects come between a test's end and the next one's start.
       runner.on('hook', flush);
     }
     // Hooks may add tests, which Mocha does not run.
@@ -52,7 +52,7 @@ module.exports = class Proctor {
       end(options.dryRun === true ? 0 : this.left(runner));
     });
     if (Array.isArray(options.globalTeardown)) options.globalTeardown = options.globalTeardown.map(telling);
-    // Last, because Mocha's own put texts in the place of the values of an error that they have shown.
+    // Last, because Mocha's own reporters replace the values of an error by texts once they have shown them.
     if (options.dryRun !== true) this.other = projects(runner, options);
   }
 
@@ -68,16 +68,16 @@ module.exports = class Proctor {
     this.running = undefined;
     const nodeid = `${test.package} > ${test.name}`;
     this.twins.add(nodeid);
-    // What failed is told at once. In a parallel run whole files are told together, and the next may be long in coming.
+    // A failure is reported at once. In a parallel run whole files are reported together, and the next may be long in coming.
     const tell = told.outcome === 'passed' && !this.inTexts ? buffer : emit;
     tell('finished', { ...test, nodeid, output, ...told });
   }
 
   failed(test, error) {
     const told = { duration_s: duration(test), ...failure(error) };
-    // The processes of parallel runs hand values over as texts.
+    // The processes of parallel runs send values as texts.
     if (this.inTexts && told.expected !== undefined) Object.assign(told, { expected: error.expected, actual: error.actual });
-    // A message about time ends with the file's path.
+    // A timeout's message ends with the file's path.
     told.message = told.message.replace(/ \(\/[^()]*\)$/, '');
     if (test.type !== 'hook' && test.type !== 'test') {
       // Thrown outside of all tests, as by a file that a parallel run cannot load.
@@ -85,7 +85,7 @@ module.exports = class Proctor {
     } else if (test.type !== 'hook') {
       this.finished(named(test), { ...told, outcome: 'failed' });
     } else if (this.running && BEFORE_EACH.test(test.title)) {
-      // The test began and will not be heard of again.
+      // The test began, and Mocha sends no further event of it.
       const hook = test.title.replace(/ (for|in) ".*$/s, '');
       this.finished(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
       this.ended += 1;
@@ -94,12 +94,12 @@ module.exports = class Proctor {
     }
   }
 
-  // With `bail`, an option of the run and of each suite, Mocha runs no test after one that failed, and says nothing of those. Nor
-  // does it of those that a failed hook keeps from running, which are the hook's. Where nothing failed, none may be left.
+  // With `bail`, an option of the run and of each suite, Mocha runs no test after a failed one, and does not report those. Nor does
+  // it report tests that a failed hook keeps from running; the hook stands for them. Without a failure, no test may be left.
   left(runner) {
     const failed = runner.failures > 0;
     if (this.inTexts) {
-      // What is in the files of a parallel run is known to its processes alone.
+      // Only the processes of a parallel run know the tests in their files.
       if (failed && this.bails) emit('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
       return 0;
     }
@@ -115,7 +115,7 @@ module.exports = class Proctor {
   }
 };
 
-// What would run. Nothing of it does: no title matches.
+// Lists the tests that would run. None of them runs: no title matches.
 function list(runner) {
   const isAsked = (test) => runner._grep.test(test.fullTitle()) !== Boolean(runner._invert);
   runner.suite.eachTest((test) => isAsked(test) && emit('listed', named(test)));
@@ -124,7 +124,7 @@ function list(runner) {
 
 const bails = (suite) => suite.bail() || suite.suites.some(bails);
 
-// What is run after all tests, of whose failure Mocha tells no reporter; Mocha 11 then even exits with 0.
+// Wraps a global teardown: Mocha does not report its failure to reporters, and Mocha 11 then even exits with 0.
 function telling(teardown) {
   return async function () {
     try {
@@ -137,7 +137,7 @@ function telling(teardown) {
   };
 }
 
-// The reporter that would run without us. Mocha does not say which, so its own reading of its configuration is asked again.
+// The project's own reporter. Mocha does not expose which one it is, so its configuration is loaded once more.
 function projects(runner, options) {
   try {
     const { reporters } = mocha();
@@ -159,13 +159,13 @@ function configured() {
   return itself.options().loadOptions(withoutUs(process.argv.slice(2))).reporter;
 }
 
-// Mocha before 6.1 starts itself once more where it is given any option, with each value in a word of its own.
+// Mocha before 6.1 restarts itself when given any option, with each value as a separate argument.
 function withoutUs(words) {
   const kept = words.filter((word, at) => word !== `--reporter=${__filename}` && !(word === '--reporter' && words[at + 1] === __filename));
   return kept.filter((word) => word !== __filename);
 }
 
-// A test that has begun is asked for once more when it ends.
+// The last named test: a test that has begun is looked up once more when it ends.
 let last;
 
 function named(test) {

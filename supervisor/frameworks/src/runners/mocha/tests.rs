@@ -1,4 +1,4 @@
-//! The plans that this adapter writes, and how it finds its projects.
+//! Plans of the Mocha adapter, and its detection.
 
 use super::*;
 use crate::contract::Step;
@@ -33,7 +33,7 @@ fn lines(script: &str, selection: &Selection) -> Vec<String> {
 }
 
 #[test]
-fn the_script_and_the_request_make_the_command_line() {
+fn combines_the_script_and_the_request_into_the_command_line() {
     let plan = plan_of("TZ=UTC nyc mocha -r ts-node/register -R dot 'test/**/*.js'", &Selection::All, None, false);
     assert_eq!(plan.steps[0].programs, ["node_modules/.bin/mocha", "node_modules/.bin/mocha"]);
     assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
@@ -55,7 +55,7 @@ fn the_script_and_the_request_make_the_command_line() {
 }
 
 #[test]
-fn exactly_the_failed_tests_run_again_and_the_file_of_a_failed_hook() {
+fn reruns_exactly_the_failed_tests_and_the_file_of_a_failed_hook() {
     let test =
         |package: &str, name: &str| RerunTarget::Test(TestId { package: package.to_owned(), name: name.to_owned() });
     let config = "... --config=/s/mocha/config.cjs --no-package";
@@ -70,5 +70,5 @@ fn exactly_the_failed_tests_run_again_and_the_file_of_a_failed_hook() {
     ];
     assert_eq!(lines("mocha", &selection), expected);
     let quoted = test("test/a.spec.js", "\"before\" is a word");
-    assert_eq!(of_hook(&quoted), quoted);
+    assert_eq!(file_of_hook(&quoted), quoted);
 }

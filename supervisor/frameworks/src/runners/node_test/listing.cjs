@@ -1,5 +1,4 @@
-// Keeps the tests of a file from running, for a listing: the hooks of a suite run in it and no test's body does. Must not
-// know who asks.
+// Keeps the tests of a file from running, for a listing: hooks of suites run and no test's body does.
 'use strict';
 
 // The runner's own process has no tests, unless it runs all of them itself.

@@ -1,26 +1,26 @@
-//! Node's own test runner, `node --test`, Node 18.17 or 20.6 and newer. Before 22 Node knows a test by its own title alone, so
-//! filters and reruns of single tests go wrong there, which a note says; Node 18 does not tell that a test begins, either.
+//! Node's own test runner, `node --test`, Node 18.17 or 20.6 and newer. Before 22 Node selects tests by their own title only, so
+//! filters and reruns of single tests are inexact there, which a note says; Node 18 does not report test starts either.
 //!
 //! Proof of a pass: the stream of `node --test` ended, every file that began ended, and the process of each said that no test was
 //! to come.
 //!
-//! The files are those that the project's test script names, else those that Node finds; the script's options stay, and a
-//! reporter of ours speaks beside `spec`. A file that ends badly outside of its tests is a collection error, and one that has
-//! no tests and ends well is a test itself, as Node counts it. Tests whose file calls `process.exit` are lost with it, as Node
-//! hears of them too late: then that is told of the file, also where Node takes it for one that passed. So is an error that comes
-//! out of a test after its end, with that test's name and place. A `todo` test that
-//! fails is expected to; one that passes may have no body and counts as skipped.
+//! The files are those that the project's test script names, else those that Node finds; the script's options stay, and an
+//! injected reporter runs beside `spec`. A file that fails outside of its tests is a collection error, and one that has no tests
+//! and succeeds is a test itself, as in Node. Results of tests whose file calls `process.exit` are lost, as Node receives them
+//! too late: that becomes an error of the file, also where Node reports it as passed. So does an exception out of a test after
+//! its end, with that test's name and place. A `todo` test that fails is expected to; one that passes may have no body and
+//! counts as skipped.
 //!
-//! borp, which a test script may start in Node's place, looks for files itself and is given the same reporter; files that a
+//! borp, which a test script may start in Node's place, looks for files itself and gets the same reporter; files that a
 //! request names are run by Node itself, since borp adds those of its settings.
 //!
 //! A name filter is `--test-name-pattern`, a regular expression over a test's own title and over all titles joined with
 //! blanks. So a rerun also runs a test elsewhere in the file whose own title is another's whole name. A subtest of a test
-//! (`t.test`, here `parent/child`) exists only while its parent runs, so its rerun is that of its outermost test.
+//! (`t.test`, here `parent/child`) exists only while its parent runs, so its rerun reruns its outermost test.
 //!
-//! A listing loads every file and runs hooks of suites, and no test. What a failing test prints is known where its own file
-//! imports `node:test` and runs its tests one after the other, in a process of the file (`output.cjs`); Node itself tells it by
-//! file alone. Coverage is not measured.
+//! A listing loads every file and runs hooks of suites, and no test. A failing test's output is known where its own file
+//! imports `node:test` and runs its tests one after the other, in a process of the file (`output.cjs`); Node itself reports
+//! output by file only. Coverage is not measured.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -32,18 +32,18 @@ use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
-/// The adapter for Node's test runner.
+/// Adapter for Node's test runner.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeTest;
 
 const NAME: &str = "node";
 
-/// Where a file's process leaves what its failing tests print and how it ended, below the scratch directory: a directory for each
-/// step, since the next one may run the same file.
-const PRINTED: &str = "work/node";
+/// Directory, below the scratch directory, in which a file's process leaves the output of its failing tests and how it ended: one
+/// for each step, since the next step may run the same file.
+const OUTPUT_DIR: &str = "work/node";
 
-/// Options that change what is reported where, or that wait for something.
-const LEFT_OUT: &[&str] = &[
+/// Options that change reporting, or that wait for something.
+const OMITTED: &[&str] = &[
     "--inspect",
     "--inspect-brk",
     "--inspect-wait",
@@ -54,21 +54,21 @@ const LEFT_OUT: &[&str] = &[
     "--watch-path",
 ];
 
-/// Options by which not all tests of a file run.
+/// Options that select tests within a file.
 const NAMES: &[&str] = &["--test-name-pattern", "--test-skip-pattern", "--test-only"];
 
 const FORWARDED: ForwardPolicy =
-    ForwardPolicy::AllExcept { left_out: LEFT_OUT, valued: js::NODE_VALUE_OPTIONS, bare: None };
+    ForwardPolicy::AllExcept { left_out: OMITTED, valued: js::NODE_VALUE_OPTIONS, bare: None };
 
 const PROFILE: RunnerProfile = RunnerProfile {
     separator: js::TITLE_SEPARATOR,
     error_location: js::error_location,
     error_reason: js::error_reason,
-    missing_remedy: |said| {
-        let is_old = said.contains("bad option: --test") || said.contains("Node 18.17, 20.6 or newer is needed");
+    missing_remedy: |output| {
+        let is_old = output.contains("bad option: --test") || output.contains("Node 18.17, 20.6 or newer is needed");
         is_old.then(|| "this Node is too old: install Node 18.17, 20.6 or newer, better 22".to_owned())
     },
-    nothing_selected: |said| said.contains("Could not find "),
+    nothing_selected: |output| output.contains("Could not find "),
     ..RunnerProfile::new(NAME)
 };
 
@@ -147,10 +147,10 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
     let groups = js::group_selection(projects, tree, &selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, options } = start;
-        // borp adds the files of its own settings to those that it is told.
+        // borp adds the files of its own settings to those on its command line.
         let is_borp = script.program.is_some() && group.files.is_empty();
         let (script, options) =
-            if script.program.is_some() && !is_borp { by_node(script, &options) } else { (script, options) };
+            if script.program.is_some() && !is_borp { run_by_node(script, &options) } else { (script, options) };
         let mut launch = match script.program.filter(|_| is_borp) {
             Some(program) => Launch::for_program(
                 tree,
@@ -165,7 +165,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
         launch = if lists {
             launch.with_env("PROCTOR_LISTING", "1")
         } else {
-            let printed = format!("{PRINTED}/{}", plan.steps.len());
+            let printed = format!("{OUTPUT_DIR}/{}", plan.steps.len());
             plan.dirs.push(printed.clone());
             launch.with_env("PROCTOR_OUTPUT", format!("{}/{printed}", request.scratch))
         };
@@ -223,7 +223,7 @@ fn arguments(
     args
 }
 
-/// borp starts Node's runner itself: what Node is to be told goes through the environment.
+/// Adds Node's options to the environment: borp starts Node's runner itself.
 fn with_options(
     mut script: js::Invocation,
     group: &TestGroup<'_>,
@@ -249,15 +249,15 @@ fn arguments_of_borp(mut options: ForwardedOptions, request: &PlanRequest<'_>) -
     args.into_iter().chain(options.into_args()).chain(files).collect()
 }
 
-/// How Node itself runs files that borp would, with what of its options changes what they do.
-fn by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invocation, ForwardedOptions) {
+/// The script for running borp's files with Node itself, with those of borp's options that change what runs.
+fn run_by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invocation, ForwardedOptions) {
     let args = if options.contain(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
     let script = js::Invocation { args, program: None, ..script };
     let options = ForwardedOptions::from_invocation(&script, FORWARDED);
     (script, options)
 }
 
-/// A test, and those that it is perhaps a subtest of: a title may hold a `/` of its own, and what does not exist is not run.
+/// The test and all tests that it may be a subtest of: a title may contain a `/`, and a test that does not exist does not run.
 fn with_outer_tests(target: &RerunTarget) -> Vec<RerunTarget> {
     let RerunTarget::Test(test) = target else { return vec![target.clone()] };
     let outer = test.name.match_indices('/').map(|(at, _)| test.name[..at].trim_end()).filter(|name| !name.is_empty());

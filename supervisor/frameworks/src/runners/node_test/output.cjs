@@ -1,7 +1,7 @@
-// Keeps what each failing test of a file printed, in the file's own process, for the reporter, which is in another: Node tells
-// it what a file's process wrote, and not when. Must not know the report.
+// Records the output of each failing test of a file, in the file's own process, for the reporter in another process: Node reports
+// what a file's process wrote, but not when.
 //
-// Where tests run at the same time, nobody can tell who wrote: then nothing is kept of either.
+// Output of tests that run at the same time cannot be attributed: such tests have none.
 'use strict';
 
 const { createHook } = require('node:async_hooks');
@@ -9,7 +9,7 @@ const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
 
-// As they are before any test has put something in their place.
+// Taken before any test can replace them.
 const { appendFileSync, writeFileSync } = fs;
 const { stringify } = JSON;
 
@@ -18,7 +18,7 @@ const TEXT_MAX = 64 * 1024;
 // Most bytes that are kept of one file's tests.
 const FILE_MAX = 1024 * 1024;
 
-// How Node begins what it sends to the runner through the same stream.
+// First bytes of Node's own messages to the runner on the same stream.
 const FRAME = Buffer.from([0xff, 0x0f]);
 
 const keptOf = (dir, file) => path.join(dir, createHash('sha1').update(file).digest('hex'));
@@ -29,7 +29,7 @@ class Output {
 
   #begun = 0;
 
-  // Whether nothing of the file is to come: its tests are through, or the process has nothing more to do.
+  // Whether no test of the file is to come: its tests are done, or the process has nothing more to do.
   #isThrough = false;
 
   #left = FILE_MAX;
@@ -79,12 +79,12 @@ class Output {
   }
 }
 
-// A process that leaves by itself takes along what Node has not sent of its tests, and Node takes the file for one that passed.
-// So each says how it left, and one that has not said so has left early: by `process.reallyExit`, or as another program.
+// If a process exits by itself, results that Node has not sent are lost, and Node reports the file as passed. So each process
+// records how it ended; a process without a record ended early: by `process.reallyExit`, or by becoming another program.
 const leftOf = (place) => `${place}.left`;
 const leave = (place, told) => writeFileSync(leftOf(place), stringify(told));
 
-// What is kept of a file's tests, as it comes.
+// Reads what was recorded of a file's tests.
 class Printed {
   #texts = new Map();
 
@@ -94,8 +94,8 @@ class Printed {
     this.place = keptOf(dir, file);
   }
 
-  // How many tests its process had begun when it left, and whether others were to come or one had not ended: so it is where it
-  // left without a word.
+  // Number of tests that the process had begun when it ended, and whether tests were to come or one had not ended; the latter is
+  // assumed without a record.
   left() {
     try {
       return JSON.parse(fs.readFileSync(leftOf(this.place)));
@@ -104,7 +104,7 @@ class Printed {
     }
   }
 
-  // Of the test with this whole name; of those that have one in common, of the last.
+  // Output of the test with this whole name; of several with the same name, of the last.
   of(name) {
     try {
       const { size } = fs.statSync(this.place);
@@ -112,15 +112,15 @@ class Printed {
       this.#read = size;
       for (const line of lines.filter(Boolean)) this.#texts.set(...JSON.parse(line));
     } catch {
-      // None has printed and failed, or one has written here itself.
+      // No test has printed and failed, or a test has written to the file itself.
     }
     return this.#texts.get(name);
   }
 }
 
-// Says when a test begins and when it is judged. Not by hooks of tests: each of them makes Node wait once more before a test, so
-// that a subtest that nobody waits for is no longer through before its parent is, and fails. Node hands its own kind of test to
-// nobody, but shows each thing that can wait as it is made, and the first test of a process is made before any runs.
+// Records when a test begins and ends. Hooks of tests are no way: each makes Node wait once more before a test, so a subtest that
+// is not awaited no longer finishes before its parent, and fails. Node exposes its test class nowhere, but async hooks show every
+// resource as it is created, and the first test of a process is created before any runs.
 function follow(output) {
   const watched = createHook({
     init(_id, type, _trigger, made) {
@@ -141,14 +141,14 @@ function follow(output) {
   }).enable();
 }
 
-// A test's name with those of what it is in, as Node itself writes it.
+// A test's name with those of its parents, in Node's own format.
 function wholeName(test) {
   const names = [];
   for (let at = test; at.parent; at = at.parent) names.unshift(at.name);
   return names.join(' > ');
 }
 
-// Whether a file has to do with tests by its own words: a hook in any other would make Node treat it as one that has.
+// Whether a file's text imports `node:test`: a hook in any other file would make Node treat it as one with tests.
 function isOfTests(file) {
   try {
     return /['"](?:node:)?test['"]/.test(fs.readFileSync(file, 'utf8'));
@@ -164,7 +164,7 @@ function start(dir) {
   if (!isOfTests(file)) return watchOther(place);
   const output = new Output(place);
   follow(output);
-  // Where Node is to force the exit, a file without tests would wait for this hook for ever.
+  // With a forced exit, a file without tests would wait for this hook for ever.
   if (process.execArgv.includes('--test-force-exit')) output.through();
   else require('node:test').after(() => output.through());
   output.watch(process.stdout);
@@ -172,7 +172,7 @@ function start(dir) {
   atEnd({ beforeExit: () => output.through(), exit: () => output.leave() });
 }
 
-// A file that has its tests from others, if it has any: what it has loaded shows whether it left as if there were some. Which of
+// Watches a file whose tests, if any, come from other files: the loaded modules show whether it ended with tests. How many of
 // them were to come is not known.
 function watchOther(place) {
   let isThrough = false;
@@ -180,7 +180,7 @@ function watchOther(place) {
   atEnd({ beforeExit: () => (isThrough = true), exit: () => leave(place, { begun: 0, isEarly: !isThrough && hasTests() }) });
 }
 
-// Calls what is given for an event of the process's end. No listener: tests remove those of others.
+// Calls the given functions at events of the process's end. Not by listeners: tests remove those of others.
 function atEnd(calls) {
   const { emit } = process;
   const value = function (event, ...rest) {
@@ -190,7 +190,7 @@ function atEnd(calls) {
   Object.defineProperty(process, 'emit', { value, configurable: true, writable: true });
 }
 
-// Node loads us before each file of tests; the reporter only reads.
+// Node loads this file before each test file; the reporter only reads.
 const place = process.env.PROCTOR_OUTPUT;
 if (place && process.env.NODE_TEST_CONTEXT) {
   delete process.env.PROCTOR_OUTPUT;

@@ -1,10 +1,9 @@
-// A reporter of node:test that writes proctor's report; what people read comes from `spec` beside it. Must not know what
-// was selected.
+// A reporter of node:test that writes proctor's report; `spec` beside it writes the output for people.
 //
-// Node 24 and newer say of each event which test of which file it is, as things happen. Older ones name the title and the
-// depth alone, and hold back the events of a file until those before it are through; then only the events in the order of
-// declaration (`test:start`, `test:pass`, `test:fail`) say which suite a test is in. Node 18 has none but those, and says of a
-// file only that it failed outside of its tests, or that it has none.
+// Node 24 and newer identify test and file in each event, as things happen. Older versions give only title and depth, and hold
+// back the events of a file until those before it are through; then only the events in the order of declaration (`test:start`,
+// `test:pass`, `test:fail`) show which suite a test is in. Node 18 has only those, and of a file reports only that it failed
+// outside of its tests, or that it has none.
 'use strict';
 
 const path = require('path');
@@ -14,36 +13,36 @@ const { DuplicateTests, failure, describeCrash } = require('../js/failure.cjs');
 
 const [MAJOR, MINOR] = process.versions.node.split('.').map(Number);
 
-// Before, nothing tells that a file's process has left by itself: what it had not told counts as never there.
+// Before, nothing shows that a file's process exited by itself: results that it had not sent would count as never there.
 if (MAJOR < 18 || MAJOR === 19 || (MAJOR === 18 && MINOR < 17) || (MAJOR === 20 && MINOR < 6)) {
   throw new Error(`Node 18.17, 20.6 or newer is needed, this is ${process.versions.node}`);
 }
 
-// The first that picks tests by their whole names.
+// The first version that selects tests by their whole names.
 const WHOLE_NAMES = 22;
 
-// A listing tells names; `listing.cjs` makes every test fail before it begins.
+// A listing reports names; `listing.cjs` makes every test fail before it begins.
 const LISTING = process.env.PROCTOR_LISTING !== undefined;
 
-// Where `output.cjs` keeps what failing tests print, file by file.
+// Where `output.cjs` records the output of failing tests, file by file.
 const PRINTED = process.env.PROCTOR_OUTPUT;
 
-// A caller who names files or tests means tests: a file that has none and just runs through is none.
+// In a request that names files or tests, a file without tests that just succeeds is no test.
 const ASKED = process.env.PROCTOR_ASKED !== undefined;
 
-// What older versions say of a test that the name pattern left out; newer ones say nothing.
+// Skip reason of a test that the name pattern excluded in older versions; newer ones send no event.
 const LEFT_OUT = 'test name does not match pattern';
 
-// Most that is kept of what a file's process wrote to stderr, in characters.
+// Most characters kept of the stderr of a file's process.
 const SAID_MAX = 64 * 1024;
 
-// What Node says of an error that nobody waited for, once the test that it came out of was over.
+// Node's message about an unhandled error after the end of the test that it came from.
 const LATE = /^\w+: Test "([^]*)" at (.+):(\d+):\d+ generated asynchronous activity after the test ended\. This activity created the error "([^]*)" and would/;
 
-// Most of these that are told of one file.
+// Most of these messages that are reported of one file.
 const LATE_MAX = 8;
 
-// A process that was ended from outside; whoever did that knows what its tests came to.
+// Signals from outside; the sender of the signal knows the result.
 const ENDED = ['SIGTERM', 'SIGKILL', 'SIGINT'];
 
 /** Files that have processes of their own, in the order in which they began. */
@@ -61,7 +60,7 @@ class Files {
     return this.#files.get(path.resolve(file));
   }
 
-  /** The one whose events come, where they come one after the other. */
+  /** The file whose events come, where they come one after the other. */
   get current() {
     for (const file of this.#files.values()) if (!file.done) return file;
     return undefined;
@@ -72,14 +71,14 @@ class Files {
   }
 }
 
-/** A test or suite, and what it is in; `kind` is `test`, `suite`, or undefined where older versions do not say so. */
+/** A test or suite, with its parents; `kind` is `test`, `suite`, or undefined where older versions do not report it. */
 class Node {
   constructor(parent, title, kind) {
     this.kind = kind;
-    // A subtest exists only while its parent runs, and a suite's members stand for themselves: a rerun must tell them apart.
+    // A subtest exists only while its parent runs, and a suite's members are independent: a rerun must distinguish them.
     const joint = parent?.kind === 'test' ? '/' : ' > ';
     this.name = parent ? parent.name + joint + title : title;
-    // As Node itself writes it.
+    // In Node's own format.
     this.whole = parent ? `${parent.whole} > ${title}` : title;
   }
 }
@@ -91,7 +90,7 @@ class Run {
   #stack = [];
   #open = [];
   #twins = new DuplicateTests();
-  // Whether this Node tells of ends as they come.
+  // Whether this Node reports ends as they come.
   #hasEnds = false;
 
   'test:enqueue'(data) {
@@ -109,7 +108,7 @@ class Run {
     if (node?.kind === 'test') this.#started(data, node);
   }
 
-  // Without ids, the parent of what begins is known if just one is open above it.
+  // Without ids, the parent of a starting test is known if exactly one is open above it.
   #opened(data) {
     const above = this.#open[data.nesting - 1];
     const parent = data.nesting > 0 && above?.size === 1 ? [...above.values()][0] : undefined;
@@ -133,7 +132,7 @@ class Run {
     this.#hasEnds = true;
     if (isFile(data)) return this.#fileEnded(data);
     if (hasId(data)) {
-      // One whose suite's hook failed ends without having begun.
+      // A test whose suite's hook failed ends without having begun.
       if (!this.#byId.has(id(data))) this['test:enqueue']({ ...data, type: data.details.type });
       this.#finished(data, this.#byId.get(id(data)), data.details.passed);
     } else {
@@ -160,7 +159,7 @@ class Run {
     }
   }
 
-  // Only a file that has to do with tests makes a plan, though all of them may be left out.
+  // Only a file with tests has a plan, though all of them may be excluded.
   'test:plan'(data) {
     const file = this.#of(data);
     if (file) file.hasTests = true;
@@ -180,10 +179,10 @@ class Run {
     if (file && file.said.length < SAID_MAX) file.said += data.message;
   }
 
-  // What a file's process says of errors outside of its tests.
+  // Errors of a file's process outside of its tests.
   'test:diagnostic'(data) {
     if (data.nesting !== 0 || !/^(Error|Warning): /.test(data.message)) return;
-    // Older versions do not say whose it is, and tell one file after the other.
+    // Older versions do not name the file, and report one file after the other.
     const file = this.#of(data) ?? (data.file === undefined ? this.#files.current : undefined);
     if (!file) return;
     if (file.late.length < LATE_MAX && LATE.test(data.message)) file.late.push(data.message);
@@ -195,7 +194,7 @@ class Run {
     return [...this.#files.all].filter((file) => !file.hasEnded).length;
   }
 
-  /** Files whose end could not be judged before the events of those before them were through. */
+  /** Judges files whose end could not be judged before the events of the files before them were through. */
   end() {
     for (const file of this.#files.all) {
       if (!this.#hasEnds && !file.isJudged) {
@@ -207,7 +206,7 @@ class Run {
     this.#twins.report();
   }
 
-  // The file that a test belongs to: it may be declared in a helper's file.
+  // The file that a test belongs to: the test may be declared in a helper's file.
   #file(data) {
     return this.#files.of(data.entryFile ?? data.file) ?? (data.entryFile ? undefined : this.#files.current);
   }
@@ -231,7 +230,7 @@ class Run {
     const test = { package: this.#package(data), name: node.name };
     file?.open.delete(node.name);
     const failureType = passed ? undefined : details.error?.failureType;
-    // A suite is no test: it counts only when something of its own went wrong.
+    // A suite is no test: it counts only when something of its own failed.
     if (details.type === 'suite' && (passed || failureType === 'subtestsFailed')) return;
     if (LISTING && details.type !== 'suite') return emit('listed', test);
     const id = nodeid(test);
@@ -256,14 +255,14 @@ class Run {
     const { passed, error } = ended.details;
     const left = passed && !LISTING && file.printed?.left();
     if (left && (left.isEarly || (told === 0 && left.begun > 0))) {
-      const message = 'its process left by itself (process.exit) before all of its tests were told';
+      const message = 'its process left by itself (process.exit) before all of its tests were reported';
       for (const test of open.values()) {
         emit('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message: "did not finish: the file's process left by itself" });
       }
       return emit('collector', { nodeid: file.file, message, output: file.said });
     }
     if (passed) {
-      // A file without tests is a test itself, to Node too; one whose tests were all left out is none.
+      // A file without tests is a test itself, as in Node; one whose tests were all excluded is none.
       const isTest = told === 0 && !file.hasTests && !ASKED && !LISTING;
       const test = { package: packageOf(file.file), name: path.basename(file.file) };
       if (isTest) emit('finished', { ...test, nodeid: nodeid(test), outcome: 'passed', duration_s: seconds(ended.details) });
@@ -284,7 +283,7 @@ class Run {
   }
 }
 
-// Which tests went wrong after they had passed, and where the first of them is.
+// Names of the tests that failed after they had passed, and the place of the first.
 function afterTests(late) {
   if (late.length === 0) return {};
   const told = late.map((message) => LATE.exec(message));
@@ -297,7 +296,7 @@ function succeeded(data) {
   const reason = (said, word) => (typeof said === 'string' && said !== '' ? said : word);
   if (data.expectFailure) return { outcome: 'xfailed', message: reason(data.expectFailure) };
   if (data.skip !== undefined && data.skip !== false) return { outcome: 'skipped', message: reason(data.skip), ...at(data) };
-  // One without a body passes as well, so it cannot be said to have held.
+  // A test without a body passes as well, so a passed todo proves nothing.
   if (data.todo !== undefined && data.todo !== false) return { outcome: 'skipped', message: reason(data.todo, 'todo'), ...at(data) };
   return { outcome: 'passed' };
 }
@@ -311,12 +310,12 @@ function failed(data, failureType) {
   return { ...told, outcome: isError || data.details.type === 'suite' ? 'error' : 'failed' };
 }
 
-// Where a test is declared, for what has no better place.
+// Place of a test's declaration, for lack of a better one.
 function at(data) {
   return { file: data.file, line: data.line };
 }
 
-// A test can be told twice when it ends after its parent.
+// Whether the test was reported before: one that ends after its parent is reported twice.
 function isTwice(node) {
   const was = node.isTold === true;
   node.isTold = true;
@@ -341,7 +340,7 @@ function place(data) {
   return [data.file, data.line, data.column, data.nesting, data.name].join('\0');
 }
 
-// Node before 18.19 and 20.10 gives a file's event nothing but its name.
+// Node before 18.19 and 20.10 gives only the name in a file's event.
 function located(data) {
   const isBare = data.nesting === 0 && data.file === undefined && path.isAbsolute(data.name ?? '');
   return isBare ? { ...data, file: data.name, line: 1, column: 1 } : data;
@@ -360,7 +359,7 @@ module.exports = async function* proctor(source) {
   }
   let run = new Run();
   for await (const { type, data } of source) {
-    // What comes after a signal is no test's doing, and the report ends without its end.
+    // Events after a signal are not the tests', and the report ends without its end.
     if (type === 'test:interrupted') run = undefined;
     if (typeof run?.[type] === 'function') run[type](located(data));
   }

@@ -1,4 +1,4 @@
-//! The plans that this adapter writes, and how it finds its projects.
+//! Plans of the adapter for Node's test runner, and its detection.
 
 use super::*;
 use crate::contract::Step;
@@ -33,7 +33,7 @@ fn lines(script: &str, selection: &Selection) -> Vec<String> {
 }
 
 #[test]
-fn the_script_and_the_request_make_the_command_line() {
+fn combines_the_script_and_the_request_into_the_command_line() {
     let script = "NODE_ENV=test node --import tsx --test --watch --test-reporter dot --test-timeout 99 'test/*.ts'";
     let plan = plan_of(script, &Selection::All, None, false);
     assert_eq!(plan.steps[0].programs, ["node_modules/.bin/node", "node"]);
@@ -54,7 +54,7 @@ fn the_script_and_the_request_make_the_command_line() {
 }
 
 #[test]
-fn a_file_without_tests_is_none_where_tests_are_asked_for() {
+fn marks_requests_that_name_files_or_tests() {
     let is_asked = |script: &str, filter: &str, files: &[&str]| {
         let files = files.iter().map(|&file| file.to_owned()).collect();
         let selection = Selection::Matching { filter: Filter::parse(filter).unwrap(), files };
@@ -69,7 +69,7 @@ fn a_file_without_tests_is_none_where_tests_are_asked_for() {
 }
 
 #[test]
-fn exactly_the_failed_tests_run_again_and_the_parents_of_subtests() {
+fn reruns_exactly_the_failed_tests_and_the_parents_of_subtests() {
     let test =
         |package: &str, name: &str| RerunTarget::Test(TestId { package: package.to_owned(), name: name.to_owned() });
     let selection = Selection::Exactly(vec![
@@ -87,7 +87,7 @@ fn exactly_the_failed_tests_run_again_and_the_parents_of_subtests() {
 }
 
 #[test]
-fn borp_is_given_the_reporter_and_node_the_files() {
+fn borp_gets_the_reporter_and_node_gets_the_files() {
     let mut tree = FileTree::default();
     let script = r#"{"scripts":{"test":"c8 borp -p 'test/*.js' --expose-gc --coverage"}}"#;
     tree.add_with_content("package.json", script);

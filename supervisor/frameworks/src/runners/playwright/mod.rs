@@ -1,17 +1,16 @@
-//! `@playwright/test` 1.50 or newer, with a reporter of ours beside the project's.
+//! `@playwright/test` 1.50 or newer, with an injected reporter beside the project's.
 //!
 //! Proof of a pass: Playwright ended its run without an interruption, and every test of its suite was told.
 //!
-//! The project's Playwright runs in the project's directory with its configuration and the options of its test script. Our
-//! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. What
-//! tests leave (screenshots, traces, videos) goes to the run's artefact directory and not to the workspace; missing
+//! The project's Playwright runs in the project's directory with its configuration and the options of its test script. The
+//! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. Files
+//! that tests leave (screenshots, traces, videos) go to the run's artifact directory and not to the workspace; missing
 //! snapshots are failures and are not written.
 //!
 //! A test's package is its file; its name begins with its project in brackets, if that has a name. A name filter is
-//! `--grep`, a regular expression without regard to case over project, file, titles and tags joined with blanks. Attempts
-//! of one test are one test, and one that passed at a later attempt is noted as flaky. Tests of a group that is serial and
-//! has retries are told at the end of the run. Both values of an assertion are read from its words. Coverage is not
-//! measured.
+//! `--grep`, a case-insensitive regular expression over project, file, titles and tags joined with blanks. Attempts of one
+//! test are one test, and one that passed at a later attempt is noted as flaky. Tests of a serial group with retries are
+//! reported at the end of the run. Both values of an assertion are parsed from its message. Coverage is not measured.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -25,13 +24,13 @@ use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use proctor_core::request::BrowserOptions;
 
-/// The adapter for Playwright's test runner.
+/// Adapter for Playwright's test runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Playwright;
 
 const NAME: &str = "playwright";
 
-/// Files whose content says whether a project is one, and whether its configuration has projects of its own.
+/// Files whose content shows whether a directory is a Playwright project, and whether its configuration has projects.
 const MARKERS: &[&str] = &[
     "package.json",
     "playwright.config.ts",
@@ -42,7 +41,7 @@ const MARKERS: &[&str] = &[
     "playwright.config.cjs",
 ];
 
-/// Options of the test script that say what the project's tests are and how they run.
+/// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
     Flag { names: &["--config", "-c"], arity: Arity::Value },
     Flag { names: &["--project"], arity: Arity::Words },
@@ -66,7 +65,7 @@ const FLAGS: &[Flag] = &[
     Flag { names: &["-x"], arity: Arity::Nothing },
 ];
 
-/// What of the test script is handed on. Playwright 1.65 has all of these options, and no others.
+/// Options of the test script that are passed on. The lists cover all options of Playwright 1.65.
 const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
@@ -91,8 +90,8 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
 };
 
 const PROFILE: RunnerProfile = RunnerProfile {
-    missing_remedy: |said| js::missing_runner(said, NAME),
-    nothing_selected: |said| said.contains("No tests found"),
+    missing_remedy: |output| js::missing_runner(output, NAME),
+    nothing_selected: |output| output.contains("No tests found"),
     separator: js::TITLE_SEPARATOR,
     error_location: js::error_location,
     error_reason: js::error_reason,
@@ -136,7 +135,7 @@ impl Framework for Playwright {
         js::is_monorepo(tree, &outer.dir)
     }
 
-    /// Browser tests live beside others: where the test script starts another runner alone, that one is the project's.
+    /// Where the test script starts another runner only, that one is the project's: browser tests live beside others.
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         js::is_tested_by(tree, &project.dir, JsRunner::Playwright)
     }
@@ -145,7 +144,7 @@ impl Framework for Playwright {
         plan(projects, tree, request, false)
     }
 
-    /// Where the configuration has projects, these say which browser: by custom each is called like its own.
+    /// Where the configuration has projects, the project selects the browser: by convention it is named after it.
     fn apply_browser_options(
         &self,
         tree: &FileTree,
@@ -182,10 +181,10 @@ impl Framework for Playwright {
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    let groups = js::group_selection_with(projects, tree, request.selection, NAME, spelt)?;
+    let groups = js::group_selection_with(projects, tree, request.selection, NAME, grep_expression)?;
     let starts = js::runner_starts(tree, groups, (JsRunner::Playwright, NAME), FORWARDED, &[], &mut plan.notes);
     for (number, RunnerStart { group, script, options }) in starts.into_iter().enumerate() {
-        // Playwright empties the directory when it begins, so each command has its own.
+        // Playwright empties the directory when it starts, so each command has its own.
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
         let mut args = arguments(&group, options, request, &output);
         args.extend(listing.then(|| "--list".to_owned()));
@@ -205,10 +204,10 @@ fn launch(
     let launch = Launch::for_program(tree, group.project, request, NAME, script)
         .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
         .with_env("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
-        // Nothing that anybody wants to look at.
+        // A state file of no interest to people.
         .with_env("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
         .with_env("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
-        // The report that people look at would be served, and the run would wait for them.
+        // The HTML report would be served, and the run would wait for a person.
         .with_env("PLAYWRIGHT_HTML_OPEN", "never");
     if listing { launch.with_env(js::LISTING_VARIABLE, "") } else { launch }
 }
@@ -236,7 +235,7 @@ fn arguments(
     args.extend(match &group.names {
         NameFilter::All => None,
         NameFilter::Filter(filter) => Some(format!("--grep={filter}")),
-        // Between slashes, case counts.
+        // Between slashes the expression is case-sensitive.
         NameFilter::Exactly(expression) => Some(format!("--grep=/{expression}/")),
     });
     if group.files.is_empty() {
@@ -250,16 +249,16 @@ fn arguments(
     args
 }
 
-/// Whether a configuration in or below `dir` speaks of projects.
+/// Whether a configuration in or below `dir` mentions projects.
 fn has_projects(tree: &FileTree, dir: &str) -> bool {
     MARKERS[1..]
         .iter()
         .any(|name| tree.directories_with(name).any(|(of, content)| is_within(of, dir) && content.contains("projects")))
 }
 
-/// What `--grep` finds one test by: Playwright puts project, file, and titles with the tags of each in one line. The file
-/// is known to the command.
-fn spelt(titles: &[&str], is_clipped: bool) -> String {
+/// The `--grep` expression of one test: Playwright matches it against project, file, and titles with the tags of each, in one
+/// line. The file is selected by its own argument.
+fn grep_expression(titles: &[&str], is_clipped: bool) -> String {
     const TAGS: &str = "(?: @\\S+)*";
     let (project, titles) = match titles.split_first() {
         Some((first, rest)) if first.starts_with('[') && first.ends_with(']') && !rest.is_empty() => {

@@ -1,6 +1,6 @@
-// Tells proctor's report what Playwright does, as it does it. Must not know how it came to be among Playwright's reporters.
+// Writes what Playwright does to proctor's report, as it happens.
 //
-// A test's attempts are one test here: it is told when no further attempt can follow. Its name begins with its project in
+// A test's attempts are one test here: it is reported when no further attempt can follow. Its name begins with its project in
 // brackets, if that has a name: the same test runs in several.
 'use strict';
 
@@ -9,7 +9,7 @@ const { SEPARATOR, locationFields, describeLoadError, end, packageOf, joinTitles
 
 const OLDEST = [1, 50];
 
-// Kinds of files that tests leave, as Playwright and proctor both call them.
+// Kinds of files that tests leave, under the names that Playwright and proctor share.
 const KINDS = ['screenshot', 'trace', 'video'];
 
 const listing = process.env.PROCTOR_LISTING !== undefined;
@@ -19,7 +19,7 @@ for (const ours of ['PROCTOR_LISTING', 'PROCTOR_ARTIFACTS', 'PW_TEST_REPORTER'])
 class Reporter {
   constructor() {
     this.began = false;
-    // Tests that were told, and those whose attempts may not be at their end.
+    // Tests that were reported, and those that may have further attempts.
     this.told = new Set();
     this.open = new Map();
     this.suite = undefined;
@@ -52,7 +52,7 @@ class Reporter {
     else this.open.set(test, result);
   }
 
-  // What belongs to no test: files that cannot be loaded, the global set-up, a worker that cannot be taken down.
+  // Errors that belong to no test: files that cannot be loaded, the global set-up, a worker that cannot be torn down.
   onError(error) {
     if (/^(Error: )?No tests found/.test(stripAnsi(error.message))) return;
     const { message, ...place } = describeLoadError(error);
@@ -83,7 +83,7 @@ class Reporter {
   }
 }
 
-// A test of a serial group runs again when another of the group failed.
+// Whether no attempt follows. A test of a serial group runs again when another of the group failed.
 function isLast(test, result) {
   if (test.retries === 0) return true;
   if (result.status === 'interrupted') return false;
@@ -110,7 +110,7 @@ function becameOf(test, result) {
   return { outcome: 'failed', ...failure(test, result) };
 }
 
-// Why a test is skipped or not to be run yet.
+// Why a test is skipped or marked fixme.
 function reasonOf(test, result) {
   const annotations = [...(result.annotations ?? []), ...test.annotations];
   const why = annotations.find(({ type }) => type === 'skip' || type === 'fixme');
@@ -130,13 +130,13 @@ function failure(test, result) {
   };
 }
 
-// The class of an error says something, unless it is the plain one.
+// Removes the error's class if it is the plain one.
 const withoutClass = (text) => text.replace(/^(Error|AssertionError): /, '');
 
-// The file is told beside the message, and who required it is in the output.
+// Removes the file, which has a field of its own, and the require stack, which is in the output.
 const withoutPlace = (text) => text.replace(/^(\w*Error: )?\/[^\s:]+: /, '$1').replace(/\nRequire stack:[^]*$/, '');
 
-// What an assertion says, and of which locator; the values have fields of their own.
+// The message of an assertion, with its locator; the values have fields of their own.
 function messageOf(text) {
   const said = withoutClass(text.trim());
   const isAssertion = /^(.*\n\n)?expect(\.soft)?\(/s.test(said);
@@ -147,7 +147,7 @@ function messageOf(text) {
   return locator ? `${head} of ${locator[1]}` : head;
 }
 
-// The two values of an assertion, from its own words: reporters are not handed the values.
+// The two values of an assertion, parsed from its message: reporters do not get the values.
 function valuesOf(text) {
   const lines = text.split('\n');
   const from = lines.findIndex((line) => /^- Expected +- \d+$/.test(line));
@@ -164,7 +164,7 @@ function ofDiff(lines) {
   const rest = lines.slice(first);
   const end = rest.findIndex((line) => !/^[-+@ ]/.test(line));
   const diff = rest.slice(0, end < 0 ? undefined : end);
-  // What is left out of a long diff would be a value that nobody had.
+  // A long diff omits parts, so the values would be incomplete.
   if (diff.some((line) => line.startsWith('@@'))) return {};
   const side = (other) => diff.filter((line) => !line.startsWith(other)).map((line) => line.slice(2)).join('\n');
   return { expected: side('+'), actual: side('-') };
@@ -177,7 +177,7 @@ function outputOf(result) {
   return output === '' ? undefined : output;
 }
 
-// Files that an attempt left, by their place in the directory that proctor keeps.
+// Reports files that an attempt left, by their path in the directory that proctor keeps.
 function tellArtifacts(test, result) {
   if (!artifacts) return;
   for (const { name, path: file } of result.attachments) {

@@ -1,4 +1,4 @@
-//! What the adapter tells Playwright.
+//! Plans of the Playwright adapter.
 
 use super::*;
 use crate::contract::Step;
@@ -27,7 +27,7 @@ fn args(script: &str, selection: &Selection, parallel: Option<u32>) -> Vec<Strin
 const OURS: &str = "test --output=/scratch/artifacts/kept/playwright-0 --update-snapshots=none";
 
 #[test]
-fn the_options_of_the_script_are_handed_on() {
+fn passes_the_options_of_the_script_on() {
     let script = "playwright install && cross-env A=b playwright test -c e2e --project x --ui -j 2 --reporter=dot e2e";
     let kept = "--config=e2e --project=x --workers=2 --reporter=dot";
     assert_eq!(args(script, &Selection::All, None), [format!("{OURS} {kept} e2e")]);
@@ -53,7 +53,7 @@ fn the_value_of_an_option_is_no_pattern() {
 }
 
 #[test]
-fn tests_are_named_exactly_and_in_their_files() {
+fn selects_tests_by_exact_name_and_file() {
     let test =
         |name: &str| RerunTarget::Test(TestId { package: "web/e2e/a.spec.ts".to_owned(), name: name.to_owned() });
     let selection = Selection::Exactly(vec![test("[dark mode] > cart > adds (1)"), test("holds")]);
@@ -67,7 +67,7 @@ fn tests_are_named_exactly_and_in_their_files() {
 }
 
 #[test]
-fn only_the_tests_of_a_directory_are_meant() {
+fn a_directory_selects_its_tests_only() {
     let files = vec!["web".to_owned()];
     let selection = Selection::Matching { filter: None, files };
     let file = |name: &str| format!(r" ^\/w\-s\/web\/e2e\/{name}\.spec\.ts$");
@@ -75,7 +75,7 @@ fn only_the_tests_of_a_directory_are_meant() {
 }
 
 #[test]
-fn a_browser_is_asked_for_as_the_configuration_allows() {
+fn selects_the_browser_as_the_configuration_allows() {
     let browsed = |config: &str| {
         let mut tree = FileTree::default();
         tree.add_with_content("package.json", r#"{"scripts":{"test":"playwright test --project=phone e2e"}}"#);

@@ -1,4 +1,4 @@
-//! Writes pytest's command lines. Must not know how its results are read.
+//! Builds pytest's command lines.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -9,7 +9,7 @@ use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 
 /// The plan of a run, or with `more` arguments of a listing.
 ///
-/// Files are named from `./`, so that none can be read as an option or as a file of options.
+/// Files begin with `./`, so that none can be read as an option or as a file of options.
 pub(super) fn plan(
     projects: &[Project],
     tree: &FileTree,
@@ -34,11 +34,11 @@ pub(super) fn plan(
         share.notes.into_iter().for_each(|note| steps.note(note));
     }
     let parallel = request.parallel.map(|parallel| ("PROCTOR_PARALLEL", parallel.max(1).to_string()));
-    Ok(keeping(steps.build(parallel.as_slice()), request))
+    Ok(with_output_dirs(steps.build(parallel.as_slice()), request))
 }
 
-/// Each command with a directory of its own for what browser tests leave: pytest-playwright removes it when it begins.
-fn keeping(mut plan: Plan, request: &PlanRequest<'_>) -> Plan {
+/// Gives each command a directory of its own for files of browser tests: pytest-playwright removes it when it begins.
+fn with_output_dirs(mut plan: Plan, request: &PlanRequest<'_>) -> Plan {
     for (number, step) in plan.steps.iter_mut().enumerate() {
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{}-{number}", super::NAME);
         step.env.insert("PROCTOR_OUTPUT".to_owned(), format!("{}/{output}", request.scratch));

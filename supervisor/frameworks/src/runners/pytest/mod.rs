@@ -1,12 +1,11 @@
-//! Python: pytest through a plugin of ours, `proctor_pytest.py`, which tells what happens through the run's report.
+//! pytest, with an injected plugin (`proctor_pytest.py`) that writes the run's report.
 //!
 //! Proof of a pass: pytest came to the end of its session, and every test that it had collected and not deselected was told.
 //!
-//! Needs pytest 7.0, with pytest-xdist 2 if the project uses it; the plugin says so to an older one. The project's settings,
-//! plugins and hooks stay in force. Coverage is not measured by this version, whatever the project's own settings measure. A test
-//! that holds and whose teardown fails is one test with an error; pytest counts it twice. What tests of pytest-playwright leave
-//! (screenshots, traces, videos, and what they write to its `output_path`) goes to the run's artefact directory and not to the
-//! workspace. Must not know how a process is started.
+//! Needs pytest 7.0, and pytest-xdist 2 if the project uses it; the plugin refuses older ones. The project's settings, plugins
+//! and hooks stay in force. Coverage is not measured, whatever the project's own settings measure. A passing test whose
+//! teardown fails is one test with an error; pytest counts it twice. Files that tests of pytest-playwright leave (screenshots,
+//! traces, videos, and what they write to its `output_path`) go to the run's artifact directory and not to the workspace.
 
 mod command;
 
@@ -17,13 +16,13 @@ use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::BrowserOptions;
 
-/// The adapter for pytest.
+/// Adapter for pytest.
 #[derive(Debug, Clone, Copy)]
 pub struct Pytest;
 
 const NAME: &str = "pytest";
 
-/// What pytest means by ending before its plugins are asked.
+/// pytest's messages and exit status when it ends before its plugins are loaded.
 const PROFILE: RunnerProfile = RunnerProfile {
     missing_remedy: missing,
     error_reason: reason,
@@ -32,30 +31,30 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
-fn missing(said: &str) -> Option<String> {
-    let line = said.lines().find(|line| line.ends_with(": No module named pytest"));
+fn missing(output: &str) -> Option<String> {
+    let line = output.lines().find(|line| line.ends_with(": No module named pytest"));
     let not_installed = line.map(|_| {
         "pytest is not installed for the project's Python: install it in the project's environment (.venv/bin/pip install \
          pytest), or for the python3 on PATH where it has none"
             .to_owned()
     });
-    let too_old = || said.lines().find_map(|line| line.find("proctor needs pytest").map(|at| line[at..].to_owned()));
+    let too_old = || output.lines().find_map(|line| line.find("proctor needs pytest").map(|at| line[at..].to_owned()));
     not_installed.or_else(too_old)
 }
 
-/// What follows `error:` in the last line that has it; settings that are not understood are explained below that.
-fn reason(said: &str) -> Option<String> {
+/// The text after `error:` in the last line that has it; the lines below only explain the settings.
+fn reason(output: &str) -> Option<String> {
     let after = |line: &str| {
         let found = ["error: ", "ERROR: "].iter().find_map(|mark| line.rsplit_once(mark))?;
         Some(found.1.trim().to_owned())
     };
-    said.lines().rev().find_map(after)
+    output.lines().rev().find_map(after)
 }
 
-/// What pytest-cov says when `--cov-fail-under` is not reached: it fails the run, and no test has.
-fn unmet(said: &str) -> Option<String> {
-    let told = |line: &&str| line.starts_with("FAIL Required test coverage of ");
-    said.lines().rev().find(told).and_then(|line| line.strip_prefix("FAIL ")).map(str::to_owned)
+/// pytest-cov's message when `--cov-fail-under` is not reached: it fails the run without a failed test.
+fn unmet(output: &str) -> Option<String> {
+    let is_unmet = |line: &&str| line.starts_with("FAIL Required test coverage of ");
+    output.lines().rev().find(is_unmet).and_then(|line| line.strip_prefix("FAIL ")).map(str::to_owned)
 }
 
 impl Framework for Pytest {
@@ -99,7 +98,7 @@ impl Framework for Pytest {
         command::plan(projects, tree, request, &[])
     }
 
-    /// The plugin pytest-playwright has the options.
+    /// The options belong to the plugin pytest-playwright.
     fn apply_browser_options(
         &self,
         tree: &FileTree,
@@ -143,27 +142,27 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_pytest_says_when_it_cannot_begin_is_understood() {
+    fn reads_the_messages_of_a_pytest_that_cannot_start() {
         let remedy = missing("/ws/.venv/bin/python: No module named pytest\n").unwrap();
         assert!(remedy.starts_with("pytest is not installed"), "{remedy}");
         assert_eq!(missing("E   ModuleNotFoundError: No module named 'pytest'"), None);
         let old = missing("ERROR: proctor needs pytest 7.0 or newer, and this is 6.2.5\n").unwrap();
         assert_eq!(old, "proctor needs pytest 7.0 or newer, and this is 6.2.5");
-        let said =
+        let output =
             "ERROR: usage: pytest [options]\npytest: error: unrecognized arguments: --nope\n  inifile: pytest.ini\n";
-        assert_eq!(reason(said).unwrap(), "unrecognized arguments: --nope");
+        assert_eq!(reason(output).unwrap(), "unrecognized arguments: --nope");
         assert_eq!(reason("Traceback"), None);
     }
 
     #[test]
-    fn a_coverage_that_is_not_reached_is_told() {
+    fn reports_a_coverage_below_the_required_one() {
         let not_reached = "Required test coverage of 90% not reached. Total coverage: 50.00%";
         assert_eq!(unmet(&format!("1 passed\nFAIL {not_reached}\n====\n")).unwrap(), not_reached);
         assert_eq!(unmet("Required test coverage of 90% reached. Total coverage: 95.00%\n"), None);
     }
 
     #[test]
-    fn a_browser_is_for_projects_that_drive_one() {
+    fn a_browser_applies_only_to_projects_that_drive_one() {
         let browsed = |requirements: &str| {
             let mut tree = FileTree::default();
             tree.add_with_content("web/requirements.txt", requirements);

@@ -1,10 +1,10 @@
-"""A plugin of pytest that tells proctor what happens. Changes no result, no output, and of the project's settings only those that
-choose tests by what an earlier run came to (--lf, --sw): the cache that they look at is not the project's own.
+"""A pytest plugin that writes proctor's report. Changes no result, no output, and of the project's settings only those that
+select tests by the result of an earlier run (--lf, --sw): the cache that they read is not the project's own.
 
-Proof of a pass: every test that was collected and not deselected was told, whatever status pytest exits with.
+Proof of a pass: every test that was collected and not deselected was reported, whatever status pytest exits with.
 
-In a run with pytest-xdist the workers put what they know about a failure into their reports, and the controller alone tells.
-Must not know how the report is read. Needs pytest 7.0.
+In a run with pytest-xdist the workers attach what they know about a failure to pytest's reports, and only the controller writes.
+Needs pytest 7.0.
 """
 
 import os
@@ -21,16 +21,16 @@ if not hasattr(pytest, "version_tuple"):
 if "PYTEST_XDIST_WORKER" not in os.environ:
     proctor_python.remove_stale_bytecode()
 
-# The attribute of a pytest report that carries ours from where the test ran to where it is told.
+# The attribute of a pytest report that carries our description of a failure from the worker to the controller.
 TOLD = "proctor"
 
-# The same for the files that a test left.
+# The attribute with the files that a test left.
 LEFT = "proctor_left"
 
-# What pytest-playwright's files are, by how it names them; others are the tests' own.
+# Kinds of pytest-playwright's files, by its naming scheme; other files are the tests' own.
 KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-\d+)?\.zip"), ("video", r".*\.webm"))
 
-# Options by which pytest runs what an earlier run left, and not what is there.
+# Options by which pytest selects tests by the result of an earlier run.
 BY_EARLIER_RUNS = ("lf", "stepwise", "stepwise_skip")
 
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
@@ -58,7 +58,7 @@ def pytest_load_initial_conftests(early_config, args):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config):
-    # Not into the workspace. A worker of pytest-xdist reads the project's settings once more.
+    # Keeps artifacts out of the workspace. A worker of pytest-xdist reads the project's settings once more.
     if _keeps_artifacts(config):
         config.option.output = os.environ["PROCTOR_OUTPUT"]
     asked = [name for name in BY_EARLIER_RUNS if getattr(config.option, name, False)]
@@ -88,7 +88,7 @@ def pytest_runtest_makereport(item, call):
 
 
 def _example(error):
-    """What there is to say of a doctest: which example failed, and not where doctest found out."""
+    """Description of a failed doctest: place of the failed example, and not of doctest's own code."""
     failure = error.failures[0] if type(error).__name__ == "MultipleDoctestFailures" else error
     if type(failure).__module__ != "doctest" or not hasattr(failure, "example"):
         return None
@@ -103,7 +103,7 @@ def _example(error):
 
 
 def _left_by(item):
-    """Files below the directory that pytest-playwright has for this test, which are whole by now."""
+    """Files below the directory that pytest-playwright has for this test, which are complete by now."""
     directory = (getattr(item, "funcargs", None) or {}).get("output_path")
     if not isinstance(directory, str) or not _keeps_artifacts(item.config):
         return []
@@ -142,7 +142,7 @@ FOREIGN = ("proctor_pytest", "_pytest", "pluggy")
 
 
 def _values_compared(tb):
-    """The values of the assertion that ended here, unless another one was explained last."""
+    """Values of the assertion that ended this traceback, unless another one was explained last."""
     while tb.tb_next is not None:
         tb = tb.tb_next
     for code, line, values in _compared:
@@ -166,7 +166,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def _cause(error):
-    """What went wrong when pytest says where it did."""
+    """The original error behind pytest's wrapper about where it happened."""
     cause = getattr(error, "cause", None) or error.__cause__
     if isinstance(cause, tuple):  # pytest 7: as sys.exc_info gives it
         cause = cause[1]
@@ -175,7 +175,7 @@ def _cause(error):
 
 
 class Places:
-    """Node ids as the file, relative to where pytest was started, and the name within it."""
+    """Splits node ids into the file, relative to where pytest was started, and the name within it."""
 
     def __init__(self, config):
         self.root = str(config.rootpath)
@@ -191,7 +191,7 @@ class Places:
 
 
 class Reporter:
-    """Tells what happens, in the process that speaks for the whole run."""
+    """Writes the report, in the process that controls the whole run."""
 
     def __init__(self, config):
         self._report = proctor_python.Report()
@@ -225,7 +225,7 @@ class Reporter:
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):
         self._places = Places(config)
-        # pytest gives a report of each setup and teardown then, and none of a test.
+        # With these options pytest reports each setup and teardown, and no test.
         self._runs_none = any(getattr(config.option, name, False) for name in ("setuponly", "setupplan"))
         if self._runs_none:
             self.note("no test ran: the project's settings ask for fixtures alone (--setup-only or --setup-plan)")
@@ -242,7 +242,7 @@ class Reporter:
         if hasattr(getattr(report, "context", None), "kwargs"):
             return self._subtest(report)
         key = getattr(report, "node", None), report.nodeid
-        # pytest-rerunfailures gives the reports of one attempt one number, and starts each attempt anew.
+        # pytest-rerunfailures gives the reports of one attempt the same number, and starts each attempt anew.
         attempt = key, getattr(report, "rerun", self._starts.get(report.nodeid))
         if report.outcome == "rerun" and attempt not in self._superseded:
             self._superseded.add(attempt)
@@ -282,7 +282,7 @@ class Reporter:
         if self._runs_none and outcome == "passed":
             return
         if self._failed_subtests.pop(key, 0) and (outcome == "passed" or not hasattr(decisive, TOLD)):
-            # It has no failure of its own, only those that were told already.
+            # It has no failure of its own, only those of its subtests, which were reported already.
             self._tell(key[1], phases, ("failed", None))
         else:
             self._tell(key[1], phases, (outcome, decisive))
@@ -329,7 +329,7 @@ class Reporter:
                 if proctor_python.is_project_file(os.path.join(self._places.root, str(file))):
                     told.update(file=os.path.join(self._places.root, str(file)), line=line)
         elif not told:
-            # What pytest or pytest-xdist says without an exception.
+            # A message of pytest or pytest-xdist without an exception.
             told = {"message": str(report.longrepr), "stack": None}
         if not told.get("file") and report.location[1] is not None:
             told.update(file=os.path.join(self._places.root, report.location[0]), line=report.location[1] + 1)
@@ -337,7 +337,7 @@ class Reporter:
 
     def pytest_collectreport(self, report):
         if report.failed:
-            # A text begins with what it is about, as that of pytest-xdist does; a traceback ends with it.
+            # A text of pytest-xdist begins with the message; a traceback ends with it.
             said, which = str(report.longrepr).strip().split("\n"), 0 if isinstance(report.longrepr, str) else -1
             told = getattr(report, TOLD, None) or {"message": said[which]}
             self._collector(os.path.join(self._places.root, report.nodeid), told, report.longreprtext)
@@ -346,7 +346,7 @@ class Reporter:
             self.note("%s was skipped as a whole, and pytest counts it as one test: %s" % (report.nodeid, reason))
 
     def _collector(self, path, told, output=None):
-        # An absolute path: proctor names it as seen from the workspace. Each worker of pytest-xdist loads every file.
+        # An absolute path, which proctor makes relative to the workspace. Each worker of pytest-xdist loads every file.
         path = path.rstrip("/")
         if path in self._unloaded:
             return
@@ -361,7 +361,7 @@ class Reporter:
         )
 
     def pytest_deselected(self, items):
-        # What a request asks for is no news to whoever made it.
+        # A selection by the request itself needs no note.
         asked = "PROCTOR_SELECTION" in os.environ or any(arg.startswith("-k=") for arg in self._arguments)
         if items and not asked:
             self.note("%d test(s) are deselected by the project's own settings, such as -k, -m or --deselect" % len(items))
@@ -387,13 +387,13 @@ class Reporter:
         self._collector(self._places.root, dict(told, message="pytest broke: " + told["message"]), str(excrepr))
 
     def pytest_keyboard_interrupt(self, excinfo):
-        # pytest.exit can end a run with status 0 before its last test; what pytest calls interrupted never does.
+        # pytest.exit can end a run with status 0 before its last test; an interruption in pytest's sense never does.
         self._is_whole &= issubclass(excinfo.type, pytest.Session.Interrupted)
         self.note("pytest stopped before all tests had run: " + (str(excinfo.value) or excinfo.typename), True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session):
-        # A wrong argument that pytest finds only now: its words on stderr say which.
+        # A wrong argument that pytest finds only now: its message on stderr names it.
         self._is_whole &= session.exitstatus != pytest.ExitCode.USAGE_ERROR
         if session.shouldfail:
             self.note("pytest stopped before all tests had run: %s" % session.shouldfail, True)
@@ -420,7 +420,7 @@ class Reporter:
 
 
 def _outcome(phases):
-    """What a test came to, and the phase that says why."""
+    """Outcome of a test, and the phase that decides it."""
     failed = sorted((phase for phase in phases if phase.failed), key=lambda phase: phase.when != "call")
     if failed:
         return ("failed" if failed[0].when == "call" else "error"), failed[0]

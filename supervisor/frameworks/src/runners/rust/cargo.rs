@@ -1,11 +1,11 @@
-//! `cargo test`: writes its command lines. Must not know how output is read.
+//! CompileErrors the command lines of `cargo test`.
 //!
-//! One command per Cargo workspace: cargo builds, and runs each test binary through a runner of ours (`runner.sh`), which is
-//! named in the variables that Cargo has for it. So order, directory and environment of the binaries are Cargo's own. A
-//! runner that the project sets stays in force behind ours.
+//! One command per Cargo workspace. Cargo builds, and runs each test binary through a wrapper (`runner.sh`) that is set in
+//! Cargo's own runner variables, so order, directory and environment of the binaries stay Cargo's. A runner that the project
+//! configures is called by the wrapper.
 
 use super::manifest::{own_runner, packages, wants_all_members};
-use super::selection::{Group, Names, groups};
+use super::selection::{NameSelection, TargetGroup, groups};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
@@ -16,23 +16,23 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The framework's name.
 pub(super) const NAME: &str = "cargo";
 
-/// The first option that every command of ours has.
+/// The first of the options that follow the subcommand in every command.
 pub(super) const COLOUR: &str = "--color=never";
 
-/// The variables that name the runner for each target that a host may be.
-const RUNNER_OF: [&str; 4] = [
+/// The variables that set the runner of each target that a host may have.
+const RUNNER_VARIABLES: [&str; 4] = [
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUNNER",
     "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
     "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER",
 ];
 
-/// The runner, with places for what is the project's.
+/// The wrapper script, with placeholders for the project's runner and its harness-free binaries.
 const RUNNER: &str = include_str!("runner.sh");
 
 /// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    planned(projects, tree, request, &[])
+    plan_with(projects, tree, request, &[])
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
@@ -41,10 +41,10 @@ pub(super) fn plan_listing(
     tree: &FileTree,
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
-    planned(projects, tree, request, &["--list"])
+    plan_with(projects, tree, request, &["--list"])
 }
 
-fn planned(
+fn plan_with(
     projects: &[Project],
     tree: &FileTree,
     request: &PlanRequest<'_>,
@@ -55,18 +55,18 @@ fn planned(
         let number = projects.iter().position(|project| project == group.project).unwrap_or(0);
         let path = format!("cargo-runner-{number}");
         if !plan.files.iter().any(|file| file.path == path) {
-            let bytes = runner(projects, tree, group.project, request).into_bytes();
+            let bytes = runner_script(projects, tree, group.project, request).into_bytes();
             plan.files.push(InjectedFile { path: path.clone(), bytes, executable: true });
         }
         if !tree.contains(&join(&group.project.dir, "Cargo.lock")) && !tree.is_truncated() {
             plan.notes.push("there is no Cargo.lock: cargo writes one, as it does without proctor".to_owned());
         }
         let mut env: BTreeMap<String, String> =
-            RUNNER_OF.iter().map(|name| ((*name).to_owned(), format!("{}/{path}", request.scratch))).collect();
-        // The harness's own option would reach binaries that have another one.
+            RUNNER_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("{}/{path}", request.scratch))).collect();
+        // An option would also reach binaries with another harness.
         env.extend(request.parallel.map(|tests| ("RUST_TEST_THREADS".to_owned(), tests.max(1).to_string())));
         let mut args: Vec<String> = ["test", "--no-fail-fast", "--message-format=json"].map(str::to_owned).into();
-        args.extend(common(&group, tree, request));
+        args.extend(common_options(&group, tree, request));
         args.push("--".to_owned());
         args.extend(harness.iter().map(|option| (*option).to_owned()));
         args.extend(names(&group.names));
@@ -75,11 +75,11 @@ fn planned(
     Ok(plan)
 }
 
-/// Options that both runners have: what is built, and where it goes.
+/// Options of both runners: what is built, and where it goes.
 ///
-/// As an option and not as a variable, the target directory is nothing that tests see. It lies in the cache, one for each
-/// Cargo workspace, so that nothing is written to proctor's and a second run builds little.
-pub(super) fn common(group: &Group<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
+/// The target directory is an option and not a variable, so tests do not see it. It lies in the cache, one for each Cargo
+/// workspace, so that nothing is written to the workspace and a second run builds little.
+pub(super) fn common_options(group: &TargetGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
     let mut hasher = DefaultHasher::new();
     (request.workspace, &group.project.dir).hash(&mut hasher);
     let name: String = group
@@ -96,35 +96,35 @@ pub(super) fn common(group: &Group<'_>, tree: &FileTree, request: &PlanRequest<'
         None if wants_all_members(tree, group.project) => args.push("--workspace".to_owned()),
         None => {}
     }
-    args.extend(group.binaries.iter().map(super::names::Binary::option));
+    args.extend(group.binaries.iter().map(super::binary_names::Binary::option));
     args
 }
 
-/// What follows `--`: libtest takes every word that does not begin with a dash for a part of a name.
-pub(super) fn names(names: &Names) -> Vec<String> {
+/// The arguments after `--`: libtest reads every word that does not begin with a dash as a part of a name.
+pub(super) fn names(names: &NameSelection) -> Vec<String> {
     match names {
-        Names::All => Vec::new(),
-        Names::Containing(parts) => parts.clone(),
-        Names::Exactly(names) => [vec!["--exact".to_owned()], names.clone()].concat(),
+        NameSelection::All => Vec::new(),
+        NameSelection::Containing(parts) => parts.clone(),
+        NameSelection::Exactly(names) => [vec!["--exact".to_owned()], names.clone()].concat(),
     }
 }
 
-fn runner(projects: &[Project], tree: &FileTree, project: &Project, request: &PlanRequest<'_>) -> String {
+fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, request: &PlanRequest<'_>) -> String {
     let own = own_runner(tree, project, request.workspace).map(|(_, words)| {
-        format!("set -- {} \"$@\"", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
+        format!("set -- {} \"$@\"", words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "))
     });
     let mut plain = String::new();
     for package in packages(projects, tree, project) {
         let dir = format!("{}/{}", request.workspace, package.dir);
         for name in &package.plain {
-            let pattern = quoted(&format!("{}:{name}", dir.trim_end_matches('/')));
+            let pattern = quote(&format!("{}:{name}", dir.trim_end_matches('/')));
             plain.push_str(&format!("{pattern})\n  echo \"proctor-plain $binary\"\n  \"$@\" 2>&1\n  ;;\n"));
         }
     }
     RUNNER.replace("#own-runner#", &own.unwrap_or_default()).replace("#plain-binaries#\n", &plain)
 }
 
-/// A word that the shell takes as it is.
-fn quoted(word: &str) -> String {
+/// Quotes a word for the shell.
+fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

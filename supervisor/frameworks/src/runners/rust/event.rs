@@ -1,5 +1,4 @@
-//! The two forms of JSON that come on one stream: what Cargo says about building, and what libtest says about tests. Must
-//! not know what follows from it.
+//! JSON lines of the two kinds that share one stream: Cargo's about building, and libtest's about tests.
 
 use serde::Deserialize;
 
@@ -8,7 +7,7 @@ use serde::Deserialize;
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub(super) enum CargoLine {
     CompilerArtifact(Artifact),
-    CompilerMessage(Box<Message>),
+    CompilerMessage(Box<CompilerMessage>),
     BuildFinished {
         success: bool,
     },
@@ -16,35 +15,35 @@ pub(super) enum CargoLine {
     Other,
 }
 
-/// Something that was built, or was still there.
+/// A built or up-to-date target.
 #[derive(Debug, Deserialize)]
 pub(super) struct Artifact {
     pub(super) package_id: String,
     #[serde(default)]
     pub(super) manifest_path: String,
-    pub(super) target: Target,
+    pub(super) target: CargoTarget,
     pub(super) profile: Profile,
     pub(super) executable: Option<String>,
 }
 
 /// A target of a package.
 #[derive(Debug, Deserialize)]
-pub(super) struct Target {
+pub(super) struct CargoTarget {
     pub(super) kind: Vec<String>,
     pub(super) name: String,
 }
 
-/// How it was built.
+/// The profile it was built with.
 #[derive(Debug, Deserialize)]
 pub(super) struct Profile {
     pub(super) test: bool,
 }
 
-/// What the compiler says about a target.
+/// A compiler message about a target.
 #[derive(Debug, Deserialize)]
-pub(super) struct Message {
+pub(super) struct CompilerMessage {
     pub(super) package_id: String,
-    pub(super) target: Target,
+    pub(super) target: CargoTarget,
     pub(super) message: Diagnostic,
 }
 
@@ -68,7 +67,7 @@ pub(super) struct Span {
     pub(super) expansion: Option<Box<Expansion>>,
 }
 
-/// The macro that a place came out of.
+/// The macro expansion that a span comes from.
 #[derive(Debug, Deserialize)]
 pub(super) struct Expansion {
     pub(super) span: Span,
@@ -78,30 +77,30 @@ pub(super) struct Expansion {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum HarnessLine {
-    Suite(Suite),
-    Test(Box<Test>),
+    Suite(SuiteLine),
+    Test(Box<TestLine>),
     #[serde(other)]
     Other,
 }
 
-/// A binary's tests as a whole.
+/// Start or end of a binary's suite.
 #[derive(Debug, Deserialize)]
-pub(super) struct Suite {
+pub(super) struct SuiteLine {
     pub(super) event: String,
-    /// How many tests it has, when it begins.
+    /// Number of tests, at the start.
     #[serde(default)]
     pub(super) test_count: u64,
-    /// How many of its tests are ignored, when it ends.
+    /// Number of ignored tests, at the end.
     #[serde(default)]
     pub(super) ignored: u64,
-    /// Whose it is, where nextest speaks.
+    /// The binary, in nextest's lines.
     #[serde(default)]
-    pub(super) nextest: Option<super::nextest::Origin>,
+    pub(super) nextest: Option<super::nextest::SuiteOrigin>,
 }
 
-/// A test.
+/// An event of a test.
 #[derive(Debug, Deserialize)]
-pub(super) struct Test {
+pub(super) struct TestLine {
     pub(super) event: String,
     pub(super) name: String,
     #[serde(default)]

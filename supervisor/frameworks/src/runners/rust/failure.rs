@@ -1,23 +1,22 @@
-//! Turns what a failed test printed into a message with a place: panics, errors that a test returned, doctests. Must not
-//! know which test it was, or how output came.
+//! Turns a failed test's output into a message with a place: panics, errors that a test returned, doctests.
 //!
-//! `assert_eq!(left, right)` gives its sides no meaning. Here the left one is what came and the right one what was wanted,
-//! the order in which the standard library's documentation and most tests write them.
+//! `assert_eq!(left, right)` gives its sides no meaning. PathContext left is the actual and right the expected value, the order in
+//! which the standard library's documentation and most tests write them.
 
 use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Since Rust 1.73, with the thread's number since 1.91.
+/// First line of a panic since Rust 1.73, with the thread's number since 1.91.
 static PANIC: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^thread '(.*)' (?:\(\d+\) )?panicked at (.+):(\d+):\d+:$").ok());
 
-/// A place in a trace or in what a compiler says.
+/// A place in a stack trace or in a compiler's message.
 static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\s+(?:at|-->) (.+):(\d+):\d+$").ok());
 
-/// What is read out of a failure.
+/// Parsed reason of a failure.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct FailureReason {
     pub(super) message: Option<String>,
     pub(super) place: Option<(String, u32)>,
     pub(super) expected: Option<String>,
@@ -34,64 +33,69 @@ struct Panic {
     stack: Vec<String>,
 }
 
-/// Where the workspace is, and in which of its directories the runner runs.
+/// Resolves printed paths: the workspace's root, and the directory in it in which the runner runs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Here<'a> {
+pub(super) struct PathContext<'a> {
     pub(super) paths: &'a WorkspacePaths,
     pub(super) dir: &'a str,
 }
 
-impl Here<'_> {
+impl PathContext<'_> {
     fn place(self, file: &str, line: &str) -> Option<(String, u32)> {
         Some((self.paths.relative_to(self.dir, file)?, line.parse().ok()?))
     }
 }
 
-/// Why a test failed that printed `output`. `said` is what the harness itself says about it.
-pub(super) fn of_test(name: &str, output: &str, said: Option<&str>, here: Here<'_>) -> Failure {
-    let panic = blamed(name, panics(output, here));
+/// Finds why a test failed that printed `output`; `harness_message` is the harness's own message about it.
+pub(super) fn from_test(
+    name: &str,
+    output: &str,
+    harness_message: Option<&str>,
+    here: PathContext<'_>,
+) -> FailureReason {
+    let panic = decisive_panic(name, panics(output, here));
     let mut failure = match panic {
-        Some(panic) => of_panic(panic),
-        None => Failure { message: returned_error(output), ..Failure::default() },
+        Some(panic) => from_panic(panic),
+        None => FailureReason { message: returned_error(output), ..FailureReason::default() },
     };
-    if let Some(said) = said.map(str::to_owned).or_else(|| harness_note(output)) {
-        of_harness(&said, here, &mut failure);
+    if let Some(message) = harness_message.map(str::to_owned).or_else(|| harness_note(output)) {
+        apply_harness_message(&message, here, &mut failure);
     }
     failure
 }
 
-/// Why a doctest failed. Lines of its panics are those of a program that rustdoc wrote, so its place is where it begins,
-/// except where the compiler names a better one.
-pub(super) fn of_doctest(name: &str, output: &str, here: Here<'_>) -> Failure {
+/// Finds why a doctest failed. A panic's line is a line of rustdoc's generated program, so the place is the start of the
+/// doctest, unless the compiler names a better one.
+pub(super) fn from_doctest(name: &str, output: &str, here: PathContext<'_>) -> FailureReason {
     let begins = || {
         let (file, rest) = name.split_once(" - ")?;
-        // Without the blank: what documents the crate itself has no name of an item in front of its line.
-        let line = rest.rsplit_once(super::names::DOCTEST_LINE.trim_start())?.1.split(')').next()?;
+        // The blank is trimmed because a doctest of the crate itself has no item name in front of its line.
+        let line = rest.rsplit_once(super::binary_names::DOCTEST_LINE.trim_start())?.1.split(')').next()?;
         here.place(file, line)
     };
     if let Some((error, rest)) = compiler_error(output) {
         let place = rest.lines().find_map(|line| place(line, here));
-        return Failure { message: Some(error), place: place.or_else(begins), ..Failure::default() };
+        return FailureReason { message: Some(error), place: place.or_else(begins), ..FailureReason::default() };
     }
-    let failure = panics(output, here).pop().map(of_panic).unwrap_or_default();
-    Failure { place: begins(), message: failure.message.clone().or_else(|| first_line(output)), ..failure }
+    let failure = panics(output, here).pop().map(from_panic).unwrap_or_default();
+    FailureReason { place: begins(), message: failure.message.clone().or_else(|| first_line(output)), ..failure }
 }
 
-/// Why a test of another harness failed, which need not panic.
-pub(super) fn of_words(name: &str, output: &str, here: Here<'_>) -> Failure {
-    let failure = of_test(name, output, None, here);
-    Failure { message: failure.message.clone().or_else(|| first_line(output)), ..failure }
+/// Finds why a test of another harness failed; such a test need not panic.
+pub(super) fn from_other_harness(name: &str, output: &str, here: PathContext<'_>) -> FailureReason {
+    let failure = from_test(name, output, None, here);
+    FailureReason { message: failure.message.clone().or_else(|| first_line(output)), ..failure }
 }
 
-/// Why a build script gave up: its panic's words and their place, else what it said last.
-pub(super) fn of_script(output: &str, here: Here<'_>) -> Failure {
-    let panic = blamed("main", panics(output, here));
+/// Finds why a build script failed: its panic's message and place, else its last line.
+pub(super) fn from_script(output: &str, here: PathContext<'_>) -> FailureReason {
+    let panic = decisive_panic("main", panics(output, here));
     let last = || output.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned);
     let (message, place) = match panic {
         Some(panic) => (Some(panic.message.trim_end().to_owned()).filter(|words| !words.is_empty()), panic.place),
         None => (last(), None),
     };
-    Failure { message, place, ..Failure::default() }
+    FailureReason { message, place, ..FailureReason::default() }
 }
 
 fn first_line(output: &str) -> Option<String> {
@@ -108,12 +112,12 @@ fn compiler_error(output: &str) -> Option<(String, &str)> {
     Some((message.to_owned(), rest))
 }
 
-fn place(line: &str, here: Here<'_>) -> Option<(String, u32)> {
+fn place(line: &str, here: PathContext<'_>) -> Option<(String, u32)> {
     let found = PLACE.as_ref()?.captures(line)?;
     here.place(&found[1], &found[2])
 }
 
-fn panics(output: &str, here: Here<'_>) -> Vec<Panic> {
+fn panics(output: &str, here: PathContext<'_>) -> Vec<Panic> {
     #[derive(PartialEq)]
     enum Part {
         Message,
@@ -141,28 +145,28 @@ fn panics(output: &str, here: Here<'_>) -> Vec<Panic> {
         }
     }
     for panic in &mut panics {
-        // A panic in a dependency: the first frame of the project is as near as one gets.
+        // For a panic in a dependency, the first frame in the project is the closest known place.
         panic.place = panic.place.take().or_else(|| panic.stack.iter().find_map(|line| place(line, here)));
     }
     panics
 }
 
-/// The panic that failed the test: its own thread's last one, which is called `main` when tests run one at a time. When it
-/// only says that another thread panicked, that one's.
-fn blamed(name: &str, mut panics: Vec<Panic>) -> Option<Panic> {
+/// The panic that failed the test: the last one of its own thread, which is called `main` when tests run one at a time. If
+/// that one only joins a thread that panicked, the other thread's.
+fn decisive_panic(name: &str, mut panics: Vec<Panic>) -> Option<Panic> {
     let own = panics.iter().rposition(|panic| panic.thread == name || panic.thread == "main");
     let at = own.or_else(|| panics.len().checked_sub(1))?;
-    let hands_on = panics[at].message.contains("on an `Err` value: Any { .. }");
+    let only_joins = panics[at].message.contains("on an `Err` value: Any { .. }");
     let other = panics[..at].iter().rposition(|panic| panic.thread != panics[at].thread);
-    Some(panics.swap_remove(other.filter(|_| hands_on).unwrap_or(at)))
+    Some(panics.swap_remove(other.filter(|_| only_joins).unwrap_or(at)))
 }
 
-fn of_panic(panic: Panic) -> Failure {
+fn from_panic(panic: Panic) -> FailureReason {
     let stack = (!panic.stack.is_empty()).then(|| panic.stack.join("\n"));
     let message = panic.message.trim_end();
     let (message, sides) = sides(message).map_or((message, None), |(head, left, right)| (head, Some((left, right))));
     let (actual, expected) = sides.map(|(left, right)| (left.to_owned(), right.to_owned())).unzip();
-    Failure {
+    FailureReason {
         message: Some(message.to_owned()).filter(|text| !text.is_empty()),
         place: panic.place,
         expected,
@@ -171,7 +175,7 @@ fn of_panic(panic: Panic) -> Failure {
     }
 }
 
-/// The two sides of an assertion that they are equal, or that one matches the other.
+/// The two sides of an equality or match assertion.
 fn sides(message: &str) -> Option<(&str, &str, &str)> {
     let (head, rest) = message.split_once("\n  left: ")?;
     let (left, right) = rest.split_once("\n right: ")?;
@@ -181,13 +185,13 @@ fn sides(message: &str) -> Option<(&str, &str, &str)> {
         .then_some((head, left, right))
 }
 
-/// What a test returned as its error is the last thing that it prints.
+/// The error that a test returned: it is the last thing printed.
 fn returned_error(output: &str) -> Option<String> {
     let at = if output.starts_with("Error: ") { 0 } else { output.rfind("\nError: ")? + 1 };
     Some(output[at..].trim_end().to_owned())
 }
 
-/// The same in the harness's text, which is all that nextest sees.
+/// The harness's note in libtest's text output, which is all that nextest sees.
 fn harness_note(output: &str) -> Option<String> {
     let notes = ["note: test did not panic as expected", "note: panic did not contain expected string"];
     let at = notes.iter().find_map(|note| output.rfind(note))?;
@@ -195,9 +199,9 @@ fn harness_note(output: &str) -> Option<String> {
     Some(note.split("\n\n").next().unwrap_or(note).to_owned())
 }
 
-/// What the harness says: of a test that should have panicked, or ran for too long.
-fn of_harness(said: &str, here: Here<'_>, failure: &mut Failure) {
-    let (first, rest) = said.split_once('\n').unwrap_or((said, ""));
+/// Applies the harness's message about a test that should have panicked, or ran for too long.
+fn apply_harness_message(harness_message: &str, here: PathContext<'_>, failure: &mut FailureReason) {
+    let (first, rest) = harness_message.split_once('\n').unwrap_or((harness_message, ""));
     let (message, at) = first.rsplit_once(" at ").unwrap_or((first, ""));
     let found = at.rsplitn(3, ':').collect::<Vec<_>>();
     let is_place = found.len() == 3 && found[1].parse::<u32>().is_ok();
@@ -217,47 +221,48 @@ fn of_harness(said: &str, here: Here<'_>, failure: &mut Failure) {
 mod tests {
     use super::*;
 
-    fn read(name: &str, output: &str, said: Option<&str>) -> Failure {
-        of_test(name, output, said, Here { paths: &WorkspacePaths::new("/ws"), dir: "sub" })
+    fn parse(name: &str, output: &str, harness_message: Option<&str>) -> FailureReason {
+        from_test(name, output, harness_message, PathContext { paths: &WorkspacePaths::new("/ws"), dir: "sub" })
     }
 
     #[test]
-    fn an_assertion_has_its_place_and_its_sides() {
+    fn reads_place_and_sides_of_an_assertion() {
         let output = "out\n\nthread 't::ne' (7) panicked at src/lib.rs:28:58:\nassertion `left == right` failed: sum\n  left: \
                       2\n right: 3\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
-        let failure = read("t::ne", output, None);
+        let failure = parse("t::ne", output, None);
         assert_eq!(failure.place, Some(("sub/src/lib.rs".to_owned(), 28)));
         assert_eq!(failure.message.as_deref(), Some("assertion `left == right` failed: sum"));
         assert_eq!((failure.actual.as_deref(), failure.expected.as_deref()), (Some("2"), Some("3")));
         let unequal = output.replace("==", "!=");
-        assert_eq!(read("t::ne", &unequal, None).message.unwrap().lines().count(), 3);
+        assert_eq!(parse("t::ne", &unequal, None).message.unwrap().lines().count(), 3);
     }
 
     #[test]
-    fn the_thread_that_panicked_first_is_blamed_when_the_test_only_joined_it() {
+    fn blames_the_thread_that_panicked_first_when_the_test_only_joined_it() {
         let output = "thread '<unnamed>' panicked at src/a.rs:1:1:\nin thread\nnote: run with x\n\nthread 't' panicked at \
                       src/a.rs:2:2:\ncalled `Result::unwrap()` on an `Err` value: Any { .. }\n";
-        assert_eq!(read("t", output, None).message.as_deref(), Some("in thread"));
+        assert_eq!(parse("t", output, None).message.as_deref(), Some("in thread"));
         let caught = output.replace("called `Result::unwrap()` on an `Err` value: Any { .. }", "another");
-        assert_eq!(read("t", &caught, None).message.as_deref(), Some("another"));
+        assert_eq!(parse("t", &caught, None).message.as_deref(), Some("another"));
     }
 
     #[test]
-    fn a_panic_in_a_dependency_is_placed_where_the_project_called_it() {
+    fn places_a_panic_in_a_dependency_where_the_project_called_it() {
         let output = "thread 'main' (1) panicked at /home/u/.cargo/registry/src/x/y.rs:9:9:\nbad\nstack backtrace:\n   0: y::f\n             \
                       at /home/u/.cargo/registry/src/x/y.rs:9:9\n   1: t::f\n             at ./src/lib.rs:3:5\nnote: z\n";
-        let failure = read("t", output, None);
+        let failure = parse("t", output, None);
         assert_eq!(failure.place, Some(("sub/src/lib.rs".to_owned(), 3)));
         assert_eq!(failure.stack.unwrap().lines().count(), 4);
     }
 
     #[test]
-    fn what_the_harness_says_counts_more() {
-        let failure = read("t", "", Some("test did not panic as expected at src/lib.rs:33:32"));
+    fn the_harness_message_wins() {
+        let failure = parse("t", "", Some("test did not panic as expected at src/lib.rs:33:32"));
         assert_eq!(failure.message.as_deref(), Some("test did not panic as expected"));
         assert_eq!(failure.place, Some(("sub/src/lib.rs".to_owned(), 33)));
-        let said = "panic did not contain expected string\n      panic message: \"x\"\n expected substring: \"yy\"";
-        let failure = read("t", "thread 't' panicked at src/lib.rs:3:3:\nx\n", Some(said));
+        let harness_message =
+            "panic did not contain expected string\n      panic message: \"x\"\n expected substring: \"yy\"";
+        let failure = parse("t", "thread 't' panicked at src/lib.rs:3:3:\nx\n", Some(harness_message));
         assert_eq!(failure.message.as_deref(), Some("panic did not contain expected string"));
         assert_eq!((failure.actual.as_deref(), failure.expected.as_deref()), (Some("\"x\""), Some("\"yy\"")));
         assert_eq!(failure.place.unwrap().1, 3);
@@ -265,24 +270,24 @@ mod tests {
 
     #[test]
     fn a_returned_error_is_the_message() {
-        assert_eq!(read("t", "x\nError: \"bad\"\n", None).message.as_deref(), Some("Error: \"bad\""));
-        assert_eq!(read("t", "", None), Failure::default());
+        assert_eq!(parse("t", "x\nError: \"bad\"\n", None).message.as_deref(), Some("Error: \"bad\""));
+        assert_eq!(parse("t", "", None), FailureReason::default());
     }
 
     #[test]
-    fn a_doctest_is_placed_where_it_begins_or_where_the_compiler_says() {
-        let here = Here { paths: &WorkspacePaths::new("/ws"), dir: "" };
+    fn places_a_doctest_where_it_begins_or_where_the_compiler_says() {
+        let here = PathContext { paths: &WorkspacePaths::new("/ws"), dir: "" };
         let name = "src/lib.rs - add (line 18)";
         let output = "Test executable failed (exit status: 101).\n\nstderr:\n\nthread 'main' (1) panicked at src/lib.rs:5:1:\nbad\n";
-        let failure = of_doctest(name, output, here);
+        let failure = from_doctest(name, output, here);
         assert_eq!((failure.message.as_deref(), failure.place), (Some("bad"), Some(("src/lib.rs".to_owned(), 18))));
-        let failure = of_doctest("src/lib.rs - (line 2)", output, here);
+        let failure = from_doctest("src/lib.rs - (line 2)", output, here);
         assert_eq!(failure.place, Some(("src/lib.rs".to_owned(), 2)), "of the crate itself");
         let output = "error[E0308]: mismatched types\n  --> src/lib.rs:23:13\n   |\nCouldn't compile the test.\n";
-        let failure = of_doctest(name, output, here);
+        let failure = from_doctest(name, output, here);
         assert_eq!(failure.message.as_deref(), Some("mismatched types"));
         assert_eq!(failure.place, Some(("src/lib.rs".to_owned(), 23)));
-        let failure = of_doctest(name, "Test compiled successfully, but it's marked `compile_fail`.\n", here);
+        let failure = from_doctest(name, "Test compiled successfully, but it's marked `compile_fail`.\n", here);
         assert!(failure.message.unwrap().starts_with("Test compiled"));
     }
 }

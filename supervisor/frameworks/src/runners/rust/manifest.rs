@@ -1,31 +1,31 @@
-//! Reads `Cargo.toml` and `.cargo/config.toml` as far as planning needs them: where workspaces begin, which packages they
-//! have, which test binaries have no harness, and the project's own runner. Must not know command lines.
+//! Reads `Cargo.toml` and `.cargo/config.toml` as far as planning needs them: workspace roots, packages, test binaries
+//! without a harness, and the project's own runner.
 
-use super::names::Binary;
+use super::binary_names::Binary;
 use crate::contract::FileTree;
 use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Directories in which manifests are material of tests or somebody else's.
-const PASSED_OVER: [&str; 4] = ["fixtures", "target", "testdata", "vendor"];
+/// Directories whose manifests are test material or third-party code.
+const IGNORED_DIRS: [&str; 4] = ["fixtures", "target", "testdata", "vendor"];
 
-/// What is read of a `Cargo.toml`.
+/// The parts of a `Cargo.toml` that are read.
 #[derive(Debug, Default, Deserialize)]
 struct Manifest {
     package: Option<PackageTable>,
     workspace: Option<WorkspaceTable>,
     #[serde(default)]
-    lib: Target,
+    lib: TargetTable,
     #[serde(default)]
-    bin: Vec<Target>,
+    bin: Vec<TargetTable>,
     #[serde(default)]
-    test: Vec<Target>,
+    test: Vec<TargetTable>,
     #[serde(default)]
-    bench: Vec<Target>,
+    bench: Vec<TargetTable>,
     #[serde(default)]
-    example: Vec<Target>,
+    example: Vec<TargetTable>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,7 +40,7 @@ struct PackageTable {
 }
 
 impl PackageTable {
-    /// Kinds of targets of which the package has only those that it names.
+    /// Kinds of targets for which the package turns automatic discovery off.
     fn named_only(&self) -> Vec<&'static str> {
         let kinds = [
             ("bin", self.autobins),
@@ -61,36 +61,36 @@ struct WorkspaceTable {
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Target {
+struct TargetTable {
     name: Option<String>,
     path: Option<String>,
     harness: Option<bool>,
 }
 
 impl Manifest {
-    fn read(content: &str) -> Option<Manifest> {
+    fn parse(content: &str) -> Option<Manifest> {
         toml::from_str(content).ok()
     }
 
-    /// `cargo fuzz` keeps such a package beside others; its targets run for ever and only with that tool.
+    /// Whether it is a `cargo fuzz` package: its targets never end and only run with that tool.
     fn is_for_fuzzing(&self) -> bool {
         let metadata = self.package.as_ref().and_then(|package| package.metadata.as_ref());
         metadata.is_some_and(|metadata| metadata.contains_key("cargo-fuzz"))
     }
 }
 
-/// The Cargo workspaces of a tree: manifests that no other one includes. What lies below a workspace and is not excluded
-/// is taken for its member, as else Cargo itself would refuse it.
+/// The Cargo workspaces of a tree: manifests that no other one includes. A manifest below a workspace that is not excluded
+/// counts as a member; otherwise Cargo itself would refuse it.
 pub(super) fn workspaces(tree: &FileTree) -> Vec<Project> {
     let mut manifests: Vec<(&str, Option<Manifest>)> =
-        tree.directories_with("Cargo.toml").map(|(dir, content)| (dir, Manifest::read(content))).collect();
+        tree.directories_with("Cargo.toml").map(|(dir, content)| (dir, Manifest::parse(content))).collect();
     manifests.sort_by_key(|(dir, _)| *dir);
     let mut found: Vec<(&str, Option<&Manifest>)> = Vec::new();
     for (dir, manifest) in &manifests {
         let manifest = manifest.as_ref();
         let above = found.iter().rev().find(|(outer, _)| is_within(dir, outer));
         let begins = match above {
-            _ if is_passed_over(dir) || is_of_tests(tree, dir) => false,
+            _ if is_ignored(dir) || is_test_material(tree, dir) => false,
             None => true,
             Some(_) if manifest.is_some_and(Manifest::is_for_fuzzing) => false,
             Some((outer, includes)) => {
@@ -116,62 +116,62 @@ pub(super) fn workspaces(tree: &FileTree) -> Vec<Project> {
         .collect()
 }
 
-fn is_passed_over(dir: &str) -> bool {
-    dir.split('/').any(|part| part.starts_with('.') || PASSED_OVER.contains(&part))
+fn is_ignored(dir: &str) -> bool {
+    dir.split('/').any(|part| part.starts_with('.') || IGNORED_DIRS.contains(&part))
 }
 
-/// Whether a package above keeps it among its integration tests.
-fn is_of_tests(tree: &FileTree, dir: &str) -> bool {
+/// Whether the directory lies in the `tests` directory of a package above.
+fn is_test_material(tree: &FileTree, dir: &str) -> bool {
     let above = dir.match_indices("tests").filter(|(at, part)| dir[at + part.len()..].starts_with('/'));
     above.filter_map(|(at, _)| dir.get(..at)).any(|above| tree.content(&join(above, "Cargo.toml")).is_some())
 }
 
 /// A package of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Package {
+pub(super) struct CargoPackage {
     pub(super) name: String,
-    /// Relative to proctor's workspace.
+    /// Directory, relative to the workspace of the session.
     pub(super) dir: String,
-    /// Files of the test binaries without libtest's harness, up to Cargo's hash.
+    /// NameSelection of the test binaries without libtest's harness, as Cargo writes them before the hash.
     pub(super) plain: Vec<String>,
-    /// The binaries that the manifest names, other than the library, and their sources where it says so.
+    /// The binaries that the manifest names, other than the library, with their source if it is given.
     pub(super) named: Vec<(Binary, Option<String>)>,
-    /// Kinds of binaries of which it has no others.
+    /// Kinds of binaries without automatic discovery.
     pub(super) named_only: Vec<&'static str>,
 }
 
-/// The binaries of a kind that a manifest in `dir` names.
-fn named(dir: &str, kind: &str, targets: &[Target]) -> Vec<(Binary, Option<String>)> {
-    let path = |target: &Target| target.path.as_ref().map(|path| join(dir, path));
-    targets.iter().filter_map(|target| Some((Binary::of(kind, target.name.as_ref()?), path(target)))).collect()
+/// The binaries of one kind that the manifest in `dir` names.
+fn named_binaries(dir: &str, kind: &str, targets: &[TargetTable]) -> Vec<(Binary, Option<String>)> {
+    let path = |target: &TargetTable| target.path.as_ref().map(|path| join(dir, path));
+    targets.iter().filter_map(|target| Some((Binary::from_target(kind, target.name.as_ref()?), path(target)))).collect()
 }
 
-/// The packages that lie in a Cargo workspace, by directory.
-pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project) -> Vec<Package> {
+/// The packages of a Cargo workspace, by directory.
+pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project) -> Vec<CargoPackage> {
     let within = |dir: &str| innermost_project(projects, dir).is_some_and(|owner| owner.dir == project.dir);
-    let mut packages: Vec<Package> = tree
+    let mut packages: Vec<CargoPackage> = tree
         .directories_with("Cargo.toml")
         .filter(|(dir, _)| within(dir))
         .filter_map(|(dir, content)| {
-            let Manifest { package, lib, bin, test, bench, example, .. } = Manifest::read(content)?;
+            let Manifest { package, lib, bin, test, bench, example, .. } = Manifest::parse(content)?;
             let package = package.filter(|package| !package.name.is_empty())?;
             let kinds = [("bin", &bin), ("test", &test), ("bench", &bench), ("example", &example)];
-            let named = kinds.into_iter().flat_map(|(kind, targets)| named(dir, kind, targets)).collect();
+            let named = kinds.into_iter().flat_map(|(kind, targets)| named_binaries(dir, kind, targets)).collect();
             let named_only = package.named_only();
-            let lib = Target { name: lib.name.or_else(|| Some(package.name.clone())), ..lib };
+            let lib = TargetTable { name: lib.name.or_else(|| Some(package.name.clone())), ..lib };
             let plain = [lib].into_iter().chain(bin).chain(test).chain(bench).chain(example);
             let plain = plain.filter(|target| target.harness == Some(false)).filter_map(|target| target.name);
             let plain = plain.map(|name| name.replace('-', "_")).collect();
-            Some(Package { name: package.name, dir: dir.to_owned(), plain, named, named_only })
+            Some(CargoPackage { name: package.name, dir: dir.to_owned(), plain, named, named_only })
         })
         .collect();
     packages.sort_by(|a, b| a.dir.cmp(&b.dir));
     packages
 }
 
-/// Whether a plain `cargo test` in the project's directory would leave members out that nobody asked to leave out.
+/// Whether a plain `cargo test` in the project's directory would leave out members although the manifest does not say so.
 pub(super) fn wants_all_members(tree: &FileTree, project: &Project) -> bool {
-    let manifest = tree.content(&join(&project.dir, "Cargo.toml")).and_then(Manifest::read).unwrap_or_default();
+    let manifest = tree.content(&join(&project.dir, "Cargo.toml")).and_then(Manifest::parse).unwrap_or_default();
     manifest.workspace.is_some_and(|workspace| workspace.default_members.is_none())
 }
 
@@ -183,31 +183,31 @@ struct Config {
 
 #[derive(Debug, Default, Deserialize)]
 struct TargetConfig {
-    runner: Option<Words>,
+    runner: Option<CommandWords>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-enum Words {
+enum CommandWords {
     Text(String),
     List(Vec<String>),
 }
 
-/// The runner that the project's own configuration sets for this host's tests, as words of a command line, and the target
-/// or condition that it is set for. Cargo reads the files of all directories above; the nearest wins.
+/// The runner that the project's own configuration sets for this host's tests, as command-line words, and the target or
+/// condition that it is set for. Cargo reads the files of all directories above; the nearest wins.
 pub(super) fn own_runner(tree: &FileTree, project: &Project, workspace: &str) -> Option<(String, Vec<String>)> {
     let mut dir = project.dir.as_str();
     loop {
         for name in [".cargo/config.toml", ".cargo/config"] {
             let config = tree.content(&join(dir, name)).and_then(|content| toml::from_str::<Config>(content).ok());
             let runners = config.into_iter().flat_map(|config| config.target);
-            let mut runners = runners.filter(|(target, _)| is_here(target));
+            let mut runners = runners.filter(|(target, _)| matches_host(target));
             if let Some((target, runner)) = runners.find_map(|(target, config)| Some((target, config.runner?))) {
                 let mut words = match runner {
-                    Words::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
-                    Words::List(list) => list,
+                    CommandWords::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
+                    CommandWords::List(list) => list,
                 };
-                // As in Cargo, a path is relative to the directory that has `.cargo`.
+                // As in Cargo, a path is relative to the directory that contains `.cargo`.
                 if let Some(program) = words.first_mut().filter(|program| program.contains('/')) {
                     let is_absolute = program.starts_with('/');
                     *program =
@@ -223,8 +223,8 @@ pub(super) fn own_runner(tree: &FileTree, project: &Project, workspace: &str) ->
     }
 }
 
-/// Whether a target, or a condition of the usual kinds, is this host.
-fn is_here(target: &str) -> bool {
+/// Whether a target, or a condition of the usual kinds, matches this host.
+fn matches_host(target: &str) -> bool {
     let condition: String = target.chars().filter(|character| !character.is_whitespace()).collect();
     match condition.strip_prefix("cfg(").and_then(|rest| rest.strip_suffix(')')) {
         Some(condition) => matches!(condition, "all()" | "unix" | "target_os=\"linux\"" | "target_family=\"unix\""),
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workspace_holds_what_is_below_it_unless_it_says_otherwise() {
+    fn a_workspace_includes_the_packages_below_it_unless_excluded() {
         let tree = FileTree::with_contents(&[
             ("Cargo.toml", "[workspace]\nmembers = ['crates/*']\nexclude = ['tools']\n[package]\nname = 'root'\n"),
             ("crates/a/Cargo.toml", "[package]\nname = 'a'\n[[test]]\nname = 'ui-tests'\nharness = false\n"),
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(found, [("", "root"), ("own", "own"), ("tools/gen", "gen")]);
         assert!(wants_all_members(&tree, &projects[0]) && !wants_all_members(&tree, &projects[2]));
         let packages = |project: &Project| packages(&projects, &tree, project);
-        let plain = |package: &Package| package.plain.join(",");
+        let plain = |package: &CargoPackage| package.plain.join(",");
         let of_root: Vec<String> =
             packages(&projects[0]).iter().map(|package| format!("{}:{}", package.name, plain(package))).collect();
         assert!(of_root.contains(&"a:ui_tests".to_owned()), "{of_root:?}");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn projects_without_a_common_root_are_each_their_own() {
+    fn projects_without_a_common_root_are_separate() {
         let tree =
             FileTree::with_contents(&[("b/Cargo.toml", "broken ["), ("a/Cargo.toml", "[package]\nname = 'x'\n")]);
         let found: Vec<(String, String)> =
@@ -271,18 +271,18 @@ mod tests {
     }
 
     #[test]
-    fn the_projects_own_runner_is_found_above_it() {
+    fn finds_the_projects_own_runner_above_it() {
         let here = format!("[target.{}-unknown-linux-gnu]\nrunner = ['tools/run', '--fast']\n", std::env::consts::ARCH);
         let tree = FileTree::with_contents(&[
             (".cargo/config.toml", &here),
             ("a/.cargo/config.toml", "[target.wasm32-wasip1]\nrunner = 'wasmtime'\n"),
             ("b/.cargo/config.toml", "[target.'cfg(unix)']\nrunner = 'nice -n 5'\n"),
         ]);
-        let of = |dir: &str| {
+        let runner_of = |dir: &str| {
             let project = Project { dir: dir.to_owned(), name: String::new() };
             own_runner(&tree, &project, "/ws").map(|(_, words)| words.join(" "))
         };
-        assert_eq!(of("a").unwrap(), "/ws/tools/run --fast");
-        assert_eq!(of("b").unwrap(), "nice -n 5");
+        assert_eq!(runner_of("a").unwrap(), "/ws/tools/run --fast");
+        assert_eq!(runner_of("b").unwrap(), "nice -n 5");
     }
 }

@@ -1,38 +1,39 @@
-//! Rust: `cargo test`, with doctests, and cargo-nextest where a project is set up for it.
+//! Rust: `cargo test`, with doctests, and cargo-nextest where a project is set up for it. Needs Rust 1.73 (panics with the
+//! place first) and nextest 0.9.94.
 //!
 //! Proof of a pass: with Cargo, every test program told as many tests as its harness had announced and closed its suite; one
 //! without a harness exited with 0. With nextest, nextest ended every suite that it had begun, and every test that began ended;
 //! its counts are of attempts and not used.
 //!
 //! `manifest` reads Cargo's files as far as planning needs them, `selection` turns a request into targets and names, `cargo`
-//! and `nextest` write command lines, `parser` reads both runners' streams with `event` for JSON and `text` for libtest's
-//! text, `failure` turns what a failed test printed into a message with a place, `build` does the same for the compiler, and
-//! `names` says how binaries are called. None of them must know how a process is started.
+//! and `nextest` build command lines, `parser` reads both runners' streams with `event` for JSON and `libtest_text` for
+//! libtest's text, `failure` turns a failed test's output into a message with a place, `build_errors` does the same for the
+//! compiler, and `binary_names` maps binaries to names and back.
 //!
-//! Needs Rust 1.73 (panics with the place first) and nextest 0.9.94. `cargo test` writes a lock file where there is none, as
-//! it does without proctor; nothing else is written to the workspace. Coverage is not measured in this version.
+//! `cargo test` writes a lock file where the project has none, as it does without proctor; nothing else is written to the
+//! workspace. Coverage is not measured.
 
-mod build;
+mod binary_names;
+mod build_errors;
 mod cargo;
 mod event;
 mod failure;
+mod libtest_text;
 mod manifest;
-mod names;
 mod nextest;
 mod parser;
 mod selection;
-mod text;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 use crate::parsing::workspace_paths::join;
-use parser::{Mode, RustParser, Speaker};
+use parser::{Mode, RunnerKind, RustParser};
 
 /// Files whose content planning reads: manifests, the settings of nextest, and Cargo's own settings.
 const MARKERS: &[&str] = &["Cargo.toml", "nextest.toml", "config.toml"];
 
-/// The adapter for `cargo test`.
+/// Adapter for `cargo test`.
 #[derive(Debug, Clone, Copy)]
 pub struct Cargo;
 
@@ -79,15 +80,15 @@ impl Framework for Cargo {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Cargo, Mode::Running, plan, request))
+        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Running, plan, request))
     }
 
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Cargo, Mode::Listing, plan, request))
+        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Listing, plan, request))
     }
 }
 
-/// The adapter for cargo-nextest. It takes the projects that have settings for it, and any that is asked for by name.
+/// Adapter for cargo-nextest. It takes the projects that have nextest settings, and any project when requested by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Nextest;
 
@@ -134,11 +135,11 @@ impl Framework for Nextest {
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Nextest, Mode::Running, plan, request))
+        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Running, plan, request))
     }
 
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(Speaker::Nextest, Mode::Listing, plan, request))
+        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Listing, plan, request))
     }
 }
 

@@ -1,12 +1,10 @@
-//! cargo-nextest: writes its command lines, and reads the names that its stream and its lists have. Must not know how
-//! results are read.
+//! CompileErrors the command lines of cargo-nextest, and parses the names in its stream and in its lists.
 //!
-//! Its JSON for libtest's readers is called experimental and has to be asked for by a variable. There it calls binaries by
-//! package and file alone, so that a library and a program of one name are told apart only by the suite that began last.
-//! Nextest runs no doctests.
+//! Nextest's libtest-compatible JSON is experimental and enabled by a variable. It names binaries by package and file only, so
+//! a library and a program of the same name are distinguished by the suite that began last. Nextest runs no doctests.
 
-use super::cargo::{COLOUR, common, names};
-use super::names::Binary;
+use super::binary_names::Binary;
+use super::cargo::{COLOUR, common_options, names};
 use super::selection::groups;
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -17,7 +15,7 @@ use std::collections::BTreeMap;
 /// The framework's name.
 pub(super) const NAME: &str = "nextest";
 
-/// Its settings, below a project's directory.
+/// Nextest's settings file, below a project's directory.
 pub(super) const SETTINGS: &str = ".config/nextest.toml";
 
 /// The plan of a run.
@@ -26,7 +24,7 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
         .map(str::to_owned)
         .to_vec();
     options.extend(request.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
-    planned(projects, tree, request, &options)
+    plan_with(projects, tree, request, &options)
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
@@ -35,7 +33,7 @@ pub(super) fn plan_listing(
     tree: &FileTree,
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
-    planned(
+    plan_with(
         projects,
         tree,
         request,
@@ -43,7 +41,7 @@ pub(super) fn plan_listing(
     )
 }
 
-fn planned(
+fn plan_with(
     projects: &[Project],
     tree: &FileTree,
     request: &PlanRequest<'_>,
@@ -53,7 +51,7 @@ fn planned(
     for group in groups(NAME, projects, tree, request.selection)? {
         let mut args = vec!["nextest".to_owned()];
         args.extend_from_slice(options);
-        args.extend(common(&group, tree, request));
+        args.extend(common_options(&group, tree, request));
         args.push("--".to_owned());
         args.extend(names(&group.names));
         let env = BTreeMap::from([("NEXTEST_EXPERIMENTAL_LIBTEST_JSON".to_owned(), "1".to_owned())]);
@@ -62,8 +60,8 @@ fn planned(
     Ok(plan)
 }
 
-/// The command that lists the ignored tests among those that `run` selects. The stream of a run counts them by suite, and
-/// names only those that are skipped while another test of their suite runs.
+/// The command that lists the ignored tests among select that `run` selects. A run's stream only counts them by suite, and
+/// names only select that are skipped while another test of their suite runs.
 pub(super) fn list_ignored(run: &Step) -> Step {
     let options = run.args.iter().position(|arg| arg == COLOUR).unwrap_or(run.args.len());
     let list = ["nextest", "list", "--cargo-message-format=json", "--message-format=json", "--run-ignored=all"];
@@ -72,9 +70,9 @@ pub(super) fn list_ignored(run: &Step) -> Step {
     Step { args, ..run.clone() }
 }
 
-/// What nextest adds to a suite's line.
+/// Nextest's addition to a suite's line.
 #[derive(Debug, Deserialize)]
-pub(super) struct Origin {
+pub(super) struct SuiteOrigin {
     #[serde(rename = "crate")]
     package: String,
     test_binary: String,
@@ -84,23 +82,23 @@ pub(super) struct Origin {
 /// Most tests whose binary is remembered until they end. Nextest runs fewer at a time.
 const BEGAN_MAX: usize = 4_096;
 
-/// Binaries by the names that the stream has for them.
+/// Maps the names in the stream to binaries.
 #[derive(Debug, Default)]
-pub(super) struct Origins {
+pub(super) struct SuiteOrigins {
     /// The binary whose suite began last, by `crate::file`.
     latest: BTreeMap<String, String>,
     /// The binary of each test that began, by `crate::file$path::of::test`.
     began: BTreeMap<String, String>,
 }
 
-impl Origins {
-    /// A suite begins.
-    pub(super) fn suite_began(&mut self, origin: &Origin) {
-        let Origin { package, test_binary, kind } = origin;
-        self.latest.insert(format!("{package}::{test_binary}"), Binary::of(kind, test_binary).id(package));
+impl SuiteOrigins {
+    /// Records that a suite began.
+    pub(super) fn start_suite(&mut self, origin: &SuiteOrigin) {
+        let SuiteOrigin { package, test_binary, kind } = origin;
+        self.latest.insert(format!("{package}::{test_binary}"), Binary::from_target(kind, test_binary).id(package));
     }
 
-    /// Binary, test and attempt, counted from 1, of a name in the stream: `crate::file$path::of::test#2`.
+    /// Binary, test and attempt (counted from 1) of a name in the stream: `crate::file$path::of::test#2`.
     pub(super) fn split<'a>(&mut self, name: &'a str, begins: bool) -> Option<(String, &'a str, u32)> {
         let attempt = |name: &'a str| {
             let (name, attempt) = name.rsplit_once('#')?;
@@ -122,7 +120,7 @@ impl Origins {
 /// A list of tests.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) struct List {
+pub(super) struct NextestList {
     rust_suites: BTreeMap<String, ListedSuite>,
 }
 
@@ -146,20 +144,20 @@ struct FilterMatch {
     reason: String,
 }
 
-impl List {
-    /// Binaries and tests that a run would run, or would name as ignored.
+impl NextestList {
+    /// Binaries and tests that a run would run or report as ignored.
     pub(super) fn tests(self) -> impl Iterator<Item = (String, String)> {
-        self.those(|test| test.filter_match.status == "matches" || test.filter_match.reason == "ignored")
+        self.select(|test| test.filter_match.status == "matches" || test.filter_match.reason == "ignored")
     }
 
-    /// Ignored tests of a list that [`list_ignored`] asked for.
+    /// Ignored tests of the list of a [`list_ignored`] command.
     pub(super) fn ignored(self) -> impl Iterator<Item = (String, String)> {
-        self.those(|test| test.ignored && test.filter_match.status == "matches")
+        self.select(|test| test.ignored && test.filter_match.status == "matches")
     }
 
-    fn those(self, wanted: fn(&ListedTest) -> bool) -> impl Iterator<Item = (String, String)> {
+    fn select(self, is_wanted: fn(&ListedTest) -> bool) -> impl Iterator<Item = (String, String)> {
         self.rust_suites.into_iter().flat_map(move |(binary, suite)| {
-            let names = suite.testcases.into_iter().filter(move |(_, test)| wanted(test)).map(|(name, _)| name);
+            let names = suite.testcases.into_iter().filter(move |(_, test)| is_wanted(test)).map(|(name, _)| name);
             names.map(move |name| (binary.clone(), name)).collect::<Vec<_>>()
         })
     }
@@ -170,12 +168,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_has_the_binary_of_the_suite_in_which_it_began() {
-        let mut origins = Origins::default();
-        let suite = |kind: &str| Origin { package: "p".into(), test_binary: "p".into(), kind: kind.into() };
-        origins.suite_began(&suite("bin"));
+    fn maps_a_name_to_the_binary_of_the_suite_in_which_it_began() {
+        let mut origins = SuiteOrigins::default();
+        let suite = |kind: &str| SuiteOrigin { package: "p".into(), test_binary: "p".into(), kind: kind.into() };
+        origins.start_suite(&suite("bin"));
         assert_eq!(origins.split("p::p$a::b", true), Some(("p::bin/p".to_owned(), "a::b", 1)));
-        origins.suite_began(&suite("lib"));
+        origins.start_suite(&suite("lib"));
         assert_eq!(origins.split("p::p$c", true), Some(("p".to_owned(), "c", 1)));
         assert_eq!(origins.split("p::p$a::b#2", false), Some(("p::bin/p".to_owned(), "a::b", 2)));
         assert_eq!(origins.split("p::it$case#b", false).map(|(_, test, _)| test), Some("case#b"));

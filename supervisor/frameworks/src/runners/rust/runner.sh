@@ -1,8 +1,8 @@
 #!/bin/sh
-# Cargo runs every test binary through this, since stable libtest tells its results as they come only when asked for what
-# is still unstable. Adds what asks for it, and says which binary begins and how it ended. Must not know what tests print.
+# Wrapper around every test binary that Cargo runs: stable libtest reports results as they come only with options that are
+# still unstable. Adds these options, and prints which binary begins and how it ended.
 
-# What a test starts must not come through here: it may run cargo, or the project's programs as cargo would.
+# Commands that a test starts must not use this wrapper: it may run cargo, or the project's programs as cargo would.
 unset CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUNNER
 unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER CARGO_TARGET_AARCH64_UNKNOWN_LINUX_MUSL_RUNNER
 
@@ -11,7 +11,7 @@ name=${binary##*/}
 name=${name%-*}
 #own-runner#
 
-# The programs that rustdoc makes of doctests have no harness of their own.
+# The programs that rustdoc builds from doctests have no harness of their own.
 case $binary in
 */rustdoctest*) exec "$@" ;;
 esac
@@ -20,7 +20,7 @@ case $CARGO_MANIFEST_DIR:$name in
 #plain-binaries#
 *)
   echo "proctor-began $binary"
-  # Any value opens libtest's door; only 1 would open the compiler's, for what tests compile.
+  # Any value enables libtest's unstable options; only 1 would enable the compiler's, for code that tests compile.
   RUSTC_BOOTSTRAP=0 "$@" -Zunstable-options --format=json --report-time
   ;;
 esac

@@ -1,8 +1,7 @@
-//! Turns what a request selects into groups of targets with the names to run in them. Must not know the rest of the command
-//! line, or which runner it is for.
+//! Turns a request's selection into groups of targets with the names to run in them, for both runners.
 
-use super::manifest::{Package, packages};
-use super::names::{Binary, DOCTEST_LINE};
+use super::binary_names::{Binary, DOCTEST_LINE};
+use super::manifest::{CargoPackage, packages};
 use crate::contract::FileTree;
 use crate::contract::PlanError;
 use crate::contract::{Project, innermost_project};
@@ -13,29 +12,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Most commands of one run, as for other frameworks.
 const STEPS_MAX: usize = 256;
 
-/// Longest list of names in one command, in bytes. An argument list may have some MB in all.
+/// Longest list of names in one command, in bytes. An argument list is limited to a few MB in all.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 
-/// What one command runs.
+/// Targets and tests of one command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group<'a> {
+pub(super) struct TargetGroup<'a> {
     pub(super) project: &'a Project,
-    /// The package, unless it is for all of the project's.
+    /// The package; `None` for all packages of the project.
     pub(super) package: Option<String>,
-    /// The binaries of the package; none for all.
+    /// The binaries of the package; empty for all.
     pub(super) binaries: Vec<Binary>,
     /// Which of their tests.
-    pub(super) names: Names,
+    pub(super) names: NameSelection,
 }
 
-/// Tests of some binaries.
+/// Selection of tests within binaries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Names {
-    /// All of them.
+pub(super) enum NameSelection {
+    /// All tests.
     All,
-    /// Those whose name contains one of these.
+    /// Tests whose name contains one of these parts.
     Containing(Vec<String>),
-    /// These.
+    /// Tests with these names.
     Exactly(Vec<String>),
 }
 
@@ -45,16 +44,21 @@ pub(super) fn groups<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
-) -> Result<Vec<Group<'a>>, PlanError> {
+) -> Result<Vec<TargetGroup<'a>>, PlanError> {
     let groups = match selection {
         Selection::Matching { filter, files } => {
-            let names =
-                filter.as_ref().map_or(Names::All, |filter| Names::Containing(vec![filter.as_str().to_owned()]));
-            if files.is_empty() { whole(projects, &names) } else { of_files(framework, projects, tree, files, &names)? }
+            let names = filter
+                .as_ref()
+                .map_or(NameSelection::All, |filter| NameSelection::Containing(vec![filter.as_str().to_owned()]));
+            if files.is_empty() {
+                whole_projects(projects, &names)
+            } else {
+                groups_of_files(framework, projects, tree, files, &names)?
+            }
         }
-        Selection::Exactly(targets) => exactly(projects, tree, targets),
-        // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole(projects, &Names::All),
+        Selection::Exactly(targets) => groups_of_targets(projects, tree, targets),
+        // The session resolves LastFailed; an unresolved one gets the superset.
+        Selection::All | Selection::LastFailed { .. } => whole_projects(projects, &NameSelection::All),
     };
     if groups.len() > STEPS_MAX {
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
@@ -62,18 +66,18 @@ pub(super) fn groups<'a>(
     Ok(groups)
 }
 
-fn whole<'a>(projects: &'a [Project], names: &Names) -> Vec<Group<'a>> {
-    let group = |project| Group { project, package: None, binaries: Vec::new(), names: names.clone() };
+fn whole_projects<'a>(projects: &'a [Project], names: &NameSelection) -> Vec<TargetGroup<'a>> {
+    let group = |project| TargetGroup { project, package: None, binaries: Vec::new(), names: names.clone() };
     projects.iter().map(group).collect()
 }
 
-fn of_files<'a>(
+fn groups_of_files<'a>(
     framework: &'static str,
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
-    names: &Names,
-) -> Result<Vec<Group<'a>>, PlanError> {
+    names: &NameSelection,
+) -> Result<Vec<TargetGroup<'a>>, PlanError> {
     // `None` for all packages of the project, `None` for all binaries of the package.
     let mut chosen: BTreeMap<(&Project, Option<String>), Option<BTreeSet<Binary>>> = BTreeMap::new();
     for file in files {
@@ -86,7 +90,7 @@ fn of_files<'a>(
         let packages = packages(projects, tree, project);
         let owner =
             packages.iter().filter(|package| is_within(&path, &package.dir)).max_by_key(|package| package.dir.len());
-        // Packages below a directory belong to it; what is in none is everybody's (the lock file, a shared fixture).
+        // A directory selects the packages below it; a file in no package (the lock file, a shared fixture) selects all.
         let is_directory_of_several =
             packages.iter().filter(|package| is_within(&package.dir, &path) && package.dir != path).count() > 0;
         let all = (project, None);
@@ -95,7 +99,7 @@ fn of_files<'a>(
             Some(package) => {
                 let binaries =
                     chosen.entry((project, Some(package.name.clone()))).or_insert_with(|| Some(BTreeSet::new()));
-                match (of_source(package, &path, tree), binaries.as_mut()) {
+                match (binary_of_source(package, &path, tree), binaries.as_mut()) {
                     (Some(binary), Some(binaries)) => _ = binaries.insert(binary),
                     (None, _) => *binaries = None,
                     (Some(_), None) => {}
@@ -108,7 +112,7 @@ fn of_files<'a>(
     Ok(chosen
         .iter()
         .filter(|((project, package), _)| package.is_none() || !everything.contains(project))
-        .map(|((project, package), binaries)| Group {
+        .map(|((project, package), binaries)| TargetGroup {
             project,
             package: package.clone(),
             binaries: binaries.iter().flatten().cloned().collect(),
@@ -117,65 +121,65 @@ fn of_files<'a>(
         .collect())
 }
 
-/// The one binary that a source file is for, or none when others use it too: a library's tests are its package's, and so are
-/// those of a program that may be its only one.
-fn of_source(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
+/// The one binary that a source file belongs to; `None` when others use it too: a library's tests are its package's, and so
+/// are those of `src/main.rs`, which may be the package's only program.
+fn binary_of_source(package: &CargoPackage, path: &str, tree: &FileTree) -> Option<Binary> {
     if path == join(&package.dir, "src/main.rs") {
         return None;
     }
-    named_as(package, path).or_else(|| by_place(package, path, tree))
+    named_binary(package, path).or_else(|| inferred_binary(package, path, tree))
 }
 
 /// The binary that the manifest builds from this source.
-fn named_as(package: &Package, path: &str) -> Option<Binary> {
+fn named_binary(package: &CargoPackage, path: &str) -> Option<Binary> {
     let found = package.named.iter().find(|(_, source)| source.as_deref() == Some(path));
     found.map(|(binary, _)| binary.clone())
 }
 
-/// The binary that Cargo takes a source for by its place.
-fn by_place(package: &Package, path: &str, tree: &FileTree) -> Option<Binary> {
+/// The binary that Cargo infers from the path of a source.
+fn inferred_binary(package: &CargoPackage, path: &str, tree: &FileTree) -> Option<Binary> {
     let within = if package.dir.is_empty() { path } else { path.strip_prefix(&package.dir)?.trim_start_matches('/') };
     let (kind, rest) = [("tests/", "test"), ("src/bin/", "bin"), ("examples/", "example"), ("benches/", "bench")]
         .into_iter()
         .find_map(|(dir, kind)| Some((kind, within.strip_prefix(dir)?)))?;
     let name = match rest.split_once('/') {
         None => rest.strip_suffix(".rs")?,
-        // A directory is a binary if it has a `main.rs`, else a module that several share.
+        // A directory is a binary if it has a `main.rs`, else a module that several binaries share.
         Some((name, _)) => {
             let main = format!("{}/main.rs", &path[..path.len() - rest.len() + name.len()]);
-            if let Some(binary) = named_as(package, &main) {
+            if let Some(binary) = named_binary(package, &main) {
                 return Some(binary);
             }
             tree.contains(&main).then_some(name)?
         }
     };
-    let binary = Binary::of(kind, name);
+    let binary = Binary::from_target(kind, name);
     let is_one = !package.named_only.contains(&kind) || package.named.contains(&(binary.clone(), None));
     is_one.then_some(binary)
 }
 
-/// Exactly these binaries and tests. What is no package of the workspace (a dependency that does not compile, a name that
-/// somebody made up) can show anywhere, so everything runs then.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<Group<'a>> {
+/// Groups for exactly these binaries and tests. A target outside the workspace's packages (a dependency that does not
+/// compile, an invented name) can show anywhere, so everything runs then.
+fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<TargetGroup<'a>> {
     let mut known: BTreeMap<String, (&Project, Vec<String>)> = BTreeMap::new();
     for project in projects {
         let packages = packages(projects, tree, project).into_iter();
         known.extend(packages.map(|package| (package.name, (project, package.plain))));
     }
-    // No binary stands for all of the package, the empty name for all tests of the binary.
-    type Chosen<'a> = BTreeMap<Option<Binary>, BTreeSet<&'a str>>;
-    let mut chosen: BTreeMap<(&Project, String), Chosen<'_>> = BTreeMap::new();
+    // Key `None` selects the whole package, the empty name all tests of the binary.
+    type BinarySelection<'a> = BTreeMap<Option<Binary>, BTreeSet<&'a str>>;
+    let mut chosen: BTreeMap<(&Project, String), BinarySelection<'_>> = BTreeMap::new();
     for target in targets {
         let (id, name) = match target {
             RerunTarget::Package(package) => (package.as_str(), None),
             RerunTarget::Test(test) => (test.package.as_str(), Some(test.name.as_str())),
         };
-        let Some((package, binary)) = Binary::parse(id) else { return whole(projects, &Names::All) };
-        let Some((project, plain)) = known.get(package) else { return whole(projects, &Names::All) };
-        // libtest would take such a name for an option, and a program without a harness is one test as a whole.
+        let Some((package, binary)) = Binary::parse(id) else { return whole_projects(projects, &NameSelection::All) };
+        let Some((project, plain)) = known.get(package) else { return whole_projects(projects, &NameSelection::All) };
+        // libtest would read a leading dash as an option, and a program without a harness is one test as a whole.
         let is_name = |name: &&str| !name.starts_with('-') && !plain.contains(&name.replace('-', "_"));
         let tests = name.filter(is_name).unwrap_or_default();
-        // A library that does not compile takes every binary of its package along.
+        // A library that does not compile breaks every binary of its package.
         let binary = Some(binary).filter(|binary| name.is_some() || *binary != Binary::Lib);
         chosen.entry((project, package.to_owned())).or_default().entry(binary).or_default().insert(tests);
     }
@@ -183,14 +187,14 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     for ((project, package), binaries) in chosen {
         let all = binaries.contains_key(&None);
         for (binary, names) in binaries.into_iter().filter(|(binary, _)| !all || binary.is_none()) {
-            let names: Vec<Names> = if names.contains("") || binary.is_none() {
-                vec![Names::All]
+            let names: Vec<NameSelection> = if names.contains("") || binary.is_none() {
+                vec![NameSelection::All]
             } else if binary == Some(Binary::Doctests) {
-                by_item(&names)
+                doctest_items(&names)
             } else {
-                split_long(&names, Names::Exactly)
+                split_long(&names, NameSelection::Exactly)
             };
-            groups.extend(names.into_iter().map(|names| Group {
+            groups.extend(names.into_iter().map(|names| TargetGroup {
                 project,
                 package: Some(package.clone()),
                 binaries: binary.iter().cloned().collect(),
@@ -201,19 +205,19 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
     groups
 }
 
-/// A doctest is named by its line, which an edit above it moves, and rustdoc takes each word of a name for a name of its own:
-/// so all doctests of its item run, or all of its file where it is of no item.
-fn by_item(names: &BTreeSet<&str>) -> Vec<Names> {
+/// Selects doctests by item. A doctest's name contains its line, which edits above it change, and rustdoc reads each word of
+/// a name as a name of its own: so all doctests of the item run, or all of the file for a doctest without an item.
+fn doctest_items(names: &BTreeSet<&str>) -> Vec<NameSelection> {
     let item = |name: &&'_ str| -> String {
         let (file, rest) = name.split_once(" - ").unwrap_or((name, ""));
         let item = rest.split(DOCTEST_LINE).next().unwrap_or_default();
         if item.is_empty() || item.contains(' ') { file.to_owned() } else { item.to_owned() }
     };
     let items: BTreeSet<String> = names.iter().map(item).collect();
-    split_long(&items.iter().map(String::as_str).collect(), Names::Containing)
+    split_long(&items.iter().map(String::as_str).collect(), NameSelection::Containing)
 }
 
-fn split_long(names: &BTreeSet<&str>, list: fn(Vec<String>) -> Names) -> Vec<Names> {
+fn split_long(names: &BTreeSet<&str>, list: fn(Vec<String>) -> NameSelection) -> Vec<NameSelection> {
     let mut lists: Vec<Vec<String>> = vec![Vec::new()];
     let mut bytes = 0;
     for name in names {

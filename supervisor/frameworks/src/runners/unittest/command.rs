@@ -1,4 +1,4 @@
-//! Writes the command lines of our runners for unittest and for Django's. Must not know how its results are read.
+//! Builds the command lines of the injected runners for unittest and for Django.
 
 use crate::contract::FileTree;
 use crate::contract::{Plan, PlanError, PlanRequest};
@@ -9,7 +9,7 @@ use crate::ecosystems::python::{
 use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Modules of ours.
+/// Injected Python modules.
 const MODULES: &[(&str, &[u8])] = &[
     ("proctor_unittest", include_bytes!("proctor_unittest.py")),
     ("proctor_django", include_bytes!("proctor_django.py")),
@@ -27,12 +27,12 @@ pub(super) fn plan(
         steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
     }
     for share in project_selections(super::NAME, projects, tree, request.selection)? {
-        let tests = selected(&share);
+        let tests = selected_tests(&share);
         let commands = if is_django(tree, &share.project.dir) {
             vec![["-m", START_MODULE, "proctor_django", MANAGE_FILE].map(str::to_owned)]
         } else {
             let of = |start: String| ["-m", START_MODULE, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
-            starts(projects, tree, &share).into_iter().map(of).collect()
+            start_directories(projects, tree, &share).into_iter().map(of).collect()
         };
         for command in commands {
             let mut args = command.to_vec();
@@ -45,8 +45,8 @@ pub(super) fn plan(
     Ok(steps.build(&[]))
 }
 
-/// The tests of a share by file, as our runner reads them: a file or directory without names is whole.
-fn selected(share: &ProjectSelection<'_>) -> BTreeMap<String, Vec<String>> {
+/// The tests of a share by file, in the form that the injected runner reads: an empty name selects the whole file or directory.
+fn selected_tests(share: &ProjectSelection<'_>) -> BTreeMap<String, Vec<String>> {
     if !share.tests.is_empty() {
         return share.tests.clone();
     }
@@ -55,9 +55,9 @@ fn selected(share: &ProjectSelection<'_>) -> BTreeMap<String, Vec<String>> {
 
 /// The directories, relative to the project, in which unittest has to be started to find every test file of the share.
 ///
-/// Tests that a `load_tests` brings along can be in any file, and what brings those of such a path along in any of the
+/// Tests that a `load_tests` adds can be in any file, and the `load_tests` that adds the tests of such a path in any of the
 /// project's test files.
-fn starts(projects: &[Project], tree: &FileTree, share: &ProjectSelection<'_>) -> BTreeSet<String> {
+fn start_directories(projects: &[Project], tree: &FileTree, share: &ProjectSelection<'_>) -> BTreeSet<String> {
     let dir = &share.project.dir;
     let is_own = |file: &&str| innermost_project(projects, file) == Some(share.project);
     let files: Vec<&str> = unittest_files(tree).filter(is_own).collect();
@@ -65,11 +65,11 @@ fn starts(projects: &[Project], tree: &FileTree, share: &ProjectSelection<'_>) -
     let is_known = paths.iter().all(|path| files.iter().any(|file| is_within(file, path)));
     let is_whole = paths.is_empty() || !is_known;
     let wanted = files.iter().filter(|file| is_whole || paths.iter().any(|path| is_within(file, path)));
-    wanted.map(|file| start(tree, dir, file)).collect()
+    wanted.map(|file| start_directory(tree, dir, file)).collect()
 }
 
-/// Where unittest finds a test file: it looks into packages below, and so begins above the outermost one.
-fn start(tree: &FileTree, project: &str, file: &str) -> String {
+/// The directory in which unittest finds a test file: it descends into packages, and so starts above the outermost one.
+fn start_directory(tree: &FileTree, project: &str, file: &str) -> String {
     let mut dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
     while dir != project && tree.contains(&format!("{dir}/__init__.py")) {
         dir = dir.rsplit_once('/').map_or("", |(parent, _)| parent);

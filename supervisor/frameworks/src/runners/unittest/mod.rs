@@ -1,19 +1,17 @@
-//! Python: unittest through a runner of ours, `proctor_unittest.py`, which finds tests as `python -m unittest discover` does
-//! and tells what happens through the run's report.
+//! unittest, with an injected runner (`proctor_unittest.py`) that discovers tests as `python -m unittest discover` does and
+//! writes the run's report.
 //!
 //! Proof of a pass: our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of
 //! a class may pass tests over.
 //!
-//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of one
-//! name. A package that has a `load_tests` and no test files is seen in a directory that is called `test...`, or below one. An
-//! exception in a test is a failure, one in its fixtures an error. What tests print stays in the run's output and is not kept
-//! with each test: to capture it would change what they see. A test that a `load_tests` brings along counts to the file with its
-//! code, be it a doctest's, and one of a library to the module that brings it. Coverage is not measured by this version. Must not
-//! know how a process is started.
+//! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of the
+//! same name. A package with a `load_tests` and no test files is found in a directory called `test...`, or below one. An
+//! exception in a test is a failure, one in its fixtures an error. A test that a `load_tests` adds belongs to the file with its
+//! code, also a doctest, and a library's test to the module that adds it. Coverage is not measured.
 //!
 //! In a directory with Django's `manage.py` the tests are run by the project's own test runner (`TEST_RUNNER`), as by
-//! `manage.py test` with all tests below: it makes the test databases, and `proctor_django.py` stands before it. Files and names
-//! are picked among what it found. Tests run one at a time, and in the settings that `manage.py` names.
+//! `manage.py test` with all tests below: it creates the test databases, and `proctor_django.py` wraps it. Files and names are
+//! selected among the tests that it found. Tests run one at a time, with the settings that `manage.py` names.
 
 mod command;
 
@@ -23,17 +21,17 @@ use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
-/// The adapter for unittest.
+/// Adapter for unittest.
 #[derive(Debug, Clone, Copy)]
 pub struct Unittest;
 
 const NAME: &str = "unittest";
 
-/// Python 3.12 and newer, and our runner for those before, exit so when no test was there.
+/// Exit status 5 without any test: of Python 3.12 and newer, and of the injected runner for older versions.
 const PROFILE: RunnerProfile = RunnerProfile {
     empty_status: Some(5),
-    missing_remedy: |said| {
-        let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: "));
+    missing_remedy: |output| {
+        let ours = output.lines().filter_map(|line| line.strip_prefix("proctor: "));
         ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
     },
     ..RunnerProfile::new(NAME)

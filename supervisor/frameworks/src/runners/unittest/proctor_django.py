@@ -1,7 +1,7 @@
-"""Runs the tests of a Django project as `python manage.py test` does, and tells proctor what happens.
+"""Runs the tests of a Django project as `python manage.py test` does, and writes proctor's report.
 
-Arguments: the path of manage.py, then `-k=PATTERN` or nothing, then `--list` or nothing. The project's own test runner makes
-databases and runs the tests; ours stands before it. Must not know how the report is read.
+Arguments: the path of manage.py, then `-k=PATTERN` or nothing, then `--list` or nothing. The project's own test runner creates
+the databases and runs the tests; a subclass of it adds the report.
 """
 
 import os
@@ -11,10 +11,10 @@ import sys
 import proctor_python
 import proctor_unittest
 
-# Frames of a module with this name in its globals are the runner's, for unittest as for us.
+# unittest hides frames of modules with this name in their globals, as its own.
 __unittest = True
 
-# What a shell exits with when a program is not there.
+# Exit status of a shell that does not find a program.
 NOT_FOUND = 127
 
 
@@ -33,7 +33,7 @@ def main(arguments):
     utils.get_runner = lambda *settings, **named: run.through(get_runner(*settings, **named))
     patterns = [argument[len("-k=") :] for argument in more if argument.startswith("-k=")]
     sys.argv = [manage, "test", "--no-input"] + [word for pattern in patterns for word in ("-k", pattern)]
-    # As Python does with the directory of a file that it is told to run.
+    # As Python does with the directory of a script that it runs.
     sys.path[0] = os.path.dirname(os.path.abspath(manage))
     runpy.run_path(manage, run_name="__main__")
     return 0
@@ -50,7 +50,7 @@ class Run:
         self.unbegun = None
 
     def through(self, runner):
-        """The project's runner with ours before it. What does not build and run its suite as Django's does is not known."""
+        """The project's runner, subclassed. A runner that overrides how suites are built and run is noticed at the end."""
         run = self
 
         class Runner(runner):

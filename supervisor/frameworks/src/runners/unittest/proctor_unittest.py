@@ -1,9 +1,9 @@
-"""Runs the tests of unittest as `python -m unittest discover` does, and tells proctor what happens.
+"""Runs the tests of unittest as `python -m unittest discover` does, and writes proctor's report.
 
-Proof of a pass: every test of the suite that was loaded was begun and told, or a fixture around it, or a `run` of its class, says that
-it is not to run. A suite that a test has stopped (`result.stop()`, `failfast`) is none.
+Proof of a pass: every test of the loaded suite was begun and reported, or a fixture around it, or a `run` of its class, says that it
+is not to run. A suite that a test has stopped (`result.stop()`, `failfast`) is no proof.
 
-Arguments: a start directory, then `-k=PATTERN` or nothing, then `--list` or nothing. Must not know how the report is read.
+Arguments: a start directory, then `-k=PATTERN` or nothing, then `--list` or nothing.
 """
 
 import fnmatch
@@ -18,31 +18,31 @@ import unittest
 
 import proctor_python
 
-# Frames of a module with this name in its globals are the runner's, for unittest as for us.
+# unittest hides frames of modules with this name in their globals, as its own.
 __unittest = True
 
-# Where everything begins. A test may go elsewhere, and even remove where it went.
+# The initial working directory. A test may change it, and even remove the new one.
 START = os.getcwd()
 
-# What unittest's own command exits with when no test ran, since Python 3.12.
+# Exit status of unittest's own command when no test ran, since Python 3.12.
 NO_TESTS = 5
 
-# Fixtures of whole classes and modules. unittest puts a stand-in named after one where tests would be when it fails.
+# Fixtures of classes and modules. unittest puts a stand-in named after a failed one in the place of its tests.
 FIXTURES = ("setUpClass", "setUpModule", "tearDownClass", "tearDownModule")
 
 # Modules that run a test, and call setUp and the like.
 TESTS_RUN_IN = ("unittest.case", "unittest.async_case")
 
-# What unittest puts in the place of a module that cannot be loaded.
+# Class that unittest puts in the place of a module that cannot be loaded.
 UNLOADABLE = "_FailedTest"
 
-# Files that pytest looks for tests in.
+# Files in which pytest looks for tests.
 OF_PYTEST = ("test_*.py", "*_test.py")
 
-# Functions of unittest's own conventions that are called like tests.
+# Functions of unittest's own conventions whose names begin like tests.
 CONVENTIONS = ("test", "test_main", "test_suite")
 
-# The attribute of a test that has the file of the first module that it came with.
+# The attribute of a test that names the file of the first module that added it.
 BROUGHT_BY = "proctor_brought_by"
 
 
@@ -68,7 +68,7 @@ def main(arguments):
 
 
 def run(suite, report):
-    """Runs the tests. What unittest's command would exit with, and how many tests were left of which nothing is told."""
+    """Runs the tests. Returns the exit status of unittest's command, and how many unreported tests are left."""
     warnings = None if sys.warnoptions else "default"
     names, unbegun = proctor_python.UniqueNames(), Unbegun(suite)
 
@@ -103,9 +103,9 @@ def each(suite):
 
 
 def tell_others(loader, suite, selection, report):
-    """Tells which functions and methods are called like tests and are none of unittest's, and whether they are pytest's.
+    """Reports functions and methods that are named like tests and that unittest does not run, and whether they are pytest's.
 
-    A run without them would prove less than it seems to. That of files alone is told which are selected as a whole.
+    A run without them would prove less than it seems to. Only files that are selected as a whole are considered.
     """
     own = {code(test) for test in each(suite)}
     others = [(module.__file__, list(loader.others(module, own))) for module in loader.modules]
@@ -128,7 +128,7 @@ def tell_others(loader, suite, selection, report):
 
 
 def chosen(suite, selection):
-    """The suite without the tests that are not to run. Classes and modules stay together, for their fixtures."""
+    """The suite without the tests that are not selected. Classes and modules stay together, for their fixtures."""
 
     def is_wanted(test):
         package, name = place(test)
@@ -138,13 +138,13 @@ def chosen(suite, selection):
 
 
 def wholes(names):
-    """What names of fixtures stand for: all of a class, `Class.`, or of a module, ``."""
+    """What failed fixtures select: all tests of a class, `Class.`, or of a module, ``."""
     parts = (name.rpartition(".") for name in names)
     return {dotted and dotted + "." for dotted, _, last in parts if last in FIXTURES}
 
 
 class Loader(unittest.TestLoader):
-    """Loads as unittest does. A module's `load_tests` brings along what is elsewhere, so the module is noted with each test."""
+    """Loads as unittest does. A module's `load_tests` adds tests from elsewhere, so the module is recorded on each test."""
 
     def __init__(self):
         super().__init__()
@@ -161,7 +161,7 @@ class Loader(unittest.TestLoader):
 
 
     def others(self, module, own):
-        """Name and code of what is called like a test in a module and not among `own`, unless the patterns leave it out."""
+        """Name and code of what is named like a test in a module and not in `own`, unless the patterns exclude it."""
         patterns = self.testNamePatterns or ["*"]
         for name, function in called_like_tests(module):
             is_meant = any(fnmatch.fnmatchcase("%s.%s" % (module.__name__, name), pattern) for pattern in patterns)
@@ -170,7 +170,7 @@ class Loader(unittest.TestLoader):
 
 
 def called_like_tests(module):
-    """The functions of a module, and those of its classes, that pytest would take for tests and unittest's loader does not."""
+    """The functions of a module, and methods of its classes, that pytest would run as tests and unittest's loader does not."""
     for name, thing in list(vars(module).items()):
         is_function = name.startswith("test") and type(thing) is types.FunctionType and name not in CONVENTIONS
         is_class = name.startswith("Test") and issubclass(type(thing), type) and is_plain(thing)
@@ -185,7 +185,7 @@ def called_like_tests(module):
 
 
 def is_plain(kind):
-    """Whether a class is as pytest wants those with tests: made without arguments. One that a TestCase inherits is unittest's."""
+    """Whether pytest would collect a class: created without arguments. One that a TestCase inherits is unittest's."""
     kinds = [kind]
     for other in kinds:
         kinds.extend(type.__subclasses__(other))
@@ -194,15 +194,15 @@ def is_plain(kind):
 
 
 def place(test):
-    """The file of a test, relative to where everything begins, and the test's name within it."""
+    """The file of a test, relative to the initial working directory, and the test's name within it."""
     file, name = defined(test)
-    # The code of a library's tests is nowhere that a rerun could begin.
+    # The code of a library's test is outside the workspace, where no rerun could begin.
     files = (os.path.join(START, file) for file in (file, getattr(test, BROUGHT_BY, None)) if file)
     return next(map(relative, filter(proctor_python.is_project_file, files)), "."), name
 
 
 def defined(test):
-    """The file that has the code of a test, if it is known, and the test's name there."""
+    """The file with the code of a test, if it is known, and the test's name there."""
     if type(test).__module__ == "unittest.loader":  # a module that cannot be loaded, or that is skipped
         return unloaded_file(test), test._testMethodName
     if hasattr(test, "_dt_test"):
@@ -228,7 +228,7 @@ def relative(file):
 
 
 def unloaded_file(test):
-    """The file of a module that could not be loaded, of which unittest keeps the name alone."""
+    """The file of a module that could not be loaded: unittest keeps only the module's name."""
     path = test._testMethodName.replace(".", os.sep)
     for root in sys.path:
         for file in (path + ".py", os.path.join(path, "__init__.py")):
@@ -238,7 +238,7 @@ def unloaded_file(test):
 
 
 def unloadable(test, report, error=None):
-    """Tells of a module that could not be loaded, of whose error unittest keeps the words alone."""
+    """Reports a module that could not be loaded: unittest keeps only the text of the error."""
     words = str(getattr(test, "_exception", None) or error).strip()
     file = os.path.normpath(os.path.join(START, unloaded_file(test)))
     frames = re.findall(r'^ +File "(.+)", line (\d+)', words, re.MULTILINE)
@@ -254,7 +254,7 @@ def unloadable(test, report, error=None):
 
 
 class Unbegun:
-    """The tests of a suite that have not begun, by where they are told: unittest lets go of each test as it runs it."""
+    """The tests of a suite that have not begun, by package and name: unittest releases each test after running it."""
 
     def __init__(self, suite):
         self._tests = {}
@@ -264,17 +264,17 @@ class Unbegun:
         self._passed_over = set()
 
     def begin(self, test):
-        """A test begins."""
+        """Records that a test begins."""
         same = self._tests.get(place(test))
         if same:
             same.pop()
 
     def pass_over(self, fixture):
-        """A fixture of a class or module did not hold, or is skipped: unittest does not begin the tests within."""
+        """Records that a fixture of a class or module failed or was skipped: unittest does not begin the tests within."""
         self._passed_over.add(fixture)
 
     def tell(self, report, names, outcome):
-        """Tells the tests that were to begin and did not, in a run that looks well. How many are left untold."""
+        """Reports tests that should have begun and did not, in a run that looks successful. Returns how many are left unreported."""
         left = [(at, test) for at, same in self._tests.items() for test in same if not self._is_excused(test[0])]
         if not outcome.shouldStop:
             runs = [test for test in left if getattr(test[1][0].run, "__module__", None) not in TESTS_RUN_IN]
@@ -298,9 +298,9 @@ class Unbegun:
 
 
 class Result(unittest.TextTestResult):
-    """Says what unittest says, and tells each test when it ends.
+    """Writes unittest's own output, and reports each test when it ends.
 
-    What there is to say about an exception is read before unittest takes its own frames out of it.
+    An exception is described before unittest removes its own frames from it.
     """
 
     def __init__(self, report, names, unbegun, *arguments, **named):
@@ -334,7 +334,7 @@ class Result(unittest.TextTestResult):
 
     @staticmethod
     def _unsaid(parts):
-        """What becomes of a test of which unittest says nothing: some of its subtests failed, or only were skipped."""
+        """Outcome of a test without a result of its own: some of its subtests failed, or were only skipped."""
         return {"outcome": "passed" if "skipped" in parts and "failed" not in parts else "failed"}
 
     def addSuccess(self, test):
@@ -352,7 +352,7 @@ class Result(unittest.TextTestResult):
         if type(test).__name__ == UNLOADABLE:
             unloadable(test, self._report, err[1])
         else:
-            # An exception in a test is a test that does not hold; the runner's word for it is not ours.
+            # An exception in a test is a failed test, although unittest calls it an error.
             is_test = isinstance(test, unittest.TestCase) and not is_fixture
             self._ended(test, dict(told, outcome="failed" if is_test else "error"))
 
@@ -411,7 +411,7 @@ class Result(unittest.TextTestResult):
 
 
 class Tee(io.TextIOBase):
-    """A stream that keeps what goes through it. Everything else is the stream's own."""
+    """A stream that records what is written through it. Everything else is delegated to the stream."""
 
     OWN = frozenset(("__class__", "_keep", "_stream", "close", "write", "writelines"))
 
@@ -433,11 +433,11 @@ class Tee(io.TextIOBase):
             self.write(line)
 
     def close(self):
-        """Python closes what it throws away, and the stream itself stays in use."""
+        """Does nothing: Python closes discarded objects, and the stream itself stays in use."""
 
 
 class Written:
-    """Keeps what is written to the streams of `sys`, from now on until it is stopped."""
+    """Records what is written to `sys.stdout` and `sys.stderr`, from creation until `stop`."""
 
     def __init__(self):
         self._parts, self._length = [], 0
@@ -451,7 +451,7 @@ class Written:
             self._length += len(text)
 
     def stop(self):
-        """What was written, if anything was. A stream that a test has put in place stays."""
+        """Returns the recorded text, or None. A stream that a test has installed stays."""
         for name, stream in self._streams.items():
             if getattr(sys, name) is self._tees[name]:
                 setattr(sys, name, stream)
@@ -459,12 +459,12 @@ class Written:
 
 
 def interrupted(error):
-    """What there is to say of a test that ends with an exception which unittest lets through: KeyboardInterrupt."""
+    """Result of a test that ends with an exception that unittest does not catch: KeyboardInterrupt."""
     return error and dict(proctor_python.describe_exception(error), outcome="failed")
 
 
 def describe_failure(test, error):
-    """What there is to say of an exception. That of a doctest is raised where no example is, and says where one is."""
+    """Description of an exception. A doctest's is raised outside of the example, and its text names the line."""
     told = proctor_python.describe_exception(error)
     if told["file"]:
         return told

@@ -1,16 +1,16 @@
-//! Vitest 1 or newer, with a reporter of ours beside the project's.
+//! Vitest 1 or newer, with an injected reporter beside the project's.
 //!
 //! Proof of a pass: Vitest ended its run without an interruption, and no file and no test that it had collected is without a
 //! result.
 //!
 //! `run.mjs` starts the project's own Vitest in the project's directory and adds `reporter.cjs` to the reporters that its
-//! configuration names; everything else of the configuration is in force. Vite's cache is proctor's to place, snapshots are not
-//! written, and nothing is watched. Vitest is not asked where each test stands, since it would look at the stack for each of
-//! them; what fails tells its own place.
+//! configuration names; everything else of the configuration stays in force. Vite's cache is in proctor's cache directory,
+//! snapshots are not written, and watch mode is off. Vitest's option for test locations is not used, since it inspects a stack
+//! for every test; a failure has its own place.
 //!
-//! Vitest's workers tell it of tests at most ten times a second, and what happened last within such a time sometimes only with
-//! what happens next (`throttle` of @vitest/runner 3.2: its timer can fire a millisecond early and is not set again). So the
-//! last test before a kill may not be known to have begun.
+//! Vitest's workers report at most ten times a second, and the last event within such an interval sometimes only with the next
+//! event (`throttle` of @vitest/runner 3.2: its timer can fire a millisecond early and is not set again). So the start of the
+//! last test before a kill may be unknown.
 //!
 //! A name filter is Vitest's `--testNamePattern`, a regular expression. Coverage is not measured.
 
@@ -21,13 +21,13 @@ use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsRunner, RunnerSt
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use serde::Serialize;
 
-/// The adapter for Vitest.
+/// Adapter for Vitest.
 #[derive(Debug, Clone, Copy)]
 pub struct Vitest;
 
 const NAME: &str = "vitest";
 
-/// Options of the test script that say what the project's tests are and how they run.
+/// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
     Flag { names: &["--config", "-c"], arity: Arity::Value },
     Flag { names: &["--root", "-r"], arity: Arity::Value },
@@ -53,7 +53,7 @@ const FLAGS: &[Flag] = &[
     Flag { names: &["--no-file-parallelism"], arity: Arity::Nothing },
 ];
 
-/// What of the test script is handed on. Vitest 3 and 4 have all of these options.
+/// Options of the test script that are passed on. Vitest 3 and 4 have all of these options.
 const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
@@ -110,11 +110,11 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     subcommands: &["dev", "related", "run", "watch"],
 };
 
-/// What `run.mjs` is told, through the environment: its arguments are the project's.
+/// RunSettings of `run.mjs`, passed through the environment: its arguments are the project's.
 #[derive(Debug, Serialize)]
-struct Settings<'a> {
+struct RunSettings<'a> {
     files: &'a [String],
-    /// Whether the files may be sources, whose tests are meant.
+    /// Whether the files may be sources, which select the tests that import them.
     related: bool,
     expression: Option<&'a str>,
     cache: String,
@@ -122,8 +122,8 @@ struct Settings<'a> {
 }
 
 const PROFILE: RunnerProfile = RunnerProfile {
-    missing_remedy: |said| js::missing_runner(said, NAME),
-    nothing_selected: |said| said.contains("No test files found"),
+    missing_remedy: |output| js::missing_runner(output, NAME),
+    nothing_selected: |output| output.contains("No test files found"),
     separator: js::TITLE_SEPARATOR,
     error_location: js::error_location,
     error_reason: js::error_reason,
@@ -175,7 +175,7 @@ impl Framework for Vitest {
         plan(projects, tree, request)
     }
 
-    /// Vitest loads every file and runs no test.
+    /// A listing loads every file and runs no test.
     fn plan_listing(
         &self,
         projects: &[Project],
@@ -213,7 +213,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
 }
 
 fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
-    let settings = Settings {
+    let settings = RunSettings {
         files: &group.files,
         related: !group.files.is_empty() && !group.exactly,
         expression: group.names.expression(),

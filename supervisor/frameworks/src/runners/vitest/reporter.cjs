@@ -1,6 +1,6 @@
-// Tells proctor's report what Vitest does, as it does it. Must not know how it came to be among Vitest's reporters.
+// Writes what Vitest does to proctor's report, as it happens.
 //
-// A test that the name filter left out is skipped, as one that says so itself; only its name tells them apart.
+// A test that the name filter excludes is skipped, as is one that skips itself; only its name distinguishes them.
 'use strict';
 
 const report = require('../js/report.cjs');
@@ -11,10 +11,10 @@ class Reporter {
   constructor(filter) {
     this.filter = filter;
     this.counts = new Map();
-    // Files and suites whose errors are told, by themselves or by a test that they kept from running.
+    // Files and suites whose errors were reported, by themselves or by a test that they kept from running.
     this.told = new Set();
     this.finished = new WeakSet();
-    // What tests that are not at their end have written, by their ids.
+    // Output of tests that have not ended, by their ids.
     this.written = new Map();
   }
 
@@ -58,7 +58,7 @@ class Reporter {
   }
 
   onTestRunEnd(modules, errors, reason) {
-    // A file that could not be loaded has no end of its own.
+    // A file that could not be loaded has no end event.
     for (const module of modules) this.tellErrors(module, module);
     this.tellUnhandled(errors);
     if (reason !== 'interrupted') end(this.left(modules));
@@ -73,7 +73,7 @@ class Reporter {
     end();
   }
 
-  // Files that were not run, and tests that were collected and came to nothing.
+  // Number of files that were not run, and of tests that were collected and have no result.
   left(modules) {
     const isOpen = (state) => state === undefined || state === 'pending' || state === 'queued';
     let left = 0;
@@ -87,7 +87,7 @@ class Reporter {
   became(test, result) {
     if (result.state === 'passed') return { outcome: test.options.fails ? 'xfailed' : 'passed' };
     if (result.state === 'failed') return { outcome: 'failed', ...failure(test, result.errors) };
-    // A hook of a suite around it failed, and Vitest passed the test over.
+    // A hook of an enclosing suite failed, and Vitest skipped the test.
     const around = test.options.mode === 'run' ? failedAround(test) : undefined;
     if (around) {
       this.told.add(around);
@@ -97,11 +97,11 @@ class Reporter {
     return { outcome: 'skipped', ...locationFields(inFile(test)), message };
   }
 
-  // Errors of a file or a suite beside those of its tests.
+  // Reports errors of a file or a suite beside those of its tests.
   tellErrors(entity, module) {
     if (this.told.has(entity)) return;
     const errors = entity.errors();
-    // The usual case: to look for its tests takes as long as there are many.
+    // Returns early in the usual case: looking for the tests costs time proportional to their number.
     if (errors.length === 0) return;
     this.told.add(entity);
     const file = packageOf(module.moduleId);
@@ -162,7 +162,7 @@ function failure(test, errors) {
   };
 }
 
-// The class of an error says something, unless it is the plain one or that of assertions.
+// Prefixes the message with the error's class, unless it is `Error` or `AssertionError`.
 function messageOf(error) {
   const said = stripAnsi(error.message || textBeforeStack(error.stack));
   return ['Error', 'AssertionError', undefined].includes(error.name) ? said : `${error.name}: ${said}`;

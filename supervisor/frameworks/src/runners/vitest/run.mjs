@@ -1,6 +1,5 @@
 // Starts the project's own Vitest with a reporter of ours beside those that its configuration names, which its command line
-// can only replace. The arguments are those of the project's test script; what proctor asks for is in `settings`. Must not know
-// what the reporter tells.
+// can only replace. The arguments are those of the project's test script; proctor's own settings are in `PROCTOR_VITEST`.
 
 import module, { createRequire } from 'node:module';
 import path from 'node:path';
@@ -13,16 +12,16 @@ const { Tasks } = require('./tasks.cjs');
 
 const OLDEST = 1;
 
-// An expression that no name matches: before Vitest 3 there is no other way to load files and run none of their tests.
+// An expression that no name matches: before Vitest 3 this is the only way to load files and run none of their tests.
 const NOTHING = '(?!)';
 
-// What proctor asks for, as one object of JSON: files, whether those are sources (related), expression, cache, workers.
+// Proctor's settings, as JSON: files, whether those are sources (related), expression, cache, workers.
 const settings = JSON.parse(process.env.PROCTOR_VITEST);
 const listing = process.env.PROCTOR_LISTING !== undefined;
 delete process.env.PROCTOR_VITEST;
 delete process.env.PROCTOR_LISTING;
 
-// Of this thread alone: what the tests load is compiled as ever.
+// For this thread only: code that the tests load is compiled as usual.
 module.enableCompileCache?.(path.join(settings.cache, 'compiled'));
 
 function giveUp(why) {
@@ -42,7 +41,7 @@ function locate() {
 const located = locate();
 const own = await import(pathToFileURL(located));
 const { createVitest } = own;
-// Vitest 1 and 2 do not say which they are.
+// Vitest 1 and 2 do not export their version.
 const version = own.version ?? require(path.join(path.dirname(located), '..', 'package.json')).version;
 const major = Number.parseInt(version, 10);
 const speaksOfTasks = major < 3;
@@ -52,7 +51,7 @@ process.env.TEST = 'true';
 process.env.VITEST = 'true';
 process.env.NODE_ENV ??= 'test';
 
-// Before Vitest 1.5 its command line is in a file of no certain name, but it is read by the same package.
+// Before Vitest 1.5 its command line is in a file without a fixed name, but it is parsed by the same package.
 function parse(words) {
   if (own.parseCLI) return own.parseCLI(['vitest', 'run', ...words]);
   const { cac } = createRequire(located)('cac');
@@ -63,7 +62,7 @@ function parse(words) {
 
 async function prepare() {
   const { filter, options } = parse(process.argv.slice(2));
-  // As Vitest's own command line does: the word is one more, and not all that the configuration has.
+  // As in Vitest's own command line, the patterns add to the configuration's and do not replace them.
   if (options.exclude) options.cliExclude = [options.exclude].flat();
   delete options.exclude;
   const { files, related, expression, cache, workers } = settings;
@@ -75,7 +74,7 @@ async function prepare() {
   if (listing && speaksOfTasks) options.testNamePattern = NOTHING;
   if (workers) Object.assign(options, { maxWorkers: workers }, major < 4 ? { minWorkers: 1 } : {});
   const vitest = await create(options, { cacheDir: cache });
-  // What a snapshot lacks is a failure, as on a build server, and no file in the workspace.
+  // A missing snapshot is a failure, as on a build server, and writes no file into the workspace.
   for (const place of [vitest.config.snapshotOptions, vitest.snapshot?.options]) {
     if (place) place.updateSnapshot = 'none';
   }
@@ -85,8 +84,8 @@ async function prepare() {
   return { vitest, reporter, filters: related ? [] : absolute.length > 0 ? absolute : filter };
 }
 
-// Vite's usual way to load a configuration writes a file beside it. The other way cannot load all of them: then the usual one
-// has to do.
+// Vite's default way to load a configuration writes a file beside it. The `runner` loader cannot load every configuration; the
+// default is the fallback.
 async function create(options, vite) {
   if (options.configLoader) return createVitest('test', options, vite);
   const error = await createVitest('test', options, { ...vite, configLoader: 'runner' }).catch((error) => error);
@@ -104,7 +103,7 @@ async function main() {
     reporter.list(testModules, unhandledErrors);
   } else {
     await vitest.start(filters).catch((error) => {
-      // Vitest has said so, and told its reporters that the run is over.
+      // Vitest has printed the error, and ended the run for its reporters.
       if (error.code !== 'VITEST_FILES_NOT_FOUND') throw error;
     });
   }
@@ -113,7 +112,7 @@ async function main() {
   await vitest.exit();
 }
 
-// Vitest 4 prints what fails as it closes, such as a teardown of the project's, and exits with 0 all the same.
+// Vitest 4 prints an error while it closes, such as a failed teardown of the project, and exits with 0 all the same.
 function tellClosing({ logger }) {
   const { error: print } = logger;
   logger.error = (said, error, ...more) => {

@@ -1,8 +1,8 @@
-// Tells our reporter of Vitest 3 what Vitest 1 and 2 tell theirs: the same run as tasks of the runner, of which each update
-// brings the results alone. Must not know what is told of them.
+// Adapts the reporter events of Vitest 1 and 2 to our reporter, which expects those of Vitest 3: the same run as tasks of the
+// runner, whose updates carry results only.
 'use strict';
 
-/** A file, a suite or a test, as Vitest 3 shows it. */
+/** A file, a suite or a test, in the interface of Vitest 3. */
 class Entity {
   constructor(task, parent) {
     this.task = task;
@@ -12,7 +12,7 @@ class Entity {
     this.name = task.name;
     this.type = parent ? (task.type === 'suite' ? 'suite' : 'test') : 'module';
     this.moduleId = task.filepath;
-    // As it was declared: a test that a hook keeps from running becomes a skipped one.
+    // As declared: a test that a hook keeps from running becomes a skipped one.
     this.options = { mode: task.mode, fails: task.fails };
     this.members = (task.tasks ?? []).map((member) => new Entity(member, this));
     this.children = { allTests: () => this.all('test'), allSuites: () => this.all('suite') };
@@ -42,13 +42,13 @@ class Entity {
     return { duration, retryCount, flaky: state === 'pass' && retryCount > 0 };
   }
 
-  // What has a duration will not change any more: it is between tries that it passes and fails for a while.
+  // A task with a duration does not change any more: between tries it passes and fails for a while.
   get isOver() {
     const { duration, state } = this.task.result ?? {};
     return duration !== undefined && (state === 'pass' || state === 'fail');
   }
 
-  // Whether nothing became of it although it was to run, and nothing around it says why.
+  // Whether it has no result although it was to run, and no enclosing suite explains why.
   get isLost() {
     const { mode } = this.options;
     if (![undefined, 'run'].includes(this.task.result?.state) || (mode !== 'run' && mode !== 'only')) return false;
@@ -95,7 +95,7 @@ class Tasks {
     this.reporter.onUserConsoleLog(log);
   }
 
-  // Only now is it known of files, of suites and of what did not run what came of them.
+  // The results of files, of suites and of tests that did not run are known only now.
   onFinished(files = [], errors = []) {
     for (const file of files) if (!this.entities.has(file.id)) this.add(new Entity(file));
     for (const entity of this.entities.values()) entity.task = this.vitest.state.idMap.get(entity.id) ?? entity.task;

@@ -1,4 +1,4 @@
-//! The exact command lines, for every kind of selection.
+//! Exact command lines for every kind of selection.
 
 use super::*;
 use proctor_core::filter::Filter;
@@ -24,7 +24,7 @@ fn configured(selection: &Selection) -> Vec<String> {
     plan(&projects(), &request(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
 }
 
-/// What selects tests in the directory `a`.
+/// Arguments that select tests in the directory `a`.
 fn selected(selection: &Selection) -> Vec<String> {
     let expression = |step: &Step| step.args.get(3..).unwrap_or_default().join(" ");
     test("a", &request(selection)).iter().map(expression).collect()
@@ -36,7 +36,7 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 }
 
 #[test]
-fn a_project_is_configured_built_and_tested_in_the_cache() {
+fn configures_builds_and_tests_in_the_cache() {
     let request = request(&Selection::All);
     assert_eq!(
         line(&plan(&projects()[..1], &request).unwrap().steps[0]),
@@ -54,14 +54,14 @@ fn a_project_is_configured_built_and_tested_in_the_cache() {
 }
 
 #[test]
-fn a_filter_is_an_expression_of_ctests() {
+fn passes_a_filter_as_a_ctest_expression() {
     assert_eq!(selected(&Selection::All), [""]);
     assert_eq!(selected(&matching("Calc|x y", &[])), ["-R Calc|x y"]);
     assert_eq!(selected(&matching("", &[])), [""]);
 }
 
 #[test]
-fn files_stand_for_their_projects() {
+fn selects_the_project_of_a_file() {
     assert_eq!(configured(&Selection::All), ["a", "b/c"]);
     assert_eq!(configured(&matching("", &["b/c/x.cpp"])), ["b/c"]);
     for outside in ["x.cpp", "/etc/passwd", "a/../../x"] {
@@ -71,7 +71,7 @@ fn files_stand_for_their_projects() {
 }
 
 #[test]
-fn failed_tests_run_again_and_nothing_beside_them() {
+fn reruns_exactly_the_failed_tests() {
     let again = |targets: &[RerunTarget]| Selection::Exactly(targets.to_vec());
     let both = again(&[test_of("a", "x.y (z)"), test_of("a", "All/P.Even/1"), test_of("b/c", "t")]);
     assert_eq!(selected(&both), [r"-R ^All/P\.Even/1$|^x\.y \(z\)$"]);
@@ -84,7 +84,7 @@ fn failed_tests_run_again_and_nothing_beside_them() {
 }
 
 #[test]
-fn a_long_list_becomes_several_commands_and_a_very_long_one_is_the_whole_suite() {
+fn splits_a_long_list_and_runs_everything_for_a_very_long_one() {
     let names =
         |count: usize| Selection::Exactly((0..count).map(|n| test_of("a", &format!("Suite.case_{n}"))).collect());
     let some = selected(&names(5_000));
@@ -94,7 +94,7 @@ fn a_long_list_becomes_several_commands_and_a_very_long_one_is_the_whole_suite()
 }
 
 #[test]
-fn the_workspace_itself_is_a_dot() {
+fn names_the_workspace_root_with_a_dot() {
     let root = [Project { dir: String::new(), name: "x".to_owned() }];
     let again = Selection::Exactly(vec![test_of(".", "t")]);
     let request = request(&again);

@@ -1,4 +1,4 @@
-//! The exact command lines, and what the init script is told.
+//! Exact command lines, and the selection files for the init script.
 
 use super::*;
 use crate::contract::Framework;
@@ -24,14 +24,14 @@ fn request(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
-/// What the one command says after the task, and what the init script is told.
+/// The arguments behind the task, and the content of the selection file.
 fn planned(selection: &Selection) -> (Vec<String>, String) {
     let tree = tree();
     let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(selection)).unwrap();
     let [step] = plan.steps.as_slice() else { panic!("{plan:?}") };
     let task = step.args.iter().position(|word| word == "test").unwrap();
-    let told = plan.files.iter().find(|file| step.env["PROCTOR_SELECTION"] == format!("/tmp/proctor/{}", file.path));
-    (step.args[task + 1..].to_vec(), String::from_utf8(told.unwrap().bytes.clone()).unwrap())
+    let file = plan.files.iter().find(|file| step.env["PROCTOR_SELECTION"] == format!("/tmp/proctor/{}", file.path));
+    (step.args[task + 1..].to_vec(), String::from_utf8(file.unwrap().bytes.clone()).unwrap())
 }
 
 fn matching(filter: &str, files: &[&str]) -> Selection {
@@ -46,18 +46,18 @@ fn chosen(selection: &Selection) -> String {
 }
 
 #[test]
-fn the_init_script_of_a_run_is_in_no_cache() {
+fn the_init_script_differs_in_each_run() {
     let tree = tree();
     let script = |nonce| {
         let request = PlanRequest { nonce, ..request(&Selection::All) };
         let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request).unwrap();
-        plan.files.iter().find(|file| file.path == INIT).unwrap().bytes.clone()
+        plan.files.iter().find(|file| file.path == INIT_SCRIPT).unwrap().bytes.clone()
     };
     assert_ne!(script("1"), script("2"), "Gradle keeps what it compiles by a hash of the text");
 }
 
 #[test]
-fn a_run_without_a_network_leaves_nothing_behind_and_asks_nobody() {
+fn runs_offline_and_without_a_daemon() {
     let tree = tree();
     let selection = Selection::All;
     let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();
@@ -72,7 +72,7 @@ fn a_run_without_a_network_leaves_nothing_behind_and_asks_nobody() {
 }
 
 #[test]
-fn a_wrapper_is_used_where_it_can_download_and_else_what_it_has_downloaded() {
+fn uses_the_wrapper_with_a_network_and_its_earlier_download_without() {
     let mut tree = tree();
     tree.add("gradlew");
     let selection = Selection::All;
@@ -89,25 +89,25 @@ fn a_wrapper_is_used_where_it_can_download_and_else_what_it_has_downloaded() {
 }
 
 #[test]
-fn a_filter_is_gradles_own_and_stays_a_filter() {
+fn a_filter_goes_to_gradles_tests_option() {
     assert_eq!(planned(&matching("ATest.adds*", &[])), (vec!["--tests=ATest.adds*".to_owned()], "[]".to_owned()));
-    let (words, told) = planned(&matching("*.adds", &[CORE]));
+    let (words, selection) = planned(&matching("*.adds", &[CORE]));
     assert_eq!(words, ["--tests=*.adds"]);
-    assert_eq!(told, r#"[{"dir":"core","patterns":["x.ATest","x.ATest$*"]}]"#);
+    assert_eq!(selection, r#"[{"dir":"core","patterns":["x.ATest","x.ATest$*"]}]"#);
 }
 
 #[test]
-fn files_are_classes_of_their_projects() {
-    let of = |files: &[&str]| chosen(&matching("", files));
-    assert_eq!(of(&[WEB]), r#"[{"dir":"web","patterns":["x.BTest","x.BTest$*"]}]"#);
-    assert_eq!(of(&["core/src/test/java"]), r#"[{"dir":"core","patterns":["x.ATest","x.ATest$*"]}]"#);
+fn files_select_classes_of_their_projects() {
+    let selection_of = |files: &[&str]| chosen(&matching("", files));
+    assert_eq!(selection_of(&[WEB]), r#"[{"dir":"web","patterns":["x.BTest","x.BTest$*"]}]"#);
+    assert_eq!(selection_of(&["core/src/test/java"]), r#"[{"dir":"core","patterns":["x.ATest","x.ATest$*"]}]"#);
     let all_of_core = r#"[{"dir":"core","patterns":[]}]"#;
     for path in ["core", "core/src", "core/src/main", "core/src/main/java/x/A.java", "core/build.gradle"] {
-        assert_eq!(of(&[path]), all_of_core, "{path}");
+        assert_eq!(selection_of(&[path]), all_of_core, "{path}");
     }
-    assert_eq!(of(&[CORE, "core"]), all_of_core);
-    assert_eq!(of(&["core", CORE]), all_of_core);
-    assert_eq!(of(&["README.md"]), r#"[{"dir":"","patterns":[]}]"#);
+    assert_eq!(selection_of(&[CORE, "core"]), all_of_core);
+    assert_eq!(selection_of(&["core", CORE]), all_of_core);
+    assert_eq!(selection_of(&["README.md"]), r#"[{"dir":"","patterns":[]}]"#);
     let tree = tree();
     for file in ["../x.java", "/x.java", "core/Gone.java"] {
         let selection = matching("", &[file]);
@@ -133,7 +133,7 @@ fn a_rerun_names_methods_with_all_their_parameters() {
 }
 
 #[test]
-fn a_listing_says_so() {
+fn a_listing_sets_its_variable() {
     let tree = tree();
     let selection = Selection::All;
     let plan = Gradle.plan_listing(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();

@@ -1,4 +1,4 @@
-//! The exact command lines.
+//! Exact command lines for every kind of selection.
 
 use super::*;
 use crate::contract::Framework;
@@ -24,7 +24,7 @@ fn request(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
-/// What each command says beyond what all say.
+/// The arguments of each command beyond the common ones.
 fn lines(tree: &FileTree, selection: &Selection) -> Vec<String> {
     let plan = Maven.plan(&Maven.detect(tree), tree, &request(selection)).unwrap();
     let line = |step: &Step| {
@@ -47,24 +47,24 @@ fn test(package: &str, name: &str) -> RerunTarget {
 const LENIENT: &str = "-Dsurefire.failIfNoSpecifiedTests=false -DfailIfNoTests=false";
 
 #[test]
-fn everything_or_what_a_filter_takes() {
+fn runs_everything_or_what_a_filter_selects() {
     let tree = tree();
     assert_eq!(lines(&tree, &Selection::All), ["test"]);
     assert_eq!(lines(&tree, &matching("ATest#adds*", &[])), [format!("-Dtest=ATest#adds* {LENIENT} test")]);
 }
 
 #[test]
-fn files_are_classes_of_their_modules() {
+fn files_select_classes_of_their_modules() {
     let tree = tree();
-    let of = |filter: &str, files: &[&str]| lines(&tree, &matching(filter, files));
+    let args_of = |filter: &str, files: &[&str]| lines(&tree, &matching(filter, files));
     let core = "--projects=core --also-make";
-    assert_eq!(of("", &["core/src/test/java/x/ATest.java"]), [format!("{core} -Dtest=x.ATest {LENIENT} test")]);
-    assert_eq!(of("#adds", &["core/src/test/java"]), [format!("{core} -Dtest=x.ATest#adds {LENIENT} test")]);
-    assert_eq!(of("", &["core/src/main/java/x/A.java"]), [format!("{core} test")]);
-    assert_eq!(of("", &["core"]), [format!("{core} test")]);
-    assert_eq!(of("#adds", &["core"]), [format!("{core} -Dtest=*#adds {LENIENT} test")]);
-    assert_eq!(of("", &["pom.xml"]), ["test"]);
-    let both = of("", &["core/src/test/java/x/ATest.java", "web/src/test/java/x/BTest.java"]);
+    assert_eq!(args_of("", &["core/src/test/java/x/ATest.java"]), [format!("{core} -Dtest=x.ATest {LENIENT} test")]);
+    assert_eq!(args_of("#adds", &["core/src/test/java"]), [format!("{core} -Dtest=x.ATest#adds {LENIENT} test")]);
+    assert_eq!(args_of("", &["core/src/main/java/x/A.java"]), [format!("{core} test")]);
+    assert_eq!(args_of("", &["core"]), [format!("{core} test")]);
+    assert_eq!(args_of("#adds", &["core"]), [format!("{core} -Dtest=*#adds {LENIENT} test")]);
+    assert_eq!(args_of("", &["pom.xml"]), ["test"]);
+    let both = args_of("", &["core/src/test/java/x/ATest.java", "web/src/test/java/x/BTest.java"]);
     assert_eq!(both, [format!("--projects=core,web --also-make -Dtest=x.ATest,x.BTest {LENIENT} test")]);
 }
 
@@ -88,25 +88,25 @@ fn a_rerun_names_methods_with_all_their_parameters() {
 }
 
 #[test]
-fn integration_tests_are_failsafes() {
+fn integration_tests_go_to_failsafe() {
     let mut tree = FileTree::default();
     tree.add_with_content("pom.xml", "<artifactId>maven-failsafe-plugin</artifactId>");
     tree.add("src/test/java/x/StoreIT.java");
     assert_eq!(lines(&tree, &Selection::All), ["verify"]);
     let late = "-Dit.failIfNoSpecifiedTests=false verify";
-    let of = |filter: &str| lines(&tree, &matching(filter, &[]));
-    assert_eq!(of("StoreIT#keeps"), [format!("-Dtest={NOTHING} {LENIENT} -Dit.test=StoreIT#keeps {late}")]);
-    assert_eq!(of("*StoreIT"), [format!("-Dtest={NOTHING} {LENIENT} -Dit.test=*StoreIT {late}")]);
+    let args_of = |filter: &str| lines(&tree, &matching(filter, &[]));
+    assert_eq!(args_of("StoreIT#keeps"), [format!("-Dtest={NO_TEST_CLASS} {LENIENT} -Dit.test=StoreIT#keeps {late}")]);
+    assert_eq!(args_of("*StoreIT"), [format!("-Dtest={NO_TEST_CLASS} {LENIENT} -Dit.test=*StoreIT {late}")]);
     for filter in ["*Store*", "#keeps", "Store?T", "%regex[.*Store.*]"] {
         let both = format!("-Dtest={filter},{NOT_INTEGRATION} {LENIENT} -Dit.test={filter},{NOT_UNIT} {late}");
-        assert_eq!(of(filter), [both]);
+        assert_eq!(args_of(filter), [both]);
     }
-    assert_eq!(of("ATest,StoreIT"), [format!("-Dtest=ATest {LENIENT} -Dit.test=StoreIT {late}")]);
-    assert_eq!(of("ATest"), [format!("-Dtest=ATest {LENIENT} -Dit.test={NOTHING} {late}")]);
+    assert_eq!(args_of("ATest,StoreIT"), [format!("-Dtest=ATest {LENIENT} -Dit.test=StoreIT {late}")]);
+    assert_eq!(args_of("ATest"), [format!("-Dtest=ATest {LENIENT} -Dit.test={NO_TEST_CLASS} {late}")]);
 }
 
 #[test]
-fn a_wrapper_is_used_where_it_can_download() {
+fn uses_the_wrapper_only_with_a_network() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let plan = |request: &PlanRequest<'_>| Maven.plan(&projects, &tree, request).unwrap().steps[0].clone();
@@ -118,7 +118,7 @@ fn a_wrapper_is_used_where_it_can_download() {
 }
 
 #[test]
-fn a_listing_is_the_same_command_with_an_extension_of_ours() {
+fn a_listing_is_the_same_command_with_another_extension() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let selection = matching("ATest#adds*", &[]);
@@ -137,7 +137,7 @@ fn a_listing_is_the_same_command_with_an_extension_of_ours() {
 }
 
 #[test]
-fn what_it_cannot_do_is_refused() {
+fn refuses_unsupported_options_and_unknown_files() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let parallel = PlanRequest { parallel: Some(4), ..request(&Selection::All) };

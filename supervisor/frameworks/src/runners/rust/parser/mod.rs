@@ -1,21 +1,20 @@
-//! Reads what cargo and nextest write as they go: how the build went, then the results of each test binary, then doctests.
-//! Must not know how a failure's text is read, or how command lines are written.
+//! Parses the output of cargo and nextest as it streams: the build, the results of each test binary, doctests.
 //!
-//! With cargo, lines of our runner frame each test binary's, and within them only libtest's JSON counts, or its text where
-//! the binary has a harness of its own. What comes after is rustdoc's text. Whatever else tests print is passed over, also
-//! when it shares a line with a result. Nextest writes one stream in the same JSON, in which names carry their binary.
+//! With cargo, lines of the wrapper frame the output of each test binary. Within a frame only libtest's JSON counts, or its
+//! text format where the binary has a harness of its own. After the frames comes rustdoc's text. Any other output of tests is
+//! skipped, also when it shares a line with a result. Nextest writes one stream in the same JSON, with the binary in the names.
 
-mod binary;
-mod building;
-mod harness;
-mod missing;
-mod record;
-mod suites;
+mod build_output;
+mod libtest_json;
+mod missing_toolchain;
+mod nextest_suites;
+mod test_binary;
+mod test_records;
 
-use super::build;
-use super::failure::{Failure, Here};
+use super::build_errors;
+use super::failure::{FailureReason, PathContext};
+use super::libtest_text::LibtestTextParser;
 use super::nextest;
-use super::text::Text;
 use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
@@ -23,42 +22,42 @@ use crate::parsing::output_tail::{OutputTail, strip_ansi};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::running_tests::RunningTests;
 use crate::parsing::workspace_paths::WorkspacePaths;
-use binary::{Crash, Current};
-use building::Building;
-use harness::Silent;
-use missing::missing;
+use build_output::BuildOutput;
+use libtest_json::UnexplainedFailure;
+use missing_toolchain::missing_remedy;
+use nextest_suites::NextestSuites;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestId, TestOutcome};
-use suites::Suites;
+use test_binary::{BinaryCrash, CurrentBinary};
 
-/// Most silent tests that are held, and most binaries that are known. No project has as many.
+/// Most unexplained failures that are held, and most binaries that are known. No project has as many.
 const HELD_MAX: usize = 65_536;
 
-/// What our runner writes before and after a binary (`runner.sh`).
+/// Lines that the wrapper (`runner.sh`) writes before and after a binary.
 const BEGAN: &str = "proctor-began ";
 const PLAIN: &str = "proctor-plain ";
 const ENDED: &str = "proctor-ended ";
 
-/// Who speaks.
+/// The runner that writes the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Speaker {
+pub(super) enum RunnerKind {
     Cargo,
     Nextest,
 }
 
-/// What the stream is read for.
+/// What a stream is parsed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Running,
     Listing,
 }
 
-/// The parser of one run or listing.
+/// Parser of a run or a listing.
 #[derive(Debug)]
 pub(super) struct RustParser {
-    speaker: Speaker,
+    runner: RunnerKind,
     mode: Mode,
     paths: WorkspacePaths,
     steps: Vec<Step>,
@@ -66,32 +65,32 @@ pub(super) struct RustParser {
     dir: String,
     lines: LineSplitter,
     stderr: OutputTail,
-    building: Building,
-    current: Option<Current>,
-    doctests: Text,
-    crashes: Vec<Crash>,
-    suites: Suites,
-    silent: Vec<Silent>,
+    build_output: BuildOutput,
+    current: Option<CurrentBinary>,
+    doctests: LibtestTextParser,
+    crashes: Vec<BinaryCrash>,
+    suites: NextestSuites,
+    unexplained: Vec<UnexplainedFailure>,
     /// Whether the current step lists the ignored tests of the one before; such steps come after those of the plan.
-    completes: bool,
+    lists_ignored: bool,
     planned: usize,
     nothing_selected: bool,
     running: RunningTests,
-    /// Failures and errors of the current step: what explains that it did not end well.
-    blamed: u64,
+    /// Failures and errors reported in the current step: they explain a bad exit status.
+    reported_failures: u64,
     listed: usize,
     flaky: u64,
     proofs: ProofTracker,
-    /// Tests that the harnesses of this step's whole binaries said that they have.
+    /// Tests that the harnesses of this step's complete binaries announced.
     announced: u64,
     summary: StreamSummary,
     notes: Notes,
 }
 
 impl RustParser {
-    pub(super) fn new(speaker: Speaker, mode: Mode, plan: &Plan, request: &PlanRequest<'_>) -> RustParser {
+    pub(super) fn new(runner: RunnerKind, mode: Mode, plan: &Plan, request: &PlanRequest<'_>) -> RustParser {
         RustParser {
-            speaker,
+            runner,
             mode,
             paths: WorkspacePaths::new(request.workspace),
             steps: plan.steps.clone(),
@@ -99,17 +98,17 @@ impl RustParser {
             dir: String::new(),
             lines: LineSplitter::default(),
             stderr: OutputTail::default(),
-            building: Building::default(),
+            build_output: BuildOutput::default(),
             current: None,
-            doctests: Text::default(),
+            doctests: LibtestTextParser::default(),
             crashes: Vec::new(),
-            suites: Suites::default(),
-            silent: Vec::new(),
-            completes: false,
+            suites: NextestSuites::default(),
+            unexplained: Vec::new(),
+            lists_ignored: false,
             planned: plan.steps.len(),
             nothing_selected: false,
             running: RunningTests::default(),
-            blamed: 0,
+            reported_failures: 0,
             listed: 0,
             flaky: 0,
             proofs: ProofTracker::default(),
@@ -122,11 +121,11 @@ impl RustParser {
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches('\r');
-        if !self.building.is_over && line.starts_with("{\"reason\":") {
-            return self.building.line(line, Here { paths: &self.paths, dir: &self.dir });
+        if !self.build_output.is_finished && line.starts_with("{\"reason\":") {
+            return self.build_output.line(line, PathContext { paths: &self.paths, dir: &self.dir });
         }
-        if self.speaker == Speaker::Nextest {
-            return if self.mode == Mode::Listing || self.completes {
+        if self.runner == RunnerKind::Nextest {
+            return if self.mode == Mode::Listing || self.lists_ignored {
                 self.list_line(line, events)
             } else {
                 self.harness_line(line, events)
@@ -134,11 +133,11 @@ impl RustParser {
         }
         for (mark, is_plain) in [(BEGAN, false), (PLAIN, true)] {
             if let Some(binary) = line.strip_prefix(mark).filter(|_| self.current.is_none()) {
-                return self.binary_began(binary, is_plain);
+                return self.start_binary(binary, is_plain);
             }
         }
         if let Some(status) = line.strip_prefix(ENDED).filter(|_| self.current.is_some()) {
-            return self.binary_ended(status.parse().unwrap_or(-1), events);
+            return self.finish_binary(status.parse().unwrap_or(-1), events);
         }
         if self.current.as_ref().is_some_and(|now| !now.is_plain) {
             self.harness_line(line, events);
@@ -147,28 +146,28 @@ impl RustParser {
         }
     }
 
-    /// The runner failed, and nothing that was told is a reason.
+    /// Reports why the runner failed, when nothing reported so far explains it.
     fn explain(&mut self, events: &mut Vec<RunnerEvent>) {
-        let said = strip_ansi(&self.stderr.text());
-        if let Some(remedy) = missing(&said) {
+        let output = strip_ansi(&self.stderr.text());
+        if let Some(remedy) = missing_remedy(&output) {
             self.summary.runner_missing = true;
             return self.notes.add(remedy);
         }
-        let scripts = build::scripts(&said, self.here());
+        let scripts = build_errors::failed_build_scripts(&output, self.here());
         if !scripts.is_empty() {
-            self.blamed += scripts.len() as u64;
+            self.reported_failures += scripts.len() as u64;
             return events.extend(scripts);
         }
-        let kind = if self.building.has_failed { CollectorKind::Build } else { CollectorKind::Collection };
+        let kind = if self.build_output.has_failed { CollectorKind::Build } else { CollectorKind::Collection };
         let nodeid = if self.dir.is_empty() { "." } else { &self.dir };
-        if let Some(refusal) = build::refusal(nodeid, kind, &said, self.here()) {
-            self.blamed += 1;
-            events.push(refusal);
+        if let Some(collector) = build_errors::cargo_error_collector(nodeid, kind, &output, self.here()) {
+            self.reported_failures += 1;
+            events.push(collector);
         }
     }
 
-    fn here(&self) -> Here<'_> {
-        Here { paths: &self.paths, dir: &self.dir }
+    fn here(&self) -> PathContext<'_> {
+        PathContext { paths: &self.paths, dir: &self.dir }
     }
 }
 
@@ -177,13 +176,13 @@ impl Parser for RustParser {
         self.step = step;
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
         self.stderr = OutputTail::default();
-        (self.blamed, self.announced) = (0, 0);
+        (self.reported_failures, self.announced) = (0, 0);
         self.proofs.start_step();
-        self.building.begin();
+        self.build_output.begin();
         self.suites.begin();
-        (self.current, self.doctests) = (None, Text::default());
+        (self.current, self.doctests) = (None, LibtestTextParser::default());
         self.nothing_selected = false;
-        self.completes = step >= self.planned;
+        self.lists_ignored = step >= self.planned;
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
@@ -200,24 +199,26 @@ impl Parser for RustParser {
         let mut lines = std::mem::take(&mut self.lines);
         lines.finish(|line| self.line(line, events));
         self.lines = lines;
-        self.blamed += self.building.tell(events);
-        let mut told = Vec::new();
+        self.reported_failures += self.build_output.emit_collectors(events);
+        let mut results = Vec::new();
         if self.current.is_none() {
-            self.doctests.finish(&mut told);
-            self.tell(told, events);
+            self.doctests.finish(&mut results);
+            self.report_text_results(results, events);
         }
-        self.tell_crashes(events);
+        self.report_crashes(events);
         if killed {
-            self.silent.clear();
+            self.unexplained.clear();
         }
-        self.tell_silent(events);
-        let is_done = self.speaker == Speaker::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed;
-        if is_done && self.suites.are_closed() {
-            // What it left open are ignored tests, of which it tells the beginning.
+        self.report_unexplained_failures(events);
+        let is_done = self.runner == RunnerKind::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed;
+        if is_done && self.suites.are_all_closed() {
+            // Open tests are ignored ones, of which nextest reports only the start.
             self.running.drain();
         }
-        let is_cut =
-            self.suites.lack_a_part() || self.current.is_some() || self.doctests.is_open() || !self.running.is_empty();
+        let is_cut = self.suites.are_incomplete()
+            || self.current.is_some()
+            || self.doctests.is_open()
+            || !self.running.is_empty();
         if killed {
             return;
         }
@@ -226,12 +227,12 @@ impl Parser for RustParser {
         }
         let how = "did not finish: the runner ended before it";
         for id in self.running.drain() {
-            let failure = Failure { message: Some(how.to_owned()), ..Failure::default() };
-            self.finished(id, TestOutcome::Error, None, failure, "", events);
+            let failure = FailureReason { message: Some(how.to_owned()), ..FailureReason::default() };
+            self.finish_test(id, TestOutcome::Error, None, failure, "", events);
         }
         let is_well = matches!(exit, Exit::Code(0) | Exit::NotStarted(_));
-        self.nothing_selected = self.speaker == Speaker::Nextest && exit == Exit::Code(4);
-        if !is_well && self.blamed == 0 && !self.nothing_selected {
+        self.nothing_selected = self.runner == RunnerKind::Nextest && exit == Exit::Code(4);
+        if !is_well && self.reported_failures == 0 && !self.nothing_selected {
             self.explain(events);
         }
     }
@@ -240,7 +241,7 @@ impl Parser for RustParser {
         let run = self
             .steps
             .get(self.step)
-            .filter(|_| self.suites.has_ignored() && !self.completes && !self.nothing_selected);
+            .filter(|_| self.suites.has_ignored() && !self.lists_ignored && !self.nothing_selected);
         let steps: Vec<Step> = run.map(nextest::list_ignored).into_iter().collect();
         self.steps.extend(steps.iter().cloned());
         steps
@@ -262,7 +263,7 @@ impl Parser for RustParser {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
-            (self.building.unreadable, "line(s) of Cargo's could not be read".to_owned()),
+            (self.build_output.unreadable, "line(s) of Cargo's could not be read".to_owned()),
             (self.lines.skipped_lines(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {

@@ -1,49 +1,50 @@
-//! Which source a linker means: it names objects, and CMake calls an object after its source. Must not know compilers.
+//! Finds the source file of a linker error: linkers name object files, and CMake names an object file after its source.
 
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// An object of a target of CMake's, `sub/CMakeFiles/tool.dir/src/a.cpp.o`: its directory, its target and its source.
-static OBJECT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+/// An object file of a CMake target, `sub/CMakeFiles/tool.dir/src/a.cpp.o`: its directory, target and source.
+static OBJECT_FILE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?P<sub>[^\s:'`]*?)CMakeFiles/(?P<target>[^/\s]+)\.dir/(?P<source>[^:\s()]+)\.o(?:bj)?:").ok()
 });
 
-/// How GNU's linker names the object that its next lines are about.
-const WITHIN: &str = ": in function `";
+/// Marks the line in which GNU ld names the object file that its next lines are about.
+const GNU_HEADING: &str = ": in function `";
 
-/// How LLVM's linker begins the lines below its complaint.
+/// Prefix of the lines below an error of LLVM's linker.
 pub(super) const REFERENCE: &str = ">>> ";
 
-/// The source that the complaint in line `at` is about, relative to the project. What is in a library is in an object of no
-/// target's; CMake does not say of a generated source that it is one.
-pub(super) fn source(lines: &[&str], at: usize) -> Option<String> {
+/// The source that the error in line `at` is about, relative to the project. `None` for an object inside a library, which
+/// belongs to no target. A generated source looks like any other: CMake does not mark it.
+pub(super) fn find_source(lines: &[&str], at: usize) -> Option<String> {
     let (above, below) = (lines.get(..=at)?, lines.get(at + 1..)?);
-    let own = complaint(above.last()?)?;
-    let named = if own.contains("CMakeFiles/") { Some(own) } else { heading(above).or_else(|| reference(below)) };
-    let object = OBJECT.as_ref()?.captures(named?)?;
+    let own = error_prefix(above.last()?)?;
+    let named =
+        if own.contains("CMakeFiles/") { Some(own) } else { gnu_heading(above).or_else(|| llvm_reference(below)) };
+    let object = OBJECT_FILE.as_ref()?.captures(named?)?;
     let (sub, target) = (&object["sub"], &object["target"]);
-    // `make` links in the directory of the target, which it names when it gives up.
-    let sub = if sub.is_empty() { directory(below, target).unwrap_or_default() } else { sub };
-    // CMake cannot go up within a directory of its own.
+    // `make` links in the directory of the target, and names that directory in its own error line.
+    let sub = if sub.is_empty() { target_directory(below, target).unwrap_or_default() } else { sub };
+    // CMake writes `..` in an object's path as `__`.
     Some(format!("{sub}{}", object["source"].replace("__/", "../")))
 }
 
-/// What stands before a linker's words, if they are one's.
-fn complaint(line: &str) -> Option<&str> {
+/// The text before a linker's error message; `None` if the line is no linker error.
+fn error_prefix(line: &str) -> Option<&str> {
     let words = ["undefined reference to ", "multiple definition of ", "undefined symbol: "];
     words.iter().find_map(|words| line.split_once(words)).map(|(before, _)| before)
 }
 
-fn heading<'a>(above: &[&'a str]) -> Option<&'a str> {
-    let of_linker = |line: &&&str| line.contains(WITHIN) || complaint(line).is_some();
-    above.iter().rev().take_while(of_linker).find(|line| line.contains(WITHIN)).copied()
+fn gnu_heading<'a>(above: &[&'a str]) -> Option<&'a str> {
+    let is_linker_line = |line: &&&str| line.contains(GNU_HEADING) || error_prefix(line).is_some();
+    above.iter().rev().take_while(is_linker_line).find(|line| line.contains(GNU_HEADING)).copied()
 }
 
-fn reference<'a>(below: &[&'a str]) -> Option<&'a str> {
+fn llvm_reference<'a>(below: &[&'a str]) -> Option<&'a str> {
     below.iter().take_while(|line| line.starts_with(REFERENCE)).find(|line| line.contains("CMakeFiles/")).copied()
 }
 
-fn directory<'a>(below: &[&'a str], target: &str) -> Option<&'a str> {
+fn target_directory<'a>(below: &[&'a str], target: &str) -> Option<&'a str> {
     let rule = format!("CMakeFiles/{target}.dir/build.make:");
     below.iter().find_map(|line| line.split_once("*** [")?.1.split_once(&rule)).map(|(sub, _)| sub)
 }
@@ -56,14 +57,14 @@ mod tests {
                         gmake[2]: *** [lib/CMakeFiles/k.dir/build.make:9: lib/k] Error 1\n\
                         gmake[2]: *** [sub/CMakeFiles/m.dir/build.make:114: sub/m] Error 1";
 
-    fn sources(said: &str) -> Vec<Option<String>> {
-        let lines: Vec<&str> = said.lines().collect();
-        (0..lines.len()).filter(|at| complaint(lines[*at]).is_some()).map(|at| source(&lines, at)).collect()
+    fn sources(output: &str) -> Vec<Option<String>> {
+        let lines: Vec<&str> = output.lines().collect();
+        (0..lines.len()).filter(|at| error_prefix(lines[*at]).is_some()).map(|at| find_source(&lines, at)).collect()
     }
 
     #[test]
-    fn the_object_tells_the_source() {
-        for (said, wanted) in [
+    fn finds_the_source_of_an_object_file() {
+        for (output, expected) in [
             (
                 "/usr/bin/ld: CMakeFiles/m.dir/a.cpp.o: in function `f()':\na.cpp:(.text+0x5): undefined reference to `x()'",
                 "sub/a.cpp",
@@ -83,7 +84,7 @@ mod tests {
                 "sub/a.cpp",
             ),
         ] {
-            assert_eq!(sources(&format!("{said}\n{MAKE}")), [Some(wanted.to_owned())], "{said}");
+            assert_eq!(sources(&format!("{output}\n{MAKE}")), [Some(expected.to_owned())], "{output}");
         }
         let ninja = "/usr/bin/ld: own/CMakeFiles/m.dir/a.cpp.o: in function `f()':\na.cpp:(.text+0x5): undefined reference to `x()'\n\
                      /usr/bin/ld: a.cpp:(.text+0xa): undefined reference to `y()'";
@@ -91,15 +92,15 @@ mod tests {
     }
 
     #[test]
-    fn a_library_has_no_source() {
-        let said = "/usr/bin/ld: CMakeFiles/m.dir/a.c.o:(.data.rel+0x0): undefined reference to `x'\n\
+    fn finds_no_source_for_a_library() {
+        let output = "/usr/bin/ld: CMakeFiles/m.dir/a.c.o:(.data.rel+0x0): undefined reference to `x'\n\
                     /usr/bin/ld: libs.a(s.c.o): in function `f':\ns.c:(.text+0x5): undefined reference to `y'";
-        assert_eq!(sources(said), [Some("a.c".to_owned()), None]);
+        assert_eq!(sources(output), [Some("a.c".to_owned()), None]);
         assert_eq!(sources("/usr/bin/ld: libs.so: undefined reference to `y'"), [None]);
     }
 
     #[test]
-    fn an_object_is_a_regex() {
-        assert!(OBJECT.is_some());
+    fn the_object_pattern_compiles() {
+        assert!(OBJECT_FILE.is_some());
     }
 }

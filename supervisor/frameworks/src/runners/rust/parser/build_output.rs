@@ -1,43 +1,42 @@
-//! What Cargo says while it builds: which binaries there are, which packages have documentation, what does not compile. Must
-//! not know tests.
+//! Reads Cargo's build output: test binaries, packages with documentation, compile errors.
 
 use super::HELD_MAX;
 use crate::parsing::workspace_paths::{is_within, join};
-use crate::runners::rust::build::Builds;
+use crate::runners::rust::binary_names::{Binary, package_name};
+use crate::runners::rust::build_errors::CompileErrors;
 use crate::runners::rust::event::CargoLine;
-use crate::runners::rust::failure::Here;
-use crate::runners::rust::names::{Binary, package_of};
+use crate::runners::rust::failure::PathContext;
 use proctor_core::event::RunnerEvent;
 use std::collections::{BTreeMap, HashMap};
 
-/// What was built, in all steps so far.
+/// Build output of all steps so far.
 #[derive(Debug, Default)]
-pub(super) struct Building {
-    /// Test binaries by their file.
+pub(super) struct BuildOutput {
+    /// NameSelection of test binaries by their file.
     binaries: HashMap<String, String>,
-    /// Packages with documentation, by directory from the workspace.
+    /// Packages with documentation, by directory relative to the workspace.
     documented: BTreeMap<String, String>,
-    builds: Builds,
-    /// Whether the current step is done with building, and whether that failed.
-    pub(super) is_over: bool,
+    errors: CompileErrors,
+    /// Whether the current step has finished building, and whether the build failed.
+    pub(super) is_finished: bool,
     pub(super) has_failed: bool,
-    /// Lines that could not be read.
+    /// Lines that could not be parsed.
     pub(super) unreadable: u64,
 }
 
-impl Building {
-    /// Begins a step.
+impl BuildOutput {
+    /// Starts a step.
     pub(super) fn begin(&mut self) {
-        (self.is_over, self.has_failed) = (false, false);
+        (self.is_finished, self.has_failed) = (false, false);
     }
 
-    /// Takes in a line of Cargo's.
-    pub(super) fn line(&mut self, line: &str, here: Here<'_>) {
+    /// Parses a line of Cargo's.
+    pub(super) fn line(&mut self, line: &str, here: PathContext<'_>) {
         match serde_json::from_str(line) {
             Ok(CargoLine::CompilerArtifact(artifact)) => {
-                let package = package_of(&artifact.package_id);
+                let package = package_name(&artifact.package_id);
                 let kind = artifact.target.kind.first().map(String::as_str).unwrap_or_default();
-                let binary = Binary::of(kind, &artifact.target.name);
+                let binary = Binary::from_target(kind, &artifact.target.name);
                 let manifest = here.paths.relative(&artifact.manifest_path);
                 if let (Binary::Lib, Some(manifest)) = (&binary, manifest) {
                     let dir = manifest.rsplit_once('/').map_or("", |(dir, _)| dir).to_owned();
@@ -50,21 +49,21 @@ impl Building {
                 }
             }
             Ok(CargoLine::CompilerMessage(message)) => {
-                self.builds.message(&message, here);
+                self.errors.record(&message, here);
             }
-            Ok(CargoLine::BuildFinished { success }) => (self.is_over, self.has_failed) = (true, !success),
+            Ok(CargoLine::BuildFinished { success }) => (self.is_finished, self.has_failed) = (true, !success),
             Ok(CargoLine::Other) => {}
             Err(_) => self.unreadable += 1,
         }
     }
 
-    /// The name of the binary that is this file.
+    /// The name of the binary with this file.
     pub(super) fn binary(&self, file: &str) -> Option<String> {
         self.binaries.get(file).cloned()
     }
 
-    /// The name of the doctests among which one of this name is, told of in `dir`: those of the package in whose directory
-    /// its file is.
+    /// The binary name of the doctests that contain doctest `name`, reported in `dir`: those of the package whose directory
+    /// contains its file.
     pub(super) fn documented_by(&self, dir: &str, name: &str) -> String {
         let file = join(dir, name.split(" - ").next().unwrap_or_default());
         let owners = self.documented.iter().filter(|(dir, _)| is_within(&file, dir));
@@ -72,8 +71,8 @@ impl Building {
         Binary::Doctests.id(owner.unwrap_or_default())
     }
 
-    /// Tells what did not compile, and says how much that is.
-    pub(super) fn tell(&mut self, events: &mut Vec<RunnerEvent>) -> u64 {
-        self.builds.tell(events)
+    /// Emits a collector for each target that did not compile, and returns their number.
+    pub(super) fn emit_collectors(&mut self, events: &mut Vec<RunnerEvent>) -> u64 {
+        self.errors.emit_collectors(events)
     }
 }

@@ -1,8 +1,8 @@
-//! Compares the specs that Cypress says it found with those that ended. Must not know what is in a spec.
+//! Compares the number of specs that Cypress found with the number of specs that ended.
 //!
 //! Cypress prints `Specs: 2 found (...)` before the first spec and `Running: a.cy.js (1 of 2)` before each
-//! (`packages/server/lib/util/print-run.ts`). Tests run in a browser and can print there by tasks of their project alone; of
-//! several numbers the greatest counts, so what they print makes nothing green.
+//! (`packages/server/lib/util/print-run.ts`). Tests run in a browser and print there only through tasks of the project. The
+//! greatest number counts, so output of tests cannot make a run green.
 
 use crate::contract::{Parser, StreamSummary};
 use crate::formats::reporter_protocol::ReporterParser;
@@ -19,41 +19,41 @@ static FOUND: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^[\s\u{2502}|]*(?:Specs:\s+(\d{1,9}) found\b|Running:\s.*\(\d+ of (\d{1,9})\)\s*$)").ok()
 });
 
-/// The parser of a run or listing.
-pub(super) struct SpecCount {
+/// Parser of a run or a listing: the reporter protocol's, plus the count of specs.
+pub(super) struct SpecCountParser {
     reported: ReporterParser,
     lines: LineSplitter,
-    /// How many specs the current `cypress run` has found, by the greatest number that was printed.
+    /// Number of specs that the current `cypress run` found: the greatest that it printed.
     found: u64,
 }
 
-impl SpecCount {
-    pub(super) fn new(reported: ReporterParser) -> SpecCount {
-        SpecCount { reported, lines: LineSplitter::default(), found: 0 }
+impl SpecCountParser {
+    pub(super) fn new(reported: ReporterParser) -> SpecCountParser {
+        SpecCountParser { reported, lines: LineSplitter::default(), found: 0 }
     }
 
-    fn line(&mut self, line: &[u8]) {
+    fn parse_line(&mut self, line: &[u8]) {
         let line = strip_ansi(&String::from_utf8_lossy(line));
         let captures = FOUND.as_ref().and_then(|found| found.captures(&line));
         let number = captures.and_then(|found| found.get(1).or(found.get(2))?.as_str().parse().ok());
         self.found = self.found.max(number.unwrap_or(0));
     }
 
-    fn read(&mut self, read: impl FnOnce(&mut LineSplitter, &mut dyn FnMut(&[u8]))) {
+    fn count_specs(&mut self, feed: impl FnOnce(&mut LineSplitter, &mut dyn FnMut(&[u8]))) {
         let mut lines = std::mem::take(&mut self.lines);
-        read(&mut lines, &mut |line| self.line(line));
+        feed(&mut lines, &mut |line| self.parse_line(line));
         self.lines = lines;
     }
 }
 
-impl Parser for SpecCount {
+impl Parser for SpecCountParser {
     fn step_started(&mut self, step: usize) {
         self.found = 0;
         self.reported.step_started(step);
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        self.read(|lines, line| lines.feed(bytes, line));
+        self.count_specs(|lines, line| lines.feed(bytes, line));
         self.reported.stdout(bytes, events);
     }
 
@@ -66,11 +66,11 @@ impl Parser for SpecCount {
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
-        self.read(|lines, line| lines.finish(line));
+        self.count_specs(|lines, line| lines.finish(line));
         self.reported.step_ended(exit, killed, events);
         let (found, ended) = (self.found, self.reported.closed_files());
         if !killed && found != ended {
-            self.reported.invalidate_proof(format!("Cypress said that it found {found} spec(s), and {ended} ended"));
+            self.reported.invalidate_proof(format!("Cypress found {found} spec(s), and {ended} ended"));
         }
     }
 
@@ -104,13 +104,13 @@ mod tests {
 
     fn found(printed: &str) -> u64 {
         let reported = ReporterParser::new(PROFILE, &Plan::default(), &PlanRequest::plain(&Selection::All));
-        let mut count = SpecCount::new(reported);
+        let mut count = SpecCountParser::new(reported);
         count.stdout(printed.as_bytes(), &mut Vec::new());
         count.found
     }
 
     #[test]
-    fn the_number_of_specs_is_read_in_both_forms() {
+    fn reads_the_number_of_specs_in_both_formats() {
         let line = "  \u{2502} Specs:          2 found (a.cy.js, b.cy.js)                \u{2502}\n";
         for (printed, number) in [
             (line, 2),

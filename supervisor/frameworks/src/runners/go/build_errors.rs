@@ -1,8 +1,7 @@
-//! What could not be built: gathers what compilers and vet say, package by package, and makes one record of each. Must not
-//! know about tests.
+//! Reads build errors: gathers the output of compilers and vet by package, and makes one collector of each.
 
-use super::buffer::OutputBuffer;
 use super::event::OutputKind;
+use super::output_buffer::OutputBuffer;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::event::RunnerEvent;
@@ -11,54 +10,55 @@ use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// `file.go:3:5: message`, `vet: ./file.go:3:5: message`, `go.mod:1: message`, and of what instruments a file that it cannot
-/// parse `2026/11/23 06:29:21 cover: file.go: file.go:3:5: message`.
+/// `file.go:3:5: message`, `vet: ./file.go:3:5: message`, `go.mod:1: message`, and, from the coverage instrumentation of a file
+/// with a syntax error, `2026/11/23 06:29:21 cover: file.go: file.go:3:5: message`.
 static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^(?:vet: |(?:[\d/]+ [\d:]+ )?cover: [^:\s][^:]*: )?(?P<file>(?:[A-Za-z]:)?[^:\s][^:]*\.[A-Za-z]\w*):(?P<line>\d+)(?::\d+)?: (?P<text>.+)$")
         .ok()
 });
 
-/// What compilers said, by the import path that failed.
+/// Build output and failed packages of a run.
 #[derive(Debug)]
-pub(super) struct Builds {
+pub(super) struct BuildErrors {
     paths: WorkspacePaths,
+    /// Compiler output by the import path that failed.
     outputs: HashMap<String, OutputBuffer>,
-    told: HashSet<String>,
-    /// Packages that failed, by the import path that was blamed when it was another one.
+    reported: HashSet<String>,
+    /// Packages that really failed, by the import path that was reported in their place.
     culprits: HashMap<String, String>,
 }
 
-impl Builds {
-    pub(super) fn new(paths: WorkspacePaths) -> Builds {
-        Builds { paths, outputs: HashMap::new(), told: HashSet::new(), culprits: HashMap::new() }
+impl BuildErrors {
+    pub(super) fn new(paths: WorkspacePaths) -> BuildErrors {
+        BuildErrors { paths, outputs: HashMap::new(), reported: HashSet::new(), culprits: HashMap::new() }
     }
 
-    /// Whether a package is known not to build.
-    pub(super) fn is_told(&self, package: &str) -> bool {
-        self.told.contains(package)
+    /// Whether the build failure of a package was reported.
+    pub(super) fn is_reported(&self, package: &str) -> bool {
+        self.reported.contains(package)
     }
 
-    /// A compiler said something about `import_path`.
-    pub(super) fn output(&mut self, import_path: &str, literal: &str) {
+    /// Records compiler output about `import_path`.
+    pub(super) fn record_output(&mut self, import_path: &str, literal: &str) {
         // Each buffer is bounded, so their number has to be too.
         if self.outputs.len() < COLLECTORS_MAX || self.outputs.contains_key(import_path) {
             self.outputs.entry(import_path.to_owned()).or_default().push(OutputKind::Plain, literal);
         }
     }
 
-    /// `import_path` could not be built in the module at `dir`.
-    pub(super) fn failed(&mut self, import_path: &str, dir: &str, events: &mut Vec<RunnerEvent>) {
+    /// Reports that `import_path` could not be built in the module at `dir`.
+    pub(super) fn report_failure(&mut self, import_path: &str, dir: &str, events: &mut Vec<RunnerEvent>) {
         let lines = self.outputs.remove(import_path).map(|buffer| buffer.lines()).unwrap_or_default();
         let text: Vec<String> = lines.into_iter().map(|line| line.text).collect();
         let package = failed_package(import_path, &text);
         if package != base_package(import_path) && self.culprits.len() < COLLECTORS_MAX {
             self.culprits.insert(import_path.to_owned(), package.clone());
         }
-        self.tell(&package, &text, dir, events);
+        self.report(&package, &text, dir, events);
     }
 
-    /// The test run of `package` failed because `import_path` could not be built; says which package that really was.
-    pub(super) fn blamed(
+    /// Resolves which package's build failure made the test run of `package` fail, and reports it if that has not happened yet.
+    pub(super) fn report_culprit(
         &mut self,
         package: &str,
         import_path: &str,
@@ -66,19 +66,19 @@ impl Builds {
         events: &mut Vec<RunnerEvent>,
     ) -> String {
         let culprit = self.culprits.get(import_path).cloned().unwrap_or_else(|| base_package(import_path).to_owned());
-        if !self.told.contains(&culprit) && !self.told.contains(package) {
-            self.tell(package, &[format!("{import_path} could not be built")], dir, events);
+        if !self.reported.contains(&culprit) && !self.reported.contains(package) {
+            self.report(package, &[format!("{import_path} could not be built")], dir, events);
         }
         culprit
     }
 
-    /// Errors of compilers on stderr, where they were before Go 1.24: blocks that begin with `# package`.
-    pub(super) fn failed_on_stderr(&mut self, stderr: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
+    /// Reports compiler errors on stderr, where they were before Go 1.24: blocks that begin with `# package`.
+    pub(super) fn report_failures_on_stderr(&mut self, stderr: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
         let mut block: Vec<String> = Vec::new();
         for line in stderr.iter().map(String::as_str).chain(["# "]) {
             if line.starts_with("# ") && !line.starts_with("# [") {
                 if let Some(import_path) = block.first().and_then(|header| header.strip_prefix("# ")) {
-                    self.tell(base_package(import_path), &block, dir, events);
+                    self.report(base_package(import_path), &block, dir, events);
                 }
                 block.clear();
             }
@@ -89,21 +89,21 @@ impl Builds {
         }
     }
 
-    fn tell(&mut self, package: &str, text: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
-        // A package and its test variant fail with the same words.
-        if self.told.len() < COLLECTORS_MAX && self.told.insert(package.to_owned()) {
+    fn report(&mut self, package: &str, text: &[String], dir: &str, events: &mut Vec<RunnerEvent>) {
+        // A package and its test variant fail with the same text.
+        if self.reported.len() < COLLECTORS_MAX && self.reported.insert(package.to_owned()) {
             events.push(collector(package, CollectorKind::Build, text, dir, &self.paths));
         }
     }
 }
 
-/// The package that failed to build. Its own header names it even when `import_path` is what it failed to import.
+/// The package that failed to build. The output's header names it even when `import_path` is a package that it imports.
 fn failed_package(import_path: &str, text: &[String]) -> String {
     let header = text.first().and_then(|line| line.strip_prefix("# ")).filter(|header| !header.starts_with('['));
     base_package(header.unwrap_or(import_path)).to_owned()
 }
 
-/// The package behind a test variant: `p [p.test]`, `p_test [p.test]` and `p.test` are `p`.
+/// The package of a test variant: `p [p.test]`, `p_test [p.test]` and `p.test` are `p`.
 pub(super) fn base_package(import_path: &str) -> &str {
     let (path, variant) = match import_path.split_once(" [") {
         Some((path, variant)) => (path, variant.trim_end_matches(']')),
@@ -116,7 +116,7 @@ pub(super) fn base_package(import_path: &str) -> &str {
     }
 }
 
-/// The record of a package that could not be built or started: the first line with a position is its message.
+/// The collector of a package that could not be built or started; its message is the first line with a position.
 pub(super) fn collector(
     package: &str,
     kind: CollectorKind,
@@ -155,7 +155,7 @@ pub(super) fn collector(
     ))
 }
 
-/// What a person can do about errors whose words do not say it.
+/// A remedy for errors whose text names none.
 fn remedy(message: &str) -> Option<&'static str> {
     if message.contains("GOTOOLCHAIN=local") {
         return Some("install that Go version on the host: a run uses the toolchain that is there");
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_variants_are_the_package_itself() {
+    fn test_variants_map_to_their_package() {
         for (import_path, package) in [
             ("m/p", "m/p"),
             ("m/p [m/p.test]", "m/p"),
@@ -184,16 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn a_syntax_error_has_its_place_with_coverage_too() {
-        let said =
+    fn a_syntax_error_has_a_place_with_coverage_too() {
+        let error =
             "2026/11/23 06:29:21 cover: /w/m/a/a.go: /w/m/a/a.go:5:6: expected '(', found ')' (and 3 more errors)";
-        let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", said].map(str::to_owned);
-        let RunnerEvent::Collector(told) =
+        let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", error].map(str::to_owned);
+        let RunnerEvent::Collector(collector) =
             collector("x/a", CollectorKind::Build, &text, "m", &WorkspacePaths::new("/w"))
         else {
             panic!("not a collector")
         };
-        assert_eq!((told.file.as_deref(), told.line), (Some("m/a/a.go"), Some(5)));
-        assert_eq!(told.message, "expected '(', found ')' (and 3 more errors)");
+        assert_eq!((collector.file.as_deref(), collector.line), (Some("m/a/a.go"), Some(5)));
+        assert_eq!(collector.message, "expected '(', found ')' (and 3 more errors)");
     }
 }

@@ -1,7 +1,6 @@
-//! Reads what the Go runtime prints when a process goes down (panics, fatal errors) and what the race detector reports. Must
-//! not know about tests.
+//! Reads the Go runtime's crash output (panics, fatal errors) and the race detector's reports.
 
-use super::buffer::OutputLine;
+use super::output_buffer::OutputLine;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
@@ -13,17 +12,17 @@ const MESSAGE_LINES_MAX: usize = 40;
 static FRAME: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s+(?P<file>/[^:]+\.\w+):(?P<line>\d+)(?: \+0x[0-9a-f]+)?\s*$").ok());
 
-/// What the runtime said.
+/// A crash or a data race.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Trace {
+pub(super) struct RuntimeTrace {
     pub(super) message: String,
-    /// The first frame in the workspace's own code.
+    /// File, relative to the workspace, and line of the first frame in the workspace's own code.
     pub(super) position: Option<(String, u32)>,
     pub(super) stack: String,
 }
 
-/// The first panic or fatal error in `lines`: its words, and behind them the stacks.
-pub(super) fn crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trace> {
+/// The first panic or fatal error in `lines`: its message, and the stacks that follow.
+pub(super) fn find_crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<RuntimeTrace> {
     let last_stack = lines.iter().rposition(|line| is_goroutine(&line.text))?;
     let at = lines[..last_stack]
         .iter()
@@ -32,7 +31,7 @@ pub(super) fn crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trac
     let mut message: Vec<&str> = Vec::new();
     for line in &lines[at..stack_at] {
         let text = line.text.trim();
-        // The same panic again as it was re-raised, and the address of a fault, say nothing more.
+        // A re-raised panic repeated, and the address of a fault, add nothing.
         if text.is_empty() || text.starts_with("[signal ") || !message.is_empty() && text.starts_with("panic: ") {
             break;
         }
@@ -42,16 +41,16 @@ pub(super) fn crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trac
     }
     let stack = join(&lines[stack_at..]);
     let position = first_own_frame(&lines[stack_at..], paths);
-    Some(Trace { message: message.join("\n"), position, stack })
+    Some(RuntimeTrace { message: message.join("\n"), position, stack })
 }
 
 /// The first data race in `lines`.
-pub(super) fn race(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<Trace> {
+pub(super) fn find_race(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<RuntimeTrace> {
     let at = lines.iter().position(|line| line.text == "WARNING: DATA RACE")?;
     let length = lines[at..].iter().position(|line| line.text.starts_with("=======")).unwrap_or(lines.len() - at);
     let report = &lines[at..at + length];
     let position = first_own_frame(report, paths);
-    Some(Trace { message: "race detected during execution of test".to_owned(), position, stack: join(report) })
+    Some(RuntimeTrace { message: "race detected during execution of test".to_owned(), position, stack: join(report) })
 }
 
 fn is_goroutine(text: &str) -> bool {

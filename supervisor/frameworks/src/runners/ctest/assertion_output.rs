@@ -1,5 +1,5 @@
-//! Why a test failed, out of what it printed: GoogleTest, Catch2, doctest, Boost.Test and `assert` each have a line that
-//! says where, and lines below it that say what. Must not know how ctest told that it failed.
+//! Reads the assertion that failed a test from the test's output: GoogleTest, Catch2, doctest, Boost.Test and `assert` each
+//! print a line with the place, and lines below it with the reason.
 
 use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::output_tail::strip_ansi;
@@ -9,132 +9,132 @@ use regex::Regex;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
-/// How a library says that an assertion did not hold.
-struct Shape {
-    /// Words that its first line has, so that few lines meet the expression.
-    word: &'static str,
-    /// Its first line: `file` and `line`, and `text` if it says there what was wrong.
-    first: &'static str,
-    /// How a line begins that does not belong to it any more; an empty one stands for an empty line.
+/// How a library prints a failed assertion.
+struct AssertionFormat {
+    /// Substring of the first line; a cheap check before the regular expression.
+    substring: &'static str,
+    /// Regular expression of the first line: groups `file` and `line`, and `text` if the reason is in the same line.
+    first_line: &'static str,
+    /// Prefixes of the line that ends the block; an empty one stands for an empty line.
     ends: &'static [&'static str],
-    says: Says,
+    implies: Implies,
 }
 
-/// What an assertion's text means beside ctest's own words.
+/// Result that an assertion's text implies, next to ctest's own result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Says {
-    /// The test was left out.
+enum Implies {
+    /// The test was skipped.
     Skipped,
-    /// It failed.
+    /// The test failed.
     Failed,
-    /// It failed, even where ctest calls it skipped: the library's CMake module tells ctest to do so by a sign that a failed
-    /// test may give too. GoogleTest skips the tests of a suite whose set-up failed, and Catch2, before it had a status for
-    /// failures, exited with their number.
-    FailedAnyway,
+    /// The test failed, even where ctest reports it as skipped: the library's CMake module makes ctest skip on an output or
+    /// exit status that a failed test may have too. GoogleTest skips the tests of a suite whose set-up failed, and Catch2,
+    /// before it had an exit status for failures, exited with their number.
+    FailedAlthoughSkipped,
 }
 
-const SHAPES: &[Shape] = &[
-    Shape {
-        word: ": Failure",
-        first: r"^(?:(?P<file>.+):(?P<line>\d+)|unknown file): Failure$",
+const FORMATS: &[AssertionFormat] = &[
+    AssertionFormat {
+        substring: ": Failure",
+        first_line: r"^(?:(?P<file>.+):(?P<line>\d+)|unknown file): Failure$",
         ends: &["[  FAILED  ]", "[       OK ]", "[ RUN      ]", "[  SKIPPED ]", "[-------"],
-        says: Says::FailedAnyway,
+        implies: Implies::FailedAlthoughSkipped,
     },
-    Shape {
-        word: ": Skipped",
-        first: r"^(?P<file>.+):(?P<line>\d+): Skipped$",
+    AssertionFormat {
+        substring: ": Skipped",
+        first_line: r"^(?P<file>.+):(?P<line>\d+): Skipped$",
         ends: &["[  SKIPPED ]", "[  FAILED  ]", "[-------"],
-        says: Says::Skipped,
+        implies: Implies::Skipped,
     },
-    Shape {
-        word: ": FAILED:",
-        first: r"^(?P<file>.+):(?P<line>\d+): FAILED:$",
+    AssertionFormat {
+        substring: ": FAILED:",
+        first_line: r"^(?P<file>.+):(?P<line>\d+): FAILED:$",
         ends: &["", "====", "----"],
-        says: Says::FailedAnyway,
+        implies: Implies::FailedAlthoughSkipped,
     },
-    Shape {
-        word: " ERROR: ",
-        first: r"^(?P<file>[^:]+):(?P<line>\d+): (?:FATAL )?ERROR: (?P<text>.+)$",
+    AssertionFormat {
+        substring: " ERROR: ",
+        first_line: r"^(?P<file>[^:]+):(?P<line>\d+): (?:FATAL )?ERROR: (?P<text>.+)$",
         ends: &["", "====", "[doctest]"],
-        says: Says::Failed,
+        implies: Implies::Failed,
     },
-    Shape {
-        word: "error: in ",
-        first: r#"^(?P<file>[^()]+)\((?P<line>\d+)\): (?:fatal )?error: in "[^"]*": (?P<text>.+)$"#,
+    AssertionFormat {
+        substring: "error: in ",
+        first_line: r#"^(?P<file>[^()]+)\((?P<line>\d+)\): (?:fatal )?error: in "[^"]*": (?P<text>.+)$"#,
         ends: &["", "***"],
-        says: Says::Failed,
+        implies: Implies::Failed,
     },
-    Shape {
-        word: "Assertion ",
-        first: r"^(?:.*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:.*: )?(?P<text>Assertion .+ failed\.)$",
+    AssertionFormat {
+        substring: "Assertion ",
+        first_line: r"^(?:.*: )?(?P<file>[^:\s]+):(?P<line>\d+): (?:.*: )?(?P<text>Assertion .+ failed\.)$",
         ends: &[""],
-        says: Says::Failed,
+        implies: Implies::Failed,
     },
 ];
 
-static FIRST: LazyLock<Vec<Option<Regex>>> =
-    LazyLock::new(|| SHAPES.iter().map(|shape| Regex::new(shape.first).ok()).collect());
+static FIRST_LINES: LazyLock<Vec<Option<Regex>>> =
+    LazyLock::new(|| FORMATS.iter().map(|format| Regex::new(format.first_line).ok()).collect());
 
-/// Where GoogleTest begins to say how it came to an assertion, and what differs between texts.
+/// Marks the start of GoogleTest's scoped traces, and of its diff of two texts.
 const TRACE: &str = "Google Test trace:";
 const DIFF: &str = "With diff:";
 
-/// What GoogleTest prints when a test begins, and when it ends: behind what the test printed last, if that had no newline.
+/// GoogleTest's lines at the start and at the end of a test. The end may follow unterminated output on the same line.
 const BEGINS: &str = "[ RUN      ]";
 const ENDS: [&str; 3] = ["[       OK ]", "[  FAILED  ]", "[  SKIPPED ]"];
 
-/// The same for all tests of a program: `[==========] Running 2 tests from 1 test suite.`, `[==========] 2 tests from 1 test
-/// suite ran. (0 ms total)`.
+/// GoogleTest's lines at the start and at the end of a program: `[==========] Running 2 tests from 1 test suite.`,
+/// `[==========] 2 tests from 1 test suite ran. (0 ms total)`.
 const ALL_BEGIN: &str = "[==========] Running ";
 const ALL_END: (&str, &str) = ("[==========] ", " ran.");
 
 /// Bytes of a test's output that are kept from its beginning, and as many from its end.
 const KEPT_BYTES_MAX: usize = TEST_OUTPUT_BYTES_MAX / 2 - 64;
 
-/// Most further assertions whose places are told: a program whose tests all fail needs another look anyway.
+/// Most further failed assertions whose places are reported: a program whose tests all fail needs a closer look anyway.
 const FURTHER_MAX: usize = 16;
 
-/// What a test printed so far, within bounds, and the first assertion in it that did not hold.
+/// Bounded output of a test, and the first failed assertion in it.
 #[derive(Debug, Default)]
-pub(crate) struct Printed {
+pub(crate) struct TestOutputBuffer {
     head: String,
     tail: VecDeque<String>,
     tail_bytes: usize,
     left_out: u64,
-    block: Option<Block>,
-    /// First lines of the assertions after it, and how many there were.
+    block: Option<AssertionBlock>,
+    /// First lines of the failed assertions after the first one, and how many followed.
     further: Vec<String>,
     further_count: u64,
-    /// Whether GoogleTest is in a test, and whether it is between its first and its last words.
+    /// Whether GoogleTest is inside a test, and whether it is between its first and its last line.
     in_test: bool,
     in_all: bool,
 }
 
 #[derive(Debug)]
-struct Block {
-    shape: usize,
+struct AssertionBlock {
+    format: usize,
     lines: Vec<String>,
     bytes: usize,
     open: bool,
 }
 
-/// What a failed assertion says.
+/// A failed assertion.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Failure {
-    /// Where, relative to the workspace.
-    pub(crate) at: Option<(String, u32)>,
+pub(crate) struct AssertionFailure {
+    /// File, relative to the workspace, and line.
+    pub(crate) place: Option<(String, u32)>,
     pub(crate) message: String,
     pub(crate) expected: Option<String>,
     pub(crate) actual: Option<String>,
     pub(crate) stack: Option<String>,
 }
 
-impl Printed {
-    /// The next line.
-    pub(crate) fn line(&mut self, line: &str) {
+impl TestOutputBuffer {
+    /// Records the next line.
+    pub(crate) fn push_line(&mut self, line: &str) {
         let line = line.trim_end_matches('\r');
-        self.look(line);
-        self.follow(line);
+        self.find_assertion(line);
+        self.track_googletest(line);
         if self.tail.is_empty() && self.head.len() + line.len() < KEPT_BYTES_MAX {
             self.head.push_str(line);
             self.head.push('\n');
@@ -150,18 +150,18 @@ impl Printed {
         }
     }
 
-    /// Follows GoogleTest from its first words to its last.
-    fn follow(&mut self, line: &str) {
+    /// Tracks GoogleTest's start and end lines.
+    fn track_googletest(&mut self, line: &str) {
         let ended = |(first, last): (&str, &str)| line.split_once(first).is_some_and(|(_, rest)| rest.contains(last));
         self.in_test = line.contains(BEGINS) || self.in_test && !ENDS.iter().any(|end| line.contains(end));
         self.in_all = line.contains(ALL_BEGIN) || self.in_all && !ended(ALL_END);
     }
 
-    fn look(&mut self, line: &str) {
-        let shape = shape_of(line);
-        let failed = shape.is_some_and(|shape| says(shape) != Says::Skipped);
+    fn find_assertion(&mut self, line: &str) {
+        let format = format_index(line);
+        let failed = format.is_some_and(|format| implied_by(format) != Implies::Skipped);
         if failed && self.is_skip() {
-            // A test that failed says more than one that was left out before it.
+            // A failure replaces a skip before it: it is the more important one.
             self.block = None;
         }
         if failed && self.block.is_some() {
@@ -172,22 +172,23 @@ impl Printed {
         }
         match self.block.as_mut() {
             Some(block) if block.open => {
-                let ends = SHAPES.get(block.shape).map_or(&[][..], |shape| shape.ends);
+                let ends = FORMATS.get(block.format).map_or(&[][..], |format| format.ends);
                 let ended = ends.iter().any(|end| if end.is_empty() { line.is_empty() } else { line.starts_with(end) });
                 block.bytes += line.len() + 1;
-                block.open = !ended && block.bytes <= MESSAGE_BYTES_MAX && shape.is_none();
+                block.open = !ended && block.bytes <= MESSAGE_BYTES_MAX && format.is_none();
                 if block.open {
                     block.lines.push(line.to_owned());
                 }
             }
             Some(_) => {}
             None => {
-                self.block = shape.map(|shape| Block { shape, lines: vec![strip_ansi(line)], bytes: 0, open: true })
+                self.block =
+                    format.map(|format| AssertionBlock { format, lines: vec![strip_ansi(line)], bytes: 0, open: true })
             }
         }
     }
 
-    /// All that is kept of it, for a person to read.
+    /// The kept output as plain text.
     pub(crate) fn text(&self) -> String {
         let mut text = self.head.clone();
         if self.left_out > 0 {
@@ -206,12 +207,12 @@ impl Printed {
     }
 
     fn is_skip(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| says(block.shape) == Says::Skipped)
+        self.block.as_ref().is_some_and(|block| implied_by(block.format) == Implies::Skipped)
     }
 
-    /// Whether it failed, even if ctest calls it skipped.
-    pub(crate) fn failed_anyway(&self) -> bool {
-        self.block.as_ref().is_some_and(|block| says(block.shape) == Says::FailedAnyway)
+    /// Whether the test failed even if ctest reports it as skipped.
+    pub(crate) fn failed_although_skipped(&self) -> bool {
+        self.block.as_ref().is_some_and(|block| implied_by(block.format) == Implies::FailedAlthoughSkipped)
     }
 
     /// The last line that is not empty.
@@ -220,10 +221,10 @@ impl Printed {
         kept.map(|line| strip_ansi(line).trim().to_owned()).find(|line| !line.is_empty())
     }
 
-    /// Where the assertions after the first are: a program with many tests may be one test of ctest's.
+    /// Places of the failed assertions after the first: one test of ctest's may be a program with many tests.
     fn further(&self, dir: &str, paths: &WorkspacePaths) -> String {
         let place = |line: &String| {
-            let found = FIRST.iter().flatten().find_map(|first| first.captures(line))?;
+            let found = FIRST_LINES.iter().flatten().find_map(|first| first.captures(line))?;
             Some(format!("{}:{}", paths.relative_to(dir, found.name("file")?.as_str())?, &found.name("line")?.as_str()))
         };
         let places: Vec<String> = self.further.iter().filter_map(place).collect();
@@ -237,23 +238,26 @@ impl Printed {
         }
     }
 
-    /// The first assertion that did not hold, or that skipped the test.
-    pub(crate) fn failure(&self, dir: &str, paths: &WorkspacePaths) -> Option<Failure> {
+    /// The first assertion that failed or skipped the test.
+    pub(crate) fn failure(&self, dir: &str, paths: &WorkspacePaths) -> Option<AssertionFailure> {
         let block = self.block.as_ref()?;
         let (first, rest) = block.lines.split_first()?;
-        let found = FIRST.get(block.shape)?.as_ref()?.captures(first)?;
-        let place = |file: &str, line: &str| Some((paths.relative_to(dir, file)?, line.parse().ok()?));
-        let at =
-            found.name("file").zip(found.name("line")).and_then(|(file, line)| place(file.as_str(), line.as_str()));
+        let found = FIRST_LINES.get(block.format)?.as_ref()?.captures(first)?;
+        let parse_place = |file: &str, line: &str| Some((paths.relative_to(dir, file)?, line.parse().ok()?));
+        let place = found
+            .name("file")
+            .zip(found.name("line"))
+            .and_then(|(file, line)| parse_place(file.as_str(), line.as_str()));
         let rest = strip_ansi(&rest.join("\n"));
-        let (told, stack) = rest.split_once(TRACE).map_or((rest.as_str(), None), |(told, stack)| (told, Some(stack)));
+        let (description, stack) =
+            rest.split_once(TRACE).map_or((rest.as_str(), None), |(description, stack)| (description, Some(stack)));
         let text = found.name("text").map(|text| format!("{}\n", text.as_str())).unwrap_or_default();
-        let whole = format!("{text}{told}");
+        let whole = format!("{text}{description}");
         let values = assertion_values(&whole);
         let message = whole.split(DIFF).next().unwrap_or_default().trim();
         let (expected, actual) = values.unzip();
-        Some(Failure {
-            at,
+        Some(AssertionFailure {
+            place,
             message: paths.scrub(if message.is_empty() { "failed" } else { message }) + &self.further(dir, paths),
             expected,
             actual,
@@ -262,14 +266,14 @@ impl Printed {
     }
 }
 
-fn says(shape: usize) -> Says {
-    SHAPES.get(shape).map_or(Says::Failed, |shape| shape.says)
+fn implied_by(format: usize) -> Implies {
+    FORMATS.get(format).map_or(Implies::Failed, |format| format.implies)
 }
 
-fn shape_of(line: &str) -> Option<usize> {
-    let likely = |shape: &Shape| line.contains(shape.word);
-    SHAPES.iter().zip(FIRST.iter()).position(|(shape, first)| {
-        likely(shape) && first.as_ref().is_some_and(|first| first.is_match(&strip_ansi(line)))
+fn format_index(line: &str) -> Option<usize> {
+    let likely = |format: &AssertionFormat| line.contains(format.substring);
+    FORMATS.iter().zip(FIRST_LINES.iter()).position(|(format, first)| {
+        likely(format) && first.as_ref().is_some_and(|first| first.is_match(&strip_ansi(line)))
     })
 }
 
@@ -277,18 +281,18 @@ fn shape_of(line: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn printed(text: &str) -> Printed {
-        let mut printed = Printed::default();
-        text.lines().for_each(|line| printed.line(line));
-        printed
+    fn buffer(text: &str) -> TestOutputBuffer {
+        let mut buffer = TestOutputBuffer::default();
+        text.lines().for_each(|line| buffer.push_line(line));
+        buffer
     }
 
-    fn failure(text: &str) -> Failure {
-        printed(text).failure("pkg", &WorkspacePaths::new("/ws")).unwrap()
+    fn failure(text: &str) -> AssertionFailure {
+        buffer(text).failure("pkg", &WorkspacePaths::new("/ws")).unwrap()
     }
 
     #[test]
-    fn each_library_says_where_and_what() {
+    fn reads_place_message_and_values_of_each_library() {
         for (text, line, message, values) in [
             (
                 "[ RUN      ] C.W\n/ws/t.cpp:5: Failure\nExpected equality of these values:\n  2 + 2\n    Which is: 4\n  5\noff\n\
@@ -320,14 +324,14 @@ mod tests {
             ("prog: /ws/t.cpp:11: int main(): Assertion `x == 1' failed.", 11, "Assertion `x == 1' failed.", None),
         ] {
             let failure = failure(text);
-            assert_eq!(failure.at, Some(("t.cpp".to_owned(), line)), "{text}");
+            assert_eq!(failure.place, Some(("t.cpp".to_owned(), line)), "{text}");
             assert_eq!(failure.message, message);
             assert_eq!(failure.expected.as_deref().zip(failure.actual.as_deref()), values);
         }
     }
 
     #[test]
-    fn a_failure_counts_for_more_than_a_skip() {
+    fn prefers_a_failure_to_a_skip() {
         const SKIP: &str = "/ws/t.cpp:3: Skipped\nneeds moon\n[  SKIPPED ] C.S\n";
         const FAIL: &str = "/ws/t.cpp:9: Failure\nFailed\n[  FAILED  ] x\n";
         for (text, line, message, anyway) in [
@@ -336,17 +340,21 @@ mod tests {
             ([SKIP, FAIL].concat(), 9, "Failed", true),
             ([FAIL, SKIP].concat(), 9, "Failed", true),
             ("/ws/t.cpp:4: FAILED:\n  CHECK( a )\n\n".to_owned(), 4, "CHECK( a )", true),
-            // What a program may say before it asks to be skipped.
+            // A program may print an error before it asks to be skipped.
             ("/ws/t.cpp:5: ERROR: no device\n".to_owned(), 5, "no device", false),
         ] {
             let failure = failure(&text);
-            assert_eq!(failure.at, Some(("t.cpp".to_owned(), line)), "{text}");
-            assert_eq!((failure.message.as_str(), printed(&text).failed_anyway()), (message, anyway), "{text}");
+            assert_eq!(failure.place, Some(("t.cpp".to_owned(), line)), "{text}");
+            assert_eq!(
+                (failure.message.as_str(), buffer(&text).failed_although_skipped()),
+                (message, anyway),
+                "{text}"
+            );
         }
     }
 
     #[test]
-    fn googletest_is_done_when_it_says_so() {
+    fn googletest_is_unfinished_without_its_end_lines() {
         const ALL: &str = "[==========] Running 2 tests from 1 test suite.\n";
         const ONE: &str = "[ RUN      ] A.b\nno newline[       OK ] A.b (0 ms)\n";
         const DONE: &str = "[==========] 2 tests from 1 test suite ran. (0 ms total)\n[  PASSED  ] 2 tests.\n";
@@ -357,20 +365,20 @@ mod tests {
             ([ALL, ONE, "[ RUN      ] A.c\n"].concat(), true),
             ([ALL, ONE].concat(), true),
             ([ALL].concat(), true),
-            // Its printer of failures alone says neither.
+            // A GoogleTest that prints failures only prints neither line.
             (DONE.to_owned(), false),
         ] {
-            assert_eq!(printed(&text).is_unfinished(), unfinished, "{text}");
+            assert_eq!(buffer(&text).is_unfinished(), unfinished, "{text}");
         }
     }
 
     #[test]
-    fn an_exception_has_no_place_and_a_trace_is_a_stack() {
+    fn an_exception_has_no_place_and_a_trace_becomes_the_stack() {
         let text =
             "unknown file: Failure\nC++ exception with description \"boom\" thrown in the test body.\n[  FAILED  ] x";
         let thrown = failure(text);
         assert_eq!(
-            (thrown.at, thrown.message.as_str()),
+            (thrown.place, thrown.message.as_str()),
             (None, "C++ exception with description \"boom\" thrown in the test body.")
         );
         let traced = failure("/ws/t.cpp:5: Failure\nFailed\nGoogle Test trace:\n/ws/t.cpp:17: outer\n[  FAILED  ] x");
@@ -378,30 +386,30 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_is_not_part_of_the_message() {
+    fn leaves_the_diff_out_of_the_message() {
         let text = "/ws/t.cpp:7: Failure\nExpected equality of these values:\n  \"a\\nb\"\n  \"a\\nc\"\nWith diff:\n@@ -1 +1 @@\n-b\n+c\n\n[  FAILED  ] x";
         assert_eq!(failure(text).message, "Expected equality of these values:\n  \"a\\nb\"\n  \"a\\nc\"");
     }
 
     #[test]
-    fn a_flood_keeps_its_ends_and_its_failure() {
-        let mut printed = Printed::default();
-        printed.line("first");
-        (0..200_000).for_each(|number| printed.line(&format!("noise {number}")));
-        printed.line("/ws/t.cpp:5: Failure");
-        printed.line("Failed");
-        (0..200_000).for_each(|number| printed.line(&format!("noise {number}")));
-        printed.line(&"x".repeat(1_000_000));
-        let text = printed.text();
+    fn keeps_both_ends_of_a_flood_and_the_failure() {
+        let mut buffer = TestOutputBuffer::default();
+        buffer.push_line("first");
+        (0..200_000).for_each(|number| buffer.push_line(&format!("noise {number}")));
+        buffer.push_line("/ws/t.cpp:5: Failure");
+        buffer.push_line("Failed");
+        (0..200_000).for_each(|number| buffer.push_line(&format!("noise {number}")));
+        buffer.push_line(&"x".repeat(1_000_000));
+        let text = buffer.text();
         assert!(text.starts_with("first\n") && text.contains("left out]") && text.ends_with("…\n"));
         assert!(text.len() <= TEST_OUTPUT_BYTES_MAX);
-        let failure = printed.failure("", &WorkspacePaths::new("/ws")).unwrap();
-        assert_eq!(failure.at, Some(("t.cpp".to_owned(), 5)));
+        let failure = buffer.failure("", &WorkspacePaths::new("/ws")).unwrap();
+        assert_eq!(failure.place, Some(("t.cpp".to_owned(), 5)));
         assert!(failure.message.len() <= 2 * MESSAGE_BYTES_MAX);
     }
 
     #[test]
-    fn every_shape_is_a_regex() {
-        assert!(FIRST.iter().all(Option::is_some));
+    fn every_pattern_compiles() {
+        assert!(FIRST_LINES.iter().all(Option::is_some));
     }
 }

@@ -1,25 +1,25 @@
-//! Output of one test or package as it came: escaped, bounded, and cheap to throw away. Must not know what it says.
+//! Bounded buffer for the output of one test or package, kept JSON-escaped because most of it is thrown away unread.
 
 use super::event::{OutputKind, unescape};
 
 /// Most bytes kept of the beginning of an output. With the tail it is [`proctor_core::bounds::TEST_OUTPUT_BYTES_MAX`].
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 
-/// Most bytes in each of the two generations of the end. A test that logs for a megabyte and then fails says why at the
-/// end, so the beginning alone would lose the message.
+/// Most bytes in each of the two generations of the end. A test that logs for a megabyte and then fails prints the reason
+/// at the end, so the beginning alone would lose the message.
 const TAIL_BYTES_MAX: usize = 16 * 1024;
 
 /// Most bytes kept of one piece. A message keeps no more (`MESSAGE_BYTES_MAX`).
 const PIECE_BYTES_MAX: usize = 16 * 1024 - 16;
 
-/// A line of output with its newline off.
+/// A line of output without its newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OutputLine {
     pub(super) kind: OutputKind,
     pub(super) text: String,
 }
 
-/// The beginning and the end of an output.
+/// Beginning and end of an output.
 #[derive(Debug, Default)]
 pub(super) struct OutputBuffer {
     head: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) struct OutputBuffer {
 }
 
 impl OutputBuffer {
-    /// Adds a piece of output, a JSON string literal, and says by how many bytes the buffer grew.
+    /// Appends a piece of output, a JSON string literal, and returns by how many bytes the buffer grew.
     pub(super) fn push(&mut self, kind: OutputKind, literal: &str) -> usize {
         let end = literal.floor_char_boundary(PIECE_BYTES_MAX);
         let literal = &literal[..end];
@@ -56,12 +56,12 @@ impl OutputBuffer {
         self.bytes().saturating_sub(before)
     }
 
-    /// Bytes held.
+    /// Size of the buffered content, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.head.len() + self.before_tail.len() + self.tail.len()
     }
 
-    /// Empties it and keeps its memory for the next test.
+    /// Empties the buffer and keeps the head's memory for the next test.
     pub(super) fn clear(&mut self) {
         self.head.clear();
         self.before_tail = Vec::new();
@@ -69,7 +69,7 @@ impl OutputBuffer {
         self.cut = false;
     }
 
-    /// The lines, unescaped. A piece without a newline is completed by the next one, whose kind counts if it says more.
+    /// The lines, unescaped. A piece without a newline is continued by the next one; a kind other than `Plain` wins.
     pub(super) fn lines(&self) -> Vec<OutputLine> {
         let mut lines: Vec<OutputLine> = Vec::new();
         for (index, part) in [&self.head, &self.before_tail, &self.tail].into_iter().enumerate() {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_become_lines() {
+    fn joins_pieces_to_lines() {
         let mut buffer = OutputBuffer::default();
         buffer.push(OutputKind::Plain, &literal("partial "));
         buffer.push(OutputKind::Error, &literal("    x_test.go:1: bad\n"));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_keeps_its_beginning_and_its_end() {
+    fn keeps_the_beginning_and_the_end_of_a_flood() {
         let mut buffer = OutputBuffer::default();
         for number in 0..100_000 {
             buffer.push(OutputKind::Plain, &literal(&format!("line {number}\n")));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_piece_is_clipped_and_still_read() {
+    fn clips_a_long_piece_and_still_reads_it() {
         let mut buffer = OutputBuffer::default();
         buffer.push(OutputKind::Plain, &literal(&"é\\\n".repeat(1_000_000)));
         let lines = buffer.lines();

@@ -1,12 +1,12 @@
-//! Coverage by executing package: the flags, the wrapper that keeps each test binary's own profile, and what the profiles
-//! say. Must not know the event stream.
+//! Measures coverage by executing package: flags, a wrapper that keeps each test binary's own profile, and the profiles'
+//! parser.
 //!
-//! The go tool merges the profiles of all test binaries into one that names none of them. The wrapper runs in front of
-//! each test binary, in the package's directory, notes that and what the binary was told to run, and puts a link where
-//! the profile is to be, so that the binary writes a file that stays. Then it becomes the binary: signals and exit status
-//! are the binary's own.
+//! The go tool merges the profiles of all test binaries into one that does not say which binary executed a line. The wrapper
+//! is started in the place of each test binary, in the package's directory. It records that directory and the `-run`
+//! expression, and puts a symlink at the profile's path, so that the binary writes a file that is kept. Then it execs the
+//! binary: signals and exit status are the binary's own.
 
-use super::expression::{Expression, Extent};
+use super::run_expression::{Extent, RunExpression};
 use crate::contract::Project;
 use crate::contract::{CoverageHarvest, InjectedFile, Step};
 use crate::parsing::workspace_paths::WorkspacePaths;
@@ -15,16 +15,16 @@ use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Directory below scratch in which every test binary gets one of its own.
+/// Directory below scratch in which every test binary gets a directory of its own.
 pub(super) const UNITS: &str = "artifacts/go";
 
-/// The wrapper's place below scratch.
+/// Path of the wrapper below scratch.
 const WRAPPER: &str = "go-test-exec";
 
 /// Most packages named in a note.
 const NAMED_MAX: usize = 10;
 
-/// The flags of a measured run.
+/// The go tool's flags of a measured run.
 pub(super) fn flags(scratch: &str) -> [String; 4] {
     // The go tool splits the value of -exec at blanks, unless it is quoted.
     [
@@ -35,7 +35,7 @@ pub(super) fn flags(scratch: &str) -> [String; 4] {
     ]
 }
 
-/// Whether a step measures.
+/// Whether a step measures coverage.
 pub(super) fn is_measured(step: &Step) -> bool {
     step.args.iter().any(|argument| argument.starts_with("-coverpkg="))
 }
@@ -47,10 +47,10 @@ pub(super) fn without_coverage(step: &Step) -> Step {
     plain
 }
 
-/// The wrapper. A directory that it cannot make costs the measurement and nothing else.
+/// The wrapper script. If it cannot create its directory, the measurement is lost and nothing else.
 ///
-/// It notes the directory and, on a line of its own, the `-run` expression if there is one. All that is in a subshell, so
-/// that its variables do not change the environment's of the same name for the tests.
+/// It records the directory and, on the next line, the `-run` expression if there is one. It works in a subshell, so that
+/// its variables do not change the tests' environment variables of the same name.
 pub(super) fn wrapper(scratch: &str) -> InjectedFile {
     let script = format!(
         "#!/bin/sh
@@ -73,15 +73,15 @@ exec \"$@\"
     InjectedFile { path: WRAPPER.to_owned(), bytes: script.into_bytes(), executable: true }
 }
 
-/// What one test binary left; empty where it left nothing.
+/// Files that one test binary left; empty where a file is missing.
 #[derive(Debug, Default)]
-struct Unit<'a> {
-    /// The directory it ran in, and the `-run` expression on the line below, if there was one.
+struct BinaryArtifacts<'a> {
+    /// The directory the binary ran in, and on the next line its `-run` expression, if any.
     origin: &'a [u8],
     profile: &'a [u8],
 }
 
-/// Reads the profiles. `artifacts` are `…/<unit>/origin` and `…/<unit>/profile`.
+/// Parses the profiles. `artifacts` are `…/<unit>/origin` and `…/<unit>/profile`.
 pub(super) fn ingest(
     projects: &[Project],
     workspace: &str,
@@ -89,7 +89,7 @@ pub(super) fn ingest(
     finished: &BTreeMap<String, BTreeSet<String>>,
 ) -> CoverageHarvest {
     let paths = WorkspacePaths::new(workspace);
-    let mut units: BTreeMap<&str, Unit<'_>> = BTreeMap::new();
+    let mut units: BTreeMap<&str, BinaryArtifacts<'_>> = BTreeMap::new();
     for (path, bytes) in artifacts {
         let (unit, name) = path.rsplit_once('/').unwrap_or(("", path));
         let unit = units.entry(unit).or_default();
@@ -101,17 +101,17 @@ pub(super) fn ingest(
     }
     let mut harvest = CoverageHarvest::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
-    for Unit { origin, profile } in units.into_values() {
+    for BinaryArtifacts { origin, profile } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
         let (dir, run) = (&origin[..end], origin.get(end + 1..).unwrap_or_default());
         let Some(package) = package_at(projects, &paths, dir) else { continue };
         let Some(finished) = finished.get(&package) else { continue };
-        let [whole, part] = top_level(finished, run);
-        // A package without finished tests has nobody to attribute its lines to.
+        let [whole, part] = split_by_extent(finished, run);
+        // Without finished tests the package's lines cannot be attributed.
         if whole.is_empty() && part.is_empty() {
             continue;
         }
-        let Some(files) = executed(profile, projects) else { continue };
+        let Some(files) = parse_profile(profile, projects) else { continue };
         measured.insert(package.clone());
         let sets = [(whole, true), (part, false)].into_iter().filter(|(tests, _)| !tests.is_empty());
         harvest.measured.extend(sets.map(|(tests, complete)| CoverageMeasurement {
@@ -122,8 +122,8 @@ pub(super) fn ingest(
             files: files.clone(),
         }));
     }
-    // Other frameworks' packages may have ended in the same run.
-    let is_ours = |package: &str| {
+    // Other frameworks' packages may have finished in the same run.
+    let is_of_these_projects = |package: &str| {
         projects
             .iter()
             .filter_map(|module| package.strip_prefix(&module.name))
@@ -131,7 +131,7 @@ pub(super) fn ingest(
     };
     let missing: Vec<&str> = finished
         .iter()
-        .filter(|(package, tests)| !tests.is_empty() && !measured.contains(*package) && is_ours(package))
+        .filter(|(package, tests)| !tests.is_empty() && !measured.contains(*package) && is_of_these_projects(package))
         .map(|(package, _)| package.as_str())
         .collect();
     if !missing.is_empty() {
@@ -145,10 +145,10 @@ pub(super) fn ingest(
     harvest
 }
 
-/// The top-level tests that a process with this `-run` expression ran, first those that it completed with all their
+/// The top-level tests that a process with this `-run` expression ran: first those that it completed with all their
 /// subtests, then the others.
-fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
-    let expression = Expression::parse(&String::from_utf8_lossy(run));
+fn split_by_extent(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
+    let expression = RunExpression::parse(&String::from_utf8_lossy(run));
     let names: BTreeSet<&str> = finished.iter().map(|test| test.split('/').next().unwrap_or(test)).collect();
     let (mut whole, mut part) = (Vec::new(), Vec::new());
     for name in names {
@@ -162,7 +162,7 @@ fn top_level(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] {
     [whole, part]
 }
 
-/// The import path of the package in a directory, which the wrapper noted as an absolute path.
+/// The import path of the package in the directory that the wrapper recorded as an absolute path.
 fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
@@ -171,8 +171,8 @@ fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Optio
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }
 
-/// Lines with a count above 0 by file; `None` for what is no profile (<https://pkg.go.dev/golang.org/x/tools/cover>).
-fn executed(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<LineSpan>)>> {
+/// Lines with a count above 0, by file; `None` if it is no profile (<https://pkg.go.dev/golang.org/x/tools/cover>).
+fn parse_profile(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<LineSpan>)>> {
     let mut lines = profile.split(|byte| *byte == b'\n');
     if !lines.next()?.starts_with(b"mode: ") {
         return None;
@@ -180,8 +180,8 @@ fn executed(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<Lin
     let mut files: HashMap<&[u8], Vec<LineSpan>> = HashMap::new();
     let (mut current, mut spans): (&[u8], Vec<LineSpan>) = (b"", Vec::new());
     for line in lines {
-        let Some((name, span)) = block(line) else { continue };
-        // Blocks come file by file, so the map is asked once per file.
+        let Some((name, span)) = parse_block(line) else { continue };
+        // Blocks come file by file, so the map is looked up once per file.
         if name != current {
             files.entry(current).or_default().append(&mut spans);
             current = name;
@@ -200,8 +200,8 @@ fn executed(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<Lin
     Some(relative.into_iter().map(|(path, spans)| (path, merged(spans))).collect())
 }
 
-/// `example.com/m/a.go:5.24,7.2 1 2`: the file and the lines, if the count is above 0.
-fn block(line: &[u8]) -> Option<(&[u8], LineSpan)> {
+/// Parses `example.com/m/a.go:5.24,7.2 1 2`: the file and the lines, if the count is above 0.
+fn parse_block(line: &[u8]) -> Option<(&[u8], LineSpan)> {
     let blank = memchr::memrchr(b' ', line)?;
     if line.get(blank + 1..)? == b"0" {
         return None;
@@ -209,19 +209,19 @@ fn block(line: &[u8]) -> Option<(&[u8], LineSpan)> {
     let colon = memchr::memrchr(b':', &line[..blank])?;
     let range = &line[colon + 1..blank];
     let comma = memchr::memchr(b',', range)?;
-    let (first, last) = (number(range)?, number(&range[comma + 1..])?);
+    let (first, last) = (leading_number(range)?, leading_number(&range[comma + 1..])?);
     (first >= 1 && last >= first).then_some((&line[..colon], LineSpan { first, last }))
 }
 
-/// The digits at the beginning; 0 when there are none.
-fn number(bytes: &[u8]) -> Option<u32> {
+/// The number at the beginning; 0 without digits.
+fn leading_number(bytes: &[u8]) -> Option<u32> {
     bytes
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
         .try_fold(0_u32, |sum, digit| sum.checked_mul(10)?.checked_add(u32::from(digit - b'0')))
 }
 
-/// Adds a span; blocks mostly come in order, so this keeps lists short without sorting.
+/// Appends a span and merges it with the last one where they touch. Blocks mostly come in order, so lists stay short unsorted.
 fn push_merged(spans: &mut Vec<LineSpan>, span: LineSpan) {
     match spans.last_mut() {
         Some(last) if span.first >= last.first && span.first <= last.last.saturating_add(1) => {
@@ -241,7 +241,7 @@ fn merged(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
     out
 }
 
-/// The path of a profile's file: import path and file name; the longest module path wins.
+/// The path of a profile's file (import path and file name); the longest module path wins.
 fn file_of(projects: &[Project], name: &str) -> Option<String> {
     projects
         .iter()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_are_told_by_the_package_that_executed_them() {
+    fn attributes_profiles_to_the_package_that_executed_them() {
         let projects = [project("", "m"), project("sub", "m/sub")];
         let profile = "mode: atomic\nm/a/a.go:5.24,7.2 1 2\nm/a/a.go:7.2,9.3 1 1\nm/a/a.go:20.1,21.2 3 0\n\
                        m/sub/b.go:3.1,3.9 1 12\nother.org/x/c.go:1.1,2.2 1 1\nnot a block\n";
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_test_is_complete_only_with_all_its_subtests() {
         let projects = [project("", "m")];
-        let of = |run: &str, tests: &[&str]| {
+        let measure = |run: &str, tests: &[&str]| {
             let artifacts = [
                 ("1/origin".to_owned(), format!("/w\n{run}").into_bytes()),
                 ("1/profile".to_owned(), b"mode: atomic\nm/a.go:1.1,2.2 1 1\n".to_vec()),
@@ -304,18 +304,18 @@ mod tests {
             sets.collect::<Vec<_>>().join(" ")
         };
         let all = ["TestA", "TestA/x", "TestA/y", "TestB"];
-        assert_eq!(of("", &all), "true:TestA,TestB", "a whole run");
-        assert_eq!(of("TestA", &all[..3]), "true:TestA", "a filter on the top level");
-        assert_eq!(of("TestA/x", &all[..2]), "false:TestA", "a filter with a subtest");
-        assert_eq!(of("TestA/x|TestB", &["TestA", "TestA/x", "TestB"]), "true:TestB false:TestA");
-        assert_eq!(of("^TestA$/^x$", &all[..2]), "false:TestA", "exactly a subtest");
-        assert_eq!(of("^TestA$", &all[..3]), "true:TestA", "exactly a test");
-        assert_eq!(of("^TestA$/^x$", &["TestA", "TestA/x", "TestB"]), "false:TestA", "another process ran TestB");
-        assert_eq!(of("", &["TestA/x", "TestB"]), "true:TestB false:TestA", "TestA itself did not finish");
+        assert_eq!(measure("", &all), "true:TestA,TestB", "a whole run");
+        assert_eq!(measure("TestA", &all[..3]), "true:TestA", "a filter on the top level");
+        assert_eq!(measure("TestA/x", &all[..2]), "false:TestA", "a filter with a subtest");
+        assert_eq!(measure("TestA/x|TestB", &["TestA", "TestA/x", "TestB"]), "true:TestB false:TestA");
+        assert_eq!(measure("^TestA$/^x$", &all[..2]), "false:TestA", "exactly a subtest");
+        assert_eq!(measure("^TestA$", &all[..3]), "true:TestA", "exactly a test");
+        assert_eq!(measure("^TestA$/^x$", &["TestA", "TestA/x", "TestB"]), "false:TestA", "another process ran TestB");
+        assert_eq!(measure("", &["TestA/x", "TestB"]), "true:TestB false:TestA", "TestA itself did not finish");
     }
 
     #[test]
-    fn what_is_no_profile_is_no_measurement() {
+    fn a_broken_profile_measures_nothing() {
         let projects = [project("", "m")];
         let finished = finished(&[("m", &["TestA"])]);
         for profile in [&b""[..], b"mode", b"\xff\xfe\n", b"{}\n"] {
@@ -327,16 +327,16 @@ mod tests {
     }
 
     #[test]
-    fn hostile_numbers_are_passed_over() {
+    fn skips_hostile_numbers() {
         for line in ["f.go:0.1,2.2 1 1", "f.go:9.1,2.2 1 1", "f.go:99999999999.1,99999999999.2 1 1", "f.go: 1", " ", ""]
         {
-            assert_eq!(block(line.as_bytes()), None, "{line}");
+            assert_eq!(parse_block(line.as_bytes()), None, "{line}");
         }
-        assert!(block(b"C:/f.go:1.1,2.2 1 18446744073709551616").is_some());
+        assert!(parse_block(b"C:/f.go:1.1,2.2 1 18446744073709551616").is_some());
     }
 
     #[test]
-    fn spans_that_touch_become_one() {
+    fn merges_touching_spans() {
         let span = |first, last| LineSpan { first, last };
         assert_eq!(merged(vec![span(8, 9), span(1, 2), span(3, 5), span(4, 4)]), [span(1, 5), span(8, 9)]);
     }

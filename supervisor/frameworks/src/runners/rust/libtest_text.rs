@@ -1,18 +1,18 @@
-//! Reads libtest's text form, in which rustdoc tells doctests, and which other harnesses imitate. Why a test failed comes
-//! after all tests have ended, so failures wait for it. Must not know what is made of a failure.
+//! Parses libtest's text format, which rustdoc uses for doctests and other harnesses imitate. A failed test's output follows
+//! after all tests have ended, so failures are held back until then.
 
 use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::test_case::TestOutcome;
 
-/// Most failed tests that wait for their output at a time; later ones are told without.
+/// Most failed tests held back at a time; further ones are reported without output.
 const WAITING_MAX: usize = 10_000;
 
-/// What rustdoc adds to the name of a doctest, which is no part of it where tests are chosen.
-const MODES: [&str; 3] = [" - compile fail", " - compile", " - should panic"];
+/// Suffixes that rustdoc adds to a doctest's name; they are not part of the name in a selection.
+const MODE_SUFFIXES: [&str; 3] = [" - compile fail", " - compile", " - should panic"];
 
-/// A test that ended.
+/// Result of one test.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct TextResult {
     pub(super) name: String,
     pub(super) outcome: TestOutcome,
     /// Why it was skipped.
@@ -20,40 +20,40 @@ pub(super) struct Told {
     pub(super) output: String,
 }
 
-/// A reader of one binary's text, or of all doctests one after the other.
+/// Parser of one binary's text, or of the text of all doctests in sequence.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct LibtestTextParser {
     /// A test that began, when tests run one at a time and print.
     pending: Option<String>,
-    /// Failed tests, with what is known of their output.
+    /// Failed tests with the output collected so far.
     failed: Vec<(String, String)>,
-    /// Which of them is being told about.
+    /// Index in `failed` of the test whose output is being read.
     section: Option<usize>,
-    /// Tests are announced and the result is not there yet.
+    /// Whether tests were announced and their summary has not come.
     open: bool,
-    /// Whether anything was in this form.
-    speaks: bool,
+    /// Whether any line had this format.
+    uses_text_format: bool,
 }
 
-impl Text {
-    /// Takes in a line and says which tests are done with.
-    pub(super) fn line(&mut self, line: &str, told: &mut Vec<Told>) {
+impl LibtestTextParser {
+    /// Parses a line and appends completed results to `results`.
+    pub(super) fn parse_line(&mut self, line: &str, results: &mut Vec<TextResult>) {
         if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
-            (self.open, self.speaks) = (true, true);
+            (self.open, self.uses_text_format) = (true, true);
         } else if line.starts_with("test result: ") {
             self.open = false;
-            self.finish(told);
+            self.finish(results);
         } else if let Some(rest) = line.strip_prefix("test ").filter(|_| self.open && self.section.is_none()) {
             let Some((name, result)) =
                 rest.rsplit_once(" ... ").or_else(|| rest.strip_suffix(" ...").map(|name| (name, "")))
             else {
                 return;
             };
-            let name = bare(name.trim_end());
-            if !self.ended(&name, result, told) {
+            let name = without_mode(name.trim_end());
+            if !self.record_result(&name, result, results) {
                 self.pending = Some(name);
             }
-        } else if let Some(at) = self.heading(line) {
+        } else if let Some(at) = self.output_heading(line) {
             self.section = Some(at);
         } else if line == "failures:" {
             self.section = None;
@@ -63,26 +63,26 @@ impl Text {
                 output.push('\n');
             }
         } else if let Some(name) = self.pending.take()
-            && !self.ended(&name, line, told)
+            && !self.record_result(&name, line, results)
         {
             self.pending = Some(name);
         }
     }
 
-    /// Whether tests were announced whose result has not come.
+    /// Whether tests were announced and their summary has not come.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether anything was in this form.
-    pub(super) fn speaks(&self) -> bool {
-        self.speaks
+    /// Whether any line had this format.
+    pub(super) fn uses_text_format(&self) -> bool {
+        self.uses_text_format
     }
 
-    /// Tells the failures that still wait, and who had begun.
-    pub(super) fn finish(&mut self, told: &mut Vec<Told>) -> Option<String> {
+    /// Appends the held-back failures to `results`, and returns the test that had begun and not ended.
+    pub(super) fn finish(&mut self, results: &mut Vec<TextResult>) -> Option<String> {
         self.section = None;
-        told.extend(self.failed.drain(..).map(|(name, output)| Told {
+        results.extend(self.failed.drain(..).map(|(name, output)| TextResult {
             name,
             outcome: TestOutcome::Failed,
             reason: None,
@@ -91,8 +91,8 @@ impl Text {
         self.pending.take()
     }
 
-    fn ended(&mut self, name: &str, result: &str, told: &mut Vec<Told>) -> bool {
-        // The time that a test took may follow.
+    fn record_result(&mut self, name: &str, result: &str, results: &mut Vec<TextResult>) -> bool {
+        // The duration may follow.
         let result = result.split_once(" <").map_or(result, |(result, _)| result);
         let (outcome, reason) = match result.split_once(", ") {
             _ if result == "ok" => (TestOutcome::Passed, None),
@@ -104,25 +104,25 @@ impl Text {
         if outcome == TestOutcome::Failed && self.failed.len() < WAITING_MAX {
             self.failed.push((name.to_owned(), String::new()));
         } else {
-            told.push(Told { name: name.to_owned(), outcome, reason, output: String::new() });
+            results.push(TextResult { name: name.to_owned(), outcome, reason, output: String::new() });
         }
         true
     }
 
-    fn heading(&self, line: &str) -> Option<usize> {
+    fn output_heading(&self, line: &str) -> Option<usize> {
         let name = line.strip_prefix("---- ")?.strip_suffix(" ----")?;
-        let name = bare(name.strip_suffix(" stdout").unwrap_or(name));
+        let name = without_mode(name.strip_suffix(" stdout").unwrap_or(name));
         self.failed.iter().position(|(failed, _)| *failed == name)
     }
 }
 
-/// A test in a list, unless the line is something else.
-pub(super) fn listed(line: &str) -> Option<String> {
-    line.strip_suffix(": test").map(bare)
+/// The name in a line of a test list; `None` for any other line.
+pub(super) fn listed_name(line: &str) -> Option<String> {
+    line.strip_suffix(": test").map(without_mode)
 }
 
-fn bare(name: &str) -> String {
-    MODES.iter().find_map(|mode| name.strip_suffix(mode)).unwrap_or(name).to_owned()
+fn without_mode(name: &str) -> String {
+    MODE_SUFFIXES.iter().find_map(|mode| name.strip_suffix(mode)).unwrap_or(name).to_owned()
 }
 
 #[cfg(test)]
@@ -130,15 +130,18 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Vec<(String, &'static str, String)> {
-        let (mut reader, mut told) = (Text::default(), Vec::new());
-        text.lines().for_each(|line| reader.line(line, &mut told));
-        told.into_iter()
-            .map(|told| (told.name, told.outcome.name(), told.reason.unwrap_or(told.output.trim().to_owned())))
+        let (mut reader, mut results) = (LibtestTextParser::default(), Vec::new());
+        text.lines().for_each(|line| reader.parse_line(line, &mut results));
+        results
+            .into_iter()
+            .map(|result| {
+                (result.name, result.outcome.name(), result.reason.unwrap_or(result.output.trim().to_owned()))
+            })
             .collect()
     }
 
     #[test]
-    fn failures_come_with_what_is_said_about_them_later() {
+    fn a_failure_is_reported_with_its_later_output() {
         let text = "running 4 tests\ntest src/lib.rs - a (line 12) - compile ... ok\ntest b ... FAILED\ntest c ... ignored, \
                     slow\ntest d ... \nsaid\nok\n\nfailures:\n\n---- b stdout ----\nwhy\n---- ghost ----\nand\n\nfailures:\n    \
                     b\n\ntest result: FAILED. 2 passed\n";
@@ -148,22 +151,22 @@ mod tests {
             ("d", "passed", ""),
             ("b", "failed", "why\n---- ghost ----\nand"),
         ];
-        assert_eq!(read(text), expected.map(|(name, outcome, said)| (name.to_owned(), outcome, said.to_owned())));
+        assert_eq!(read(text), expected.map(|(name, outcome, output)| (name.to_owned(), outcome, output.to_owned())));
     }
 
     #[test]
-    fn what_was_not_announced_is_no_test() {
+    fn ignores_tests_that_were_not_announced() {
         assert!(read("test ghost ... ok\n").is_empty());
     }
 
     #[test]
-    fn a_text_without_its_result_is_open() {
-        let (mut reader, mut told) = (Text::default(), Vec::new());
+    fn is_open_without_a_summary() {
+        let (mut reader, mut results) = (LibtestTextParser::default(), Vec::new());
         for line in ["running 2 tests", "test a ... FAILED", "test b ... "] {
-            reader.line(line, &mut told);
+            reader.parse_line(line, &mut results);
         }
-        assert!(reader.is_open() && told.is_empty());
-        assert_eq!(reader.finish(&mut told).as_deref(), Some("b"));
-        assert_eq!(told[0].name, "a");
+        assert!(reader.is_open() && results.is_empty());
+        assert_eq!(reader.finish(&mut results).as_deref(), Some("b"));
+        assert_eq!(results[0].name, "a");
     }
 }

@@ -1,7 +1,7 @@
-//! What CMake, compilers and linkers refuse: one record for each file that is blamed. Must not know about tests.
+//! Reads errors of CMake, compilers and linkers: one collector for each file with errors.
 
 use super::command::package;
-use super::linker::{self, REFERENCE};
+use super::linker_source::{REFERENCE, find_source};
 use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::COLLECTORS_MAX;
@@ -11,14 +11,14 @@ use proctor_core::test_case::{Collector, CollectorKind};
 use regex::{Captures, Regex};
 use std::sync::LazyLock;
 
-/// Lines that blame a file, and how much of what follows says why.
-static BLAMES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+/// Lines that report an error of a file.
+static ERROR_PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     [
         // gcc and clang.
         r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.+)$",
-        // CMake; its reason stands in the indented lines below.
+        // CMake; the reason follows in the indented lines below.
         r"^CMake Error at (?P<file>[^:]+):(?P<line>\d+)(?: \((?P<command>\w+)\))?:$",
-        // A linker that knows the line, and one that does not.
+        // A linker error with a line number, then linker errors without one.
         r"^(?:\S*ld(?:\.\w+)?: )?(?P<file>[^\s:]+):(?P<line>\d+): (?P<text>undefined reference to .+)$",
         r"^(?:\S*ld(?:\.\w+)?: )?\S+:\(\S+\): (?P<text>(?:undefined reference|multiple definition) .+)$",
         r"^\S+?:\S+?:.*: error: (?P<text>undefined reference to .+)$",
@@ -26,46 +26,52 @@ static BLAMES: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"^CMake Error: (?P<text>.+)$",
     ]
     .iter()
-    .filter_map(|shape| Regex::new(shape).ok())
+    .filter_map(|pattern| Regex::new(pattern).ok())
     .collect()
 });
 
-/// Records of a step that failed: `said` is what it printed, `dir` the project's directory.
-pub(super) fn collectors(said: &str, exit: Exit, dir: &str, paths: &WorkspacePaths, events: &mut Vec<RunnerEvent>) {
-    let said = strip_ansi(said);
-    let lines: Vec<&str> = said.lines().collect();
-    let mut told: Vec<Collector> = Vec::new();
+/// Emits the collectors of a failed step. `output` is what the step printed, `dir` the project's directory.
+pub(super) fn emit_collectors(
+    output: &str,
+    exit: Exit,
+    dir: &str,
+    paths: &WorkspacePaths,
+    events: &mut Vec<RunnerEvent>,
+) {
+    let output = strip_ansi(output);
+    let lines: Vec<&str> = output.lines().collect();
+    let mut collectors: Vec<Collector> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        let Some(blame) = BLAMES.iter().find_map(|shape| shape.captures(line)) else { continue };
-        let mut blamed = blamed(&blame, &lines, at, dir, paths);
-        let more = output(&lines, at);
-        if let Some(known) = told.iter_mut().find(|known| known.nodeid == blamed.nodeid) {
+        let Some(error) = ERROR_PATTERNS.iter().find_map(|pattern| pattern.captures(line)) else { continue };
+        let mut collector = collector(&error, &lines, at, dir, paths);
+        let more = error_block(&lines, at);
+        if let Some(known) = collectors.iter_mut().find(|known| known.nodeid == collector.nodeid) {
             known.output.push('\n');
             known.output.push_str(&paths.scrub(&more));
-        } else if told.len() < COLLECTORS_MAX {
-            blamed.output = paths.scrub(&more);
-            told.push(blamed);
+        } else if collectors.len() < COLLECTORS_MAX {
+            collector.output = paths.scrub(&more);
+            collectors.push(collector);
         }
     }
-    if told.is_empty() {
+    if collectors.is_empty() {
         let last = lines.iter().rev().find(|line| !line.trim().is_empty()).map_or("", |line| line.trim());
         let message = if last.is_empty() { format!("the build ended with {exit:?}") } else { paths.scrub(last) };
-        let (nodeid, output) = (package(dir).to_owned(), paths.scrub(&said));
-        told.push(Collector { nodeid, kind: CollectorKind::Build, file: None, line: None, message, output });
+        let (nodeid, output) = (package(dir).to_owned(), paths.scrub(&output));
+        collectors.push(Collector { nodeid, kind: CollectorKind::Build, file: None, line: None, message, output });
     }
-    events.extend(told.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
+    events.extend(collectors.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
 }
 
-fn blamed(blame: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &WorkspacePaths) -> Collector {
+fn collector(error: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &WorkspacePaths) -> Collector {
     let below = &lines[at + 1..];
-    let file = match blame.name("file") {
+    let file = match error.name("file") {
         Some(file) => paths.relative_to(dir, file.as_str()),
-        None => linker::source(lines, at).and_then(|source| paths.relative_to(dir, &source)),
+        None => find_source(lines, at).and_then(|source| paths.relative_to(dir, &source)),
     };
-    let line = blame.name("line").and_then(|line| line.as_str().parse().ok()).filter(|_| file.is_some());
-    let text = match blame.name("text") {
+    let line = error.name("line").and_then(|line| line.as_str().parse().ok()).filter(|_| file.is_some());
+    let text = match error.name("text") {
         Some(text) => text.as_str().to_owned(),
-        None => reason(blame.name("command").map(|command| command.as_str()), below),
+        None => cmake_reason(error.name("command").map(|command| command.as_str()), below),
     };
     Collector {
         nodeid: file.clone().unwrap_or_else(|| package(dir).to_owned()),
@@ -77,9 +83,9 @@ fn blamed(blame: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &Wo
     }
 }
 
-/// CMake's first paragraph, in one line as it was before it was broken, and what is set in below it, which it prints as it
-/// was written: of a test program that cannot say which tests it has, how it ended and what it printed.
-fn reason(command: Option<&str>, below: &[&str]) -> String {
+/// CMake's first paragraph, unwrapped into one line, followed by the lines indented below it, verbatim. For a test program
+/// that cannot list its tests, these lines say how it ended and what it printed.
+fn cmake_reason(command: Option<&str>, below: &[&str]) -> String {
     let mut lines = below.iter().skip_while(|line| line.trim().is_empty()).peekable();
     let mut words: Vec<&str> = Vec::new();
     while let Some(line) = lines.next_if(|line| !line.trim().is_empty()) {
@@ -93,8 +99,8 @@ fn reason(command: Option<&str>, below: &[&str]) -> String {
     }
 }
 
-/// The line that blames and what belongs to it: up to the next line that begins something else.
-fn output(lines: &[&str], at: usize) -> String {
+/// The error line and its continuation lines.
+fn error_block(lines: &[&str], at: usize) -> String {
     let rest = &lines[at + 1..];
     let more = rest
         .iter()
@@ -107,21 +113,21 @@ fn output(lines: &[&str], at: usize) -> String {
 mod tests {
     use super::*;
 
-    fn told(said: &str) -> Vec<(String, Option<u32>, String)> {
+    fn parse(output: &str) -> Vec<(String, Option<u32>, String)> {
         let mut events = Vec::new();
-        collectors(said, Exit::Code(2), "pkg", &WorkspacePaths::new("/ws"), &mut events);
+        emit_collectors(output, Exit::Code(2), "pkg", &WorkspacePaths::new("/ws"), &mut events);
         events
             .into_iter()
             .map(|event| match event {
-                RunnerEvent::Collector(told) => (told.nodeid, told.line, told.message),
+                RunnerEvent::Collector(collector) => (collector.nodeid, collector.line, collector.message),
                 other => panic!("{other:?}"),
             })
             .collect()
     }
 
     #[test]
-    fn each_tool_blames_in_its_own_way() {
-        for (said, nodeid, line, message) in [
+    fn reads_the_error_lines_of_each_tool() {
+        for (output, nodeid, line, message) in [
             ("/ws/pkg/a.cpp:1:10: fatal error: x.h: No such file", "pkg/a.cpp", Some(1), "x.h: No such file"),
             ("\x1b[1m/ws/pkg/a.c:3:5:\x1b[0m \x1b[31merror: \x1b[0mexpected ';'", "pkg/a.c", Some(3), "expected ';'"),
             (
@@ -171,15 +177,15 @@ mod tests {
             ("something broke\n\n", "pkg", None, "something broke"),
             ("", "pkg", None, "the build ended with Code(2)"),
         ] {
-            assert_eq!(told(said), [(nodeid.to_owned(), line, message.to_owned())], "{said}");
+            assert_eq!(parse(output), [(nodeid.to_owned(), line, message.to_owned())], "{output}");
         }
     }
 
     #[test]
-    fn a_file_is_blamed_once_and_a_warning_blames_nobody() {
-        let said =
+    fn reports_a_file_once_and_ignores_warnings() {
+        let output =
             "/ws/a.c:1:1: error: one\n/ws/a.c:2:1: error: two\n/ws/b.c:1:1: warning: w\n/ws/b.c:9:1: error: three\n";
-        let files: Vec<_> = told(said).into_iter().map(|(nodeid, line, _)| (nodeid, line)).collect();
+        let files: Vec<_> = parse(output).into_iter().map(|(nodeid, line, _)| (nodeid, line)).collect();
         assert_eq!(files, [("a.c".to_owned(), Some(1)), ("b.c".to_owned(), Some(9))]);
     }
 }

@@ -1,37 +1,37 @@
-//! Reads a `-run` expression as the test binary does: which top-level tests it selects, and whether with all their
-//! subtests. Must not know where the expression came from.
+//! Evaluates a `-run` expression as the test binary does: which top-level tests it selects, and whether with all their
+//! subtests.
 
 use proctor_core::filter::FILTER_CHARS_MAX;
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::HashMap;
 
-/// Longest expression with patterns in it, in bytes: a request's filter. What is longer names its tests one by one.
+/// Longest expression whose patterns are compiled, in bytes: that of a request's filter. Longer ones name tests one by one.
 const PATTERNS_BYTES_MAX: usize = 4 * FILTER_CHARS_MAX;
 
-/// Largest compiled pattern, in bytes. The text comes back from where tests can write, so it may be anything.
+/// Largest compiled pattern, in bytes. The expression is read from a directory that tests can write to, so it is untrusted.
 const COMPILED_BYTES_MAX: usize = 64 * 1024;
 
 /// How much of a top-level test an expression selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extent {
-    /// Some of its subtests, or nobody knows which.
+    /// Some of its subtests, or an unknown part.
     Part,
     /// The test with all its subtests.
     Whole,
 }
 
-/// The first levels of an expression's paths, each with what the levels below it leave of a test.
+/// The first levels of an expression's paths, each with the extent that the levels below it leave of a test.
 #[derive(Debug, Default)]
-pub(super) struct Expression {
-    /// `^TestA$` and the like, which reruns are made of: thousands of them, and no doubt about any.
+pub(super) struct RunExpression {
+    /// `^TestA$` and the like. Reruns consist of thousands of them, and they match exactly.
     exact: HashMap<String, Extent>,
-    /// Every other first level; `None` for what cannot be read, which may select anything.
+    /// Every other first level; `None` for an unreadable one, which may select anything.
     patterns: Vec<(Option<Regex>, Extent)>,
 }
 
-impl Expression {
-    pub(super) fn parse(expression: &str) -> Expression {
-        let mut parsed = Expression::default();
+impl RunExpression {
+    pub(super) fn parse(expression: &str) -> RunExpression {
+        let mut parsed = RunExpression::default();
         for path in paths(expression) {
             let first = path.first().copied().unwrap_or_default();
             // An empty level matches everything, so `TestA/` leaves no subtest out.
@@ -52,9 +52,9 @@ impl Expression {
         parsed
     }
 
-    /// How much of the top-level test `name` runs; `None` if nothing does.
+    /// How much of the top-level test `name` runs; `None` if nothing of it does.
     ///
-    /// Go's patterns and Rust's differ at the edges, so a test that ran and that no pattern seems to match ran in part.
+    /// Go's patterns and Rust's differ in edge cases, so a test that ran although no pattern seems to match ran in part.
     pub(super) fn extent(&self, name: &str) -> Option<Extent> {
         let matches = |pattern: &Option<Regex>| pattern.as_ref().is_none_or(|it| it.is_match(name.as_bytes()));
         let patterns = self.patterns.iter().filter(|(pattern, _)| matches(pattern)).map(|(_, extent)| *extent);
@@ -63,9 +63,9 @@ impl Expression {
     }
 }
 
-/// Bytes instead of Unicode, as `\w` and `\d` are ASCII in Go.
+/// Compiles to bytes instead of Unicode, as `\w` and `\d` are ASCII in Go.
 fn compile(level: &str) -> Option<Regex> {
-    // The test binary does the same to blanks before it compiles.
+    // The test binary replaces blanks in the same way before it compiles.
     let level = level.replace(' ', "_");
     RegexBuilder::new(&level).unicode(false).size_limit(COMPILED_BYTES_MAX).build().ok()
 }
@@ -104,7 +104,7 @@ fn push_level<'a>(paths: &mut [Vec<&'a str>], level: &'a str) {
     }
 }
 
-/// The one name that `^name$` matches.
+/// The one name that `^name$` matches; `None` for a pattern.
 fn literal(level: &str) -> Option<String> {
     let quoted = level.strip_prefix('^')?.strip_suffix('$')?;
     let mut name = String::with_capacity(quoted.len());
@@ -119,7 +119,7 @@ fn literal(level: &str) -> Option<String> {
     Some(name)
 }
 
-/// Quotes what Go's regexp gives a meaning to, as its `QuoteMeta` does.
+/// Quotes Go's regexp metacharacters, as its `QuoteMeta` does.
 pub(super) fn quote(name: &str) -> String {
     let mut quoted = String::with_capacity(name.len() + 8);
     for character in name.chars() {
@@ -158,22 +158,22 @@ mod tests {
             ("Test[A/|]", "TestA", whole),
             (r"Test\w+$|TestÄ/x", "TestAb", whole),
             (r"Test\w+$|TestÄ/x", "TestÄ", part),
-            // Nobody can tell what this one matches: Rust has no such quoting.
+            // Rust's regex has no `\Q`, so this expression is unreadable here.
             (r"\QTestA\E", "TestA", part),
             ("Test(", "TestA", part),
             ("Test[", "TestA", part),
             ("", "TestA", whole),
         ] {
-            assert_eq!(Expression::parse(expression).extent(name), expected, "{expression} {name}");
+            assert_eq!(RunExpression::parse(expression).extent(name), expected, "{expression} {name}");
         }
     }
 
     #[test]
     fn hostile_expressions_are_not_compiled() {
-        let many = Expression::parse(&r"\w{1000}|".repeat(100_000));
+        let many = RunExpression::parse(&r"\w{1000}|".repeat(100_000));
         assert_eq!((many.patterns.len(), many.extent("TestA")), (1, Some(Extent::Part)));
-        let large = Expression::parse("((((a{99}){99}){99}){99})");
+        let large = RunExpression::parse("((((a{99}){99}){99}){99})");
         assert_eq!(large.extent("TestA"), Some(Extent::Part));
-        assert_eq!(Expression::parse("a\\").extent("TestA"), Some(Extent::Part));
+        assert_eq!(RunExpression::parse("a\\").extent("TestA"), Some(Extent::Part));
     }
 }

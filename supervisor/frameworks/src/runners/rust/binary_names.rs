@@ -1,8 +1,8 @@
-//! Names of test binaries: nextest's form, which both runners share here. `crate` for a library's own tests, `crate::it` for
-//! `tests/it.rs`, `crate::bin/x`, `crate::example/x`, `crate::bench/x`; and `crate::doc/lib` for doctests, which no such
-//! name can be. A test's node id is `crate::it$path::of::test`. Must not know where names come from.
+//! NameSelection of test binaries, in nextest's form for both runners: `crate` for a library's own tests, `crate::it` for
+//! `tests/it.rs`, `crate::bin/x`, `crate::example/x`, `crate::bench/x`; and `crate::doc/lib` for doctests, a form that no
+//! other name can have. A test's node id is `crate::it$path::of::test`.
 
-/// The tests of one target of a package.
+/// A test binary of a package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Binary {
     /// The library's unit tests, also those of a procedural macro.
@@ -19,12 +19,12 @@ pub(super) enum Binary {
     Doctests,
 }
 
-/// What comes between an item's name and its line in a doctest's name.
+/// Separates an item's name from its line in a doctest's name.
 pub(super) const DOCTEST_LINE: &str = " (line ";
 
 impl Binary {
-    /// From Cargo's kind of target and its name.
-    pub(super) fn of(kind: &str, name: &str) -> Binary {
+    /// From Cargo's target kind and name.
+    pub(super) fn from_target(kind: &str, name: &str) -> Binary {
         match kind {
             "bin" => Binary::Bin(name.to_owned()),
             "test" => Binary::Test(name.to_owned()),
@@ -34,19 +34,19 @@ impl Binary {
         }
     }
 
-    /// Package and binary of a name, or none if nothing has such a name.
+    /// Parses package and binary from a name; `None` for any other text.
     pub(super) fn parse(id: &str) -> Option<(&str, Binary)> {
         let Some((package, binary)) = id.split_once("::") else { return Some((id, Binary::Lib)) };
         let binary = match binary.split_once('/') {
             None => Binary::Test(binary.to_owned()),
             Some(("doc", "lib")) => Binary::Doctests,
-            Some((kind @ ("bin" | "example" | "bench"), name)) => Binary::of(kind, name),
+            Some((kind @ ("bin" | "example" | "bench"), name)) => Binary::from_target(kind, name),
             Some(_) => return None,
         };
         Some((package, binary))
     }
 
-    /// The name of this binary of `package`.
+    /// The name of this binary in `package`.
     pub(super) fn id(&self, package: &str) -> String {
         match self {
             Binary::Lib => package.to_owned(),
@@ -58,7 +58,7 @@ impl Binary {
         }
     }
 
-    /// Cargo's option that chooses it, in one token.
+    /// Cargo's option that selects it, in one token.
     pub(super) fn option(&self) -> String {
         match self {
             Binary::Lib => "--lib".to_owned(),
@@ -76,8 +76,8 @@ pub(super) fn node_id(binary: &str, test: &str) -> String {
     format!("{binary}${test}")
 }
 
-/// The package in Cargo's identifier of it: since 1.77 a URL, before that words.
-pub(super) fn package_of(package_id: &str) -> &str {
+/// The package name in Cargo's package ID: a URL since 1.77, words before.
+pub(super) fn package_name(package_id: &str) -> &str {
     let Some((url, rest)) = package_id.rsplit_once('#') else {
         return package_id.split(' ').next().unwrap_or_default();
     };
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_the_one_that_its_name_says() {
+    fn a_binary_round_trips_through_its_name() {
         for (kind, name, id) in [
             ("lib", "x", "p"),
             ("proc-macro", "x", "p"),
@@ -101,7 +101,7 @@ mod tests {
             ("example", "x", "p::example/x"),
             ("bench", "x", "p::bench/x"),
         ] {
-            let binary = Binary::of(kind, name);
+            let binary = Binary::from_target(kind, name);
             assert_eq!(binary.id("p"), id);
             assert_eq!(Binary::parse(id), Some(("p", binary)));
         }
@@ -110,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_read_out_of_every_form_of_identifier() {
+    fn reads_the_package_from_every_form_of_package_id() {
         for (id, name) in [
             ("path+file:///ws/t#0.1.0", "t"),
             ("path+file:///ws/crates/a#a-b@0.1.0", "a-b"),
             ("registry+https://example.invalid/index#itoa@1.0.0", "itoa"),
             ("t 0.1.0 (path+file:///ws/t)", "t"),
         ] {
-            assert_eq!(package_of(id), name);
+            assert_eq!(package_name(id), name);
         }
     }
 }

@@ -1,9 +1,8 @@
-//! What could not be built, one record for each target: what the compiler says of it, or what Cargo says when it gave up
-//! before. Must not know tests.
+//! Reads build errors, one collector for each target: compiler errors, or Cargo's own error if it gave up before.
 
-use super::event::{Diagnostic, Message};
-use super::failure::{Here, of_script};
-use super::names::{Binary, package_of};
+use super::binary_names::{Binary, package_name};
+use super::event::{CompilerMessage, Diagnostic};
+use super::failure::{PathContext, from_script};
 use proctor_core::bounds::{COLLECTORS_MAX, TEST_OUTPUT_BYTES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind};
@@ -11,19 +10,19 @@ use std::collections::BTreeMap;
 
 /// Targets that do not compile.
 #[derive(Debug, Default)]
-pub(super) struct Builds(BTreeMap<String, Collector>);
+pub(super) struct CompileErrors(BTreeMap<String, Collector>);
 
-impl Builds {
-    /// Takes in a message of the compiler. A library is compiled for itself and for its tests, and says everything twice.
-    pub(super) fn message(&mut self, message: &Message, here: Here<'_>) {
-        let Message { package_id, target, message } = message;
-        // The last word of the compiler counts what it said, and is at no place.
+impl CompileErrors {
+    /// Records a compiler message. A library is compiled for itself and for its tests, so its messages come twice.
+    pub(super) fn record(&mut self, message: &CompilerMessage, here: PathContext<'_>) {
+        let CompilerMessage { package_id, target, message } = message;
+        // The compiler's last message only counts the errors, and has no place.
         let is_count = message.spans.is_empty() && message.message.starts_with("aborting due to");
         if !message.level.starts_with("error") || is_count {
             return;
         }
         let kind = target.kind.first().map(String::as_str).unwrap_or_default();
-        let nodeid = Binary::of(kind, &target.name).id(package_of(package_id));
+        let nodeid = Binary::from_target(kind, &target.name).id(package_name(package_id));
         let rendered = here.paths.scrub(message.rendered.as_deref().unwrap_or(&message.message));
         if !self.0.contains_key(&nodeid) && self.0.len() >= COLLECTORS_MAX {
             return;
@@ -38,8 +37,8 @@ impl Builds {
         }
     }
 
-    /// Tells what did not compile, and says how much that is.
-    pub(super) fn tell(&mut self, events: &mut Vec<RunnerEvent>) -> u64 {
+    /// Emits a collector for each target that did not compile, and returns their number.
+    pub(super) fn emit_collectors(&mut self, events: &mut Vec<RunnerEvent>) -> u64 {
         let collectors = std::mem::take(&mut self.0);
         let count = collectors.len() as u64;
         events.extend(collectors.into_values().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
@@ -47,29 +46,34 @@ impl Builds {
     }
 }
 
-/// Where the first error is: in the workspace, also when a macro from elsewhere holds it.
-fn place(message: &Diagnostic, here: Here<'_>) -> Option<(String, u32)> {
+/// The place of the first error within the workspace; for a macro from elsewhere, where the workspace expands it.
+fn place(message: &Diagnostic, here: PathContext<'_>) -> Option<(String, u32)> {
     let primary = message.spans.iter().find(|span| span.is_primary).or_else(|| message.spans.first())?;
     std::iter::successors(Some(primary), |span| span.expansion.as_ref().map(|expansion| &expansion.span))
         .find_map(|span| Some((here.paths.relative_to(here.dir, &span.file_name)?, span.line_start)))
 }
 
-/// What Cargo said when it gave up without naming a target: its first error, with the file that it blames.
-pub(super) fn refusal(nodeid: &str, kind: CollectorKind, said: &str, here: Here<'_>) -> Option<RunnerEvent> {
-    let said = here.paths.scrub(said);
-    let from = said.lines().position(|line| line.starts_with("error"))?;
-    let lines: Vec<&str> = said.lines().skip(from).collect();
-    let message = complaint(&lines);
-    let (file, line) = lines.iter().find_map(|line| blamed(line, here)).unzip();
+/// The collector of Cargo's own error when it gave up without naming a target: its first error, with the file it names.
+pub(super) fn cargo_error_collector(
+    nodeid: &str,
+    kind: CollectorKind,
+    output: &str,
+    here: PathContext<'_>,
+) -> Option<RunnerEvent> {
+    let output = here.paths.scrub(output);
+    let from = output.lines().position(|line| line.starts_with("error"))?;
+    let lines: Vec<&str> = output.lines().skip(from).collect();
+    let message = cargo_error(&lines);
+    let (file, line) = lines.iter().find_map(|line| place_in_line(line, here)).unzip();
     let collector = Collector { nodeid: nodeid.to_owned(), kind, file, line, message, output: lines.join("\n") };
     Some(RunnerEvent::Collector(Box::new(collector.bounded())))
 }
 
-/// Most lines of Cargo's that become one message: those below the first, and of each cause the first.
-const COMPLAINT_LINES_MAX: usize = 8;
+/// Most lines of Cargo's output in one message: those below the first, and of each cause the first.
+const ERROR_LINES_MAX: usize = 8;
 
-/// What Cargo complains about, in one line: the first one, the list that it announces, and the chain of its causes.
-fn complaint(lines: &[&str]) -> String {
+/// Cargo's error in one line: the first line, the list that it announces, and the chain of its causes.
+fn cargo_error(lines: &[&str]) -> String {
     let first = lines.first().copied().unwrap_or_default();
     let first = first.split_once(": ").map_or(first, |(_, message)| message);
     let is_set_in = |line: &&&str| line.starts_with("  ");
@@ -78,35 +82,36 @@ fn complaint(lines: &[&str]) -> String {
         listed.extend(lines.iter().skip(1).take_while(is_set_in).map(|line| line.trim()));
         listed.dedup();
     }
-    listed.truncate(COMPLAINT_LINES_MAX);
+    listed.truncate(ERROR_LINES_MAX);
     let after = lines.iter().zip(lines.iter().skip(1));
     let causes = after.filter(|(line, _)| **line == "Caused by:").map(|(_, cause)| cause.trim());
-    let parts = [first].into_iter().filter(|_| listed.is_empty()).chain(causes.take(COMPLAINT_LINES_MAX));
+    let parts = [first].into_iter().filter(|_| listed.is_empty()).chain(causes.take(ERROR_LINES_MAX));
     let announced = (!listed.is_empty()).then(|| format!("{first} {}", listed.join("; ")));
     let parts: Vec<String> = announced.into_iter().chain(parts.map(str::to_owned)).collect();
     parts.join(": ")
 }
 
-/// How Cargo begins to tell of a build script that failed, before its package: `a v0.1.0 (/workspace/a)`.
-const SCRIPT: &str = "error: failed to run custom build command for `";
+/// Cargo's error line about a failed build script, before the package: `a v0.1.0 (/workspace/a)`.
+const BUILD_SCRIPT_ERROR: &str = "error: failed to run custom build command for `";
 
-/// Build scripts that failed: Cargo tells nothing of them but what it says to people, with what they printed set in below.
-pub(super) fn scripts(said: &str, here: Here<'_>) -> Vec<RunnerEvent> {
-    let said = here.paths.scrub(said);
-    let lines: Vec<&str> = said.lines().collect();
-    let begin = lines.iter().enumerate().filter(|(_, line)| line.starts_with(SCRIPT)).take(COLLECTORS_MAX);
-    begin.map(|(at, _)| script(&lines[at..], here)).collect()
+/// Collectors of failed build scripts. Cargo reports them in its text output only, with their output indented below.
+pub(super) fn failed_build_scripts(output: &str, here: PathContext<'_>) -> Vec<RunnerEvent> {
+    let output = here.paths.scrub(output);
+    let lines: Vec<&str> = output.lines().collect();
+    let begin = lines.iter().enumerate().filter(|(_, line)| line.starts_with(BUILD_SCRIPT_ERROR)).take(COLLECTORS_MAX);
+    begin.map(|(at, _)| build_script_collector(&lines[at..], here)).collect()
 }
 
-fn script(lines: &[&str], here: Here<'_>) -> RunnerEvent {
+fn build_script_collector(lines: &[&str], here: PathContext<'_>) -> RunnerEvent {
     let is_over = |line: &&&str| ["error", "warning"].iter().any(|word| line.starts_with(word));
     let end = lines.iter().skip(1).position(|line| is_over(&line)).map_or(lines.len(), |at| at + 1);
     let lines = &lines[..end];
     let first = lines.first().copied().unwrap_or_default();
-    let package = first.strip_prefix(SCRIPT).and_then(|rest| rest.split([' ', '`']).next()).unwrap_or_default();
+    let package =
+        first.strip_prefix(BUILD_SCRIPT_ERROR).and_then(|rest| rest.split([' ', '`']).next()).unwrap_or_default();
     let printed = lines.iter().skip_while(|line| line.trim() != "--- stderr").skip(1);
     let printed: Vec<&str> = printed.map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
-    let failure = of_script(&printed.join("\n"), here);
+    let failure = from_script(&printed.join("\n"), here);
     let (file, line) = failure.place.unzip();
     let collector = Collector {
         nodeid: package.to_owned(),
@@ -119,8 +124,8 @@ fn script(lines: &[&str], here: Here<'_>) -> RunnerEvent {
     RunnerEvent::Collector(Box::new(collector.bounded()))
 }
 
-/// ` --> Cargo.toml:3:1`.
-fn blamed(line: &str, here: Here<'_>) -> Option<(String, u32)> {
+/// Parses ` --> Cargo.toml:3:1`.
+fn place_in_line(line: &str, here: PathContext<'_>) -> Option<(String, u32)> {
     let mut parts = line.trim_start().strip_prefix("--> ")?.splitn(3, ':');
     let (file, line) = (parts.next()?, parts.next()?.parse().ok()?);
     Some((here.paths.relative_to(here.dir, file)?, line))
@@ -131,21 +136,21 @@ mod tests {
     use super::*;
     use crate::parsing::workspace_paths::WorkspacePaths;
 
-    fn told(said: &str) -> Vec<Collector> {
+    fn parse_scripts(output: &str) -> Vec<Collector> {
         let paths = WorkspacePaths::new("/ws");
-        scripts(said, Here { paths: &paths, dir: "" })
+        failed_build_scripts(output, PathContext { paths: &paths, dir: "" })
             .into_iter()
             .map(|event| match event {
-                RunnerEvent::Collector(told) => *told,
+                RunnerEvent::Collector(collector) => *collector,
                 other => panic!("{other:?}"),
             })
             .collect()
     }
 
     #[test]
-    fn a_refusal_has_the_list_that_it_announces_and_its_causes() {
+    fn joins_cargos_error_with_its_list_and_its_causes() {
         let paths = WorkspacePaths::new("/ws");
-        for (said, wanted) in [
+        for (output, wanted) in [
             (
                 "warning: x\nerror: rustc 1.85.0 is not supported by the following packages:\n  a@0.1.0 requires rustc 1.99\n  \
                  a@0.1.0 requires rustc 1.99\n  b@1.0.0 requires rustc 1.98\nEither upgrade rustc or select compatible\n",
@@ -164,16 +169,17 @@ mod tests {
             ),
             ("error: there is:\n", "there is:"),
         ] {
-            match refusal(".", CollectorKind::Collection, said, Here { paths: &paths, dir: "" }) {
-                Some(RunnerEvent::Collector(told)) => assert_eq!(told.message, wanted),
+            match cargo_error_collector(".", CollectorKind::Collection, output, PathContext { paths: &paths, dir: "" })
+            {
+                Some(RunnerEvent::Collector(collector)) => assert_eq!(collector.message, wanted),
                 other => panic!("{other:?}"),
             }
         }
     }
 
     #[test]
-    fn a_build_script_has_its_package_its_place_and_its_words() {
-        let said = "   Compiling a v0.1.0 (/ws/a)\n\
+    fn reads_package_place_and_message_of_a_failed_build_script() {
+        let output = "   Compiling a v0.1.0 (/ws/a)\n\
                     error: failed to run custom build command for `a v0.1.0 (/ws/a)`\n\
                     note: To improve backtraces for build dependencies, set the X=true environment variable.\n\n\
                     Caused by:\n  process didn't exit successfully: `/c/build-script-build` (exit status: 101)\n  \
@@ -185,9 +191,11 @@ mod tests {
                     process didn't exit successfully: `/c/y` (exit status: 3)\n  --- stderr\n  no such lib: libx\n\
                     error: failed to run custom build command for `y v1.0.0`\n\nCaused by:\n  \
                     process didn't exit successfully: `/c/z` (exit status: 3)\n";
-        let told = told(said);
-        let short: Vec<_> =
-            told.iter().map(|one| (one.nodeid.as_str(), one.file.as_deref(), one.line, one.message.as_str())).collect();
+        let collectors = parse_scripts(output);
+        let short: Vec<_> = collectors
+            .iter()
+            .map(|one| (one.nodeid.as_str(), one.file.as_deref(), one.line, one.message.as_str()))
+            .collect();
         assert_eq!(
             short,
             [
@@ -196,6 +204,6 @@ mod tests {
                 ("y", None, None, "failed to run custom build command for `y v1.0.0`"),
             ]
         );
-        assert!(told[0].output.ends_with("display a backtrace") && told[1].output.ends_with("libx"));
+        assert!(collectors[0].output.ends_with("display a backtrace") && collectors[1].output.ends_with("libx"));
     }
 }
