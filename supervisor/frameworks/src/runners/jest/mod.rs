@@ -263,7 +263,7 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     if args.is_empty() {
         args = std::mem::take(&mut options.positional);
     } else {
-        args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
+        args.push(if group.are_test_files { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
     let cache = format!("--cacheDirectory={}/jest", request.cache);
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];

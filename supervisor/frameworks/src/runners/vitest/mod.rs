@@ -215,7 +215,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
 fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
     let settings = RunSettings {
         files: &group.files,
-        related: !group.files.is_empty() && !group.exactly,
+        related: !group.files.is_empty() && !group.are_test_files,
         expression: group.names.expression(),
         cache: format!("{}/vitest", request.cache),
         workers: request.parallel.map(|parallel| parallel.max(1)),
