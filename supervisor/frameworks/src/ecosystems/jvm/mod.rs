@@ -1,5 +1,4 @@
-//! What the runners of the Java world share: where a class and a line of a stack are in the workspace, and what JUnit XML
-//! says in their words. Must not know any build tool.
+//! What the JVM runners share: source files of classes and stack frames, and test cases from JUnit XML.
 
 mod junit_case;
 mod source_index;
