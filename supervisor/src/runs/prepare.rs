@@ -5,12 +5,14 @@ use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Policy};
+use crate::runs::context::Context;
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
+use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
@@ -20,6 +22,7 @@ use proctor_frameworks::{
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why a request cannot be carried out in this workspace.
@@ -104,6 +107,18 @@ pub struct PreparedRun {
     pub missed: Vec<Collector>,
 }
 
+/// A request that the workspace allows to run.
+pub struct ReadyRun {
+    /// The request, with its selection resolved.
+    pub request: RunRequest,
+    /// The policy that it was prepared under.
+    pub policy: Arc<Policy>,
+    /// Everything that its driver needs.
+    pub prepared: PreparedRun,
+    /// Set while the tenant's caches far exceed their bound: the run must not start then.
+    pub cache_exceeded: Option<QuotaExceeded>,
+}
+
 /// Prepares `request` of `session`. Reads only PATH and the origin of the workspace's Python, but not for a tokio
 /// thread.
 pub fn prepare(
@@ -124,7 +139,7 @@ pub fn prepare(
     let file = ProjectFile::from_tree(&scan.tree)?;
     let report = file.report(request);
     let (request, mut notes) = file.complete(request, policy.may_use_network);
-    let network = request.network.unwrap_or(policy.network);
+    let network = request.network.unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }

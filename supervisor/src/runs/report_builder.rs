@@ -5,12 +5,12 @@ use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BY
 use super::run_state::RunState;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::bounds::{TAIL_BYTES_MAX, clip};
+use proctor_core::bounds::{SECRET_BYTES_MAX, TAIL_BYTES_MAX, clip};
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Evidence, KillReason};
-use proctor_core::redact::{SECRET_BYTES_MAX, redact_from, redacted};
+use proctor_core::redact::{redact_from, redacted};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;

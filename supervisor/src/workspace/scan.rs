@@ -3,7 +3,10 @@
 
 use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data};
 use crate::runs::project_file;
-use proctor_core::bounds::PATH_BYTES_MAX;
+use proctor_core::bounds::{
+    MARKER_BYTES_MAX, MARKERS_BYTES_MAX, PATH_BYTES_MAX, REQUIREMENTS_BYTES_MAX, SCAN_BYTES_LARGE, SCAN_BYTES_SMALL,
+    SCAN_DEPTH_MAX, SCAN_DROPPED_DATA_MAX, SCAN_ENTRIES_MAX, SCAN_ENTRIES_WITH_DATA_MAX,
+};
 use proctor_core::request::Fingerprint;
 use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason};
 use proctor_sandbox::lack;
@@ -16,37 +19,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most files and directories in one scan; the rest is left out.
-const ENTRIES_MAX: usize = 200_000;
-
-/// Above this number of entries, names of data files are dropped, which leaves room for files that may be tests.
-const ENTRIES_WITH_DATA: usize = 100_000;
-
-/// Most dropped names of data: reading this many takes a second.
-const DATA_MAX: usize = 2_000_000;
-
-/// Deepest directory scanned. Deeper trees are generated.
-const DEPTH_MAX: usize = 64;
-
-/// Memory budget of any scan, in bytes: names and settings of some 5,000 files. [`crate::runs::context::ScanPermits`]
-/// bounds the number of scans.
-pub const BYTES_SMALL: usize = 1024 * 1024;
-
-/// Memory budget of a scan with a large permit, in bytes: [`ENTRIES_MAX`] entries with 160 bytes of path each, twice
-/// that of deep package trees. A long directory name counts for each file below it.
-pub const BYTES_LARGE: usize = 64 * 1024 * 1024;
-
 /// Memory of an entry besides its name and path: two strings and its share of a tree node.
 const ENTRY_BYTES: usize = 112;
-
-/// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
-const MARKER_BYTES_MAX: u64 = 1024 * 1024;
-
-/// The same for requirement lists (`test.txt`), which may also be data: of a larger one only the beginning is read.
-const LIST_BYTES_MAX: u64 = 64 * 1024;
-
-/// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
-const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The result of a scan.
 pub(super) struct ScanResult {
@@ -60,7 +34,7 @@ pub(super) struct ScanResult {
 pub(super) enum ScanError {
     /// The host lacked a resource. An incomplete tree could be taken for another project.
     Host(io::Error),
-    /// The scan needs more than [`BYTES_SMALL`] and got no larger budget.
+    /// The scan needs more than [`SCAN_BYTES_SMALL`] and got no larger budget.
     OverMemory,
 }
 
@@ -72,7 +46,7 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
         entries: 0,
         dropped_data: 0,
         bytes: 0,
-        bytes_max: BYTES_SMALL,
+        bytes_max: SCAN_BYTES_SMALL,
         grow,
         markers_bytes: 0,
         is_root: rustix::process::geteuid().is_root(),
@@ -119,7 +93,7 @@ impl Walk<'_> {
         let Some(dir) = self.check(openat(parent, name, how, Mode::empty()), relative)? else { return Ok(()) };
         let names = match self.names(&dir, relative)? {
             Ok(names) if names.is_empty() => return Ok(()),
-            Ok(_) if context.depth >= DEPTH_MAX => Err(UnscannedReason::TooDeep),
+            Ok(_) if context.depth >= SCAN_DEPTH_MAX => Err(UnscannedReason::TooDeep),
             names => names,
         };
         let has = |entry: &CStr| match &names {
@@ -149,15 +123,15 @@ impl Walk<'_> {
                 continue;
             }
             let used = self.entries + names.len();
-            if used >= ENTRIES_WITH_DATA && entry.file_type() == FileType::RegularFile && is_data(name) {
+            if used >= SCAN_ENTRIES_WITH_DATA_MAX && entry.file_type() == FileType::RegularFile && is_data(name) {
                 self.dropped_data += 1;
                 self.tree.set_truncated();
-                if self.dropped_data > DATA_MAX {
+                if self.dropped_data > SCAN_DROPPED_DATA_MAX {
                     return Ok(Err(UnscannedReason::TooMany));
                 }
                 continue;
             }
-            if used >= ENTRIES_MAX {
+            if used >= SCAN_ENTRIES_MAX {
                 return Ok(Err(UnscannedReason::TooMany));
             }
             if relative.len() + 1 + name.count_bytes() > PATH_BYTES_MAX {
@@ -177,11 +151,11 @@ impl Walk<'_> {
 
     /// Whether `bytes` more fit into the budget.
     fn fits(&mut self, bytes: usize) -> Result<bool, ScanError> {
-        if self.bytes + bytes > self.bytes_max && self.bytes_max == BYTES_SMALL {
+        if self.bytes + bytes > self.bytes_max && self.bytes_max == SCAN_BYTES_SMALL {
             if !(self.grow)() {
                 return Err(ScanError::OverMemory);
             }
-            self.bytes_max = BYTES_LARGE;
+            self.bytes_max = SCAN_BYTES_LARGE;
         }
         Ok(self.bytes + bytes <= self.bytes_max)
     }
@@ -250,7 +224,7 @@ impl Walk<'_> {
     fn marker(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, size: u64) -> Result<(), ScanError> {
         self.tree.add(relative);
         let is_list = name.ends_with(".txt") && name != "CMakeLists.txt";
-        let bytes_max = if is_list { LIST_BYTES_MAX } else { MARKER_BYTES_MAX };
+        let bytes_max = if is_list { REQUIREMENTS_BYTES_MAX } else { MARKER_BYTES_MAX };
         let used = size.min(bytes_max);
         let is_whole = is_list || size <= MARKER_BYTES_MAX;
         let memory = usize::try_from(used).unwrap_or(usize::MAX);
@@ -361,7 +335,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let deep = deep_below(dir.path(), 15);
-        for number in 0..BYTES_LARGE / (15 * 251 + ENTRY_BYTES) + 1 {
+        for number in 0..SCAN_BYTES_LARGE / (15 * 251 + ENTRY_BYTES) + 1 {
             openat(&deep, number.to_string(), OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
         }
         fs::write(dir.path().join("go.mod"), "module m").unwrap();

@@ -20,13 +20,13 @@ fn tree() -> FileTree {
     tree
 }
 
-fn request(selection: &Selection) -> PlanRequest<'_> {
+fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
 /// The arguments of each command beyond the common ones.
 fn lines(tree: &FileTree, selection: &Selection) -> Vec<String> {
-    let plan = Maven.plan(&Maven.detect(tree), tree, &request(selection)).unwrap();
+    let plan = Maven.plan(&Maven.detect(tree), tree, &want(selection)).unwrap();
     let line = |step: &Step| {
         assert_eq!(step.args[..COMMON.len()], COMMON);
         assert_eq!(step.args[COMMON.len()], "--offline");
@@ -110,8 +110,8 @@ fn uses_the_wrapper_only_with_a_network() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let plan = |request: &PlanRequest<'_>| Maven.plan(&projects, &tree, request).unwrap().steps[0].clone();
-    assert_eq!(plan(&request(&Selection::All)).programs, ["mvn"]);
-    let step = plan(&PlanRequest { network: Network::Host, ..request(&Selection::All) });
+    assert_eq!(plan(&want(&Selection::All)).programs, ["mvn"]);
+    let step = plan(&PlanRequest { network: Network::Host, ..want(&Selection::All) });
     assert_eq!(step.programs, ["./mvnw", "mvn"]);
     assert!(!step.args.contains(&"--offline".to_owned()));
     assert_eq!(step.env["PROCTOR_REPORT"], "/tmp/proctor/report");
@@ -122,8 +122,8 @@ fn a_listing_is_the_same_command_with_another_extension() {
     let tree = tree();
     let projects = Maven.detect(&tree);
     let selection = matching("ATest#adds*", &[]);
-    let run = Maven.plan(&projects, &tree, &request(&selection)).unwrap();
-    let listing = Maven.plan_listing(&projects, &tree, &request(&selection)).unwrap();
+    let run = Maven.plan(&projects, &tree, &want(&selection)).unwrap();
+    let listing = Maven.plan_listing(&projects, &tree, &want(&selection)).unwrap();
     assert_eq!(listing.steps, run.steps);
     let env = &run.steps[0].env;
     let extension = |plan: &Plan| -> Vec<String> {
@@ -140,10 +140,10 @@ fn a_listing_is_the_same_command_with_another_extension() {
 fn refuses_unsupported_options_and_unknown_files() {
     let tree = tree();
     let projects = Maven.detect(&tree);
-    let parallel = PlanRequest { parallel: Some(4), ..request(&Selection::All) };
+    let parallel = PlanRequest { parallel: Some(4), ..want(&Selection::All) };
     assert_eq!(Maven.plan(&projects, &tree, &parallel).unwrap_err().to_string(), "parallel has no meaning for maven");
     for (filter, file) in [("ATest", "core/src/test/java/x/ATest.java"), ("", "../x.java"), ("", "core/src/Gone.java")]
     {
-        assert!(Maven.plan(&projects, &tree, &request(&matching(filter, &[file]))).is_err(), "{filter} {file}");
+        assert!(Maven.plan(&projects, &tree, &want(&matching(filter, &[file]))).is_err(), "{filter} {file}");
     }
 }
