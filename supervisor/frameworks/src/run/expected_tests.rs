@@ -66,7 +66,7 @@ impl Awaited {
         let Some(awaited) = self.0.get_mut(package) else { return };
         awaited.names.remove(name);
         // A class or a parent that failed as a whole is there again when something within it is.
-        let within: &[&str] = if is_js(package) { &[TITLES] } else { &WITHIN };
+        let within: &[&str] = if has_titles(package) { &[TITLES] } else { &WITHIN };
         for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
             awaited.names.remove(&name[..at]);
         }
@@ -124,9 +124,9 @@ fn is_outside(name: &str) -> bool {
     OUTSIDE.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
 }
 
-/// Whether it is a file of JavaScript's, where a test's name is a sentence and may begin as another does.
-fn is_js(file: &str) -> bool {
-    file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
+/// Whether a test of this file is named by a sentence, which may begin as another test's does: JavaScript's and RSpec's.
+fn has_titles(file: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, extension)| extension == "rb" || EXTENSIONS.contains(&extension))
 }
 
 /// The test of a subtest of Python's. In other languages a test of such a name is one like any other.
@@ -210,6 +210,7 @@ mod tests {
             ("Cart > adds", "Cart > adds > once", true),
         ] {
             check("src/cart.test.ts", wanted, told, answered);
+            check("spec/cart_spec.rb", wanted, told, answered);
         }
         assert_eq!(rest("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a subtest of Go's, which may be gone");
         assert_eq!(rest("p", &["A", "B", "C"], &["B"]), ["A", "C"]);
