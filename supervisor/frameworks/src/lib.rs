@@ -15,8 +15,8 @@ pub use run::detection;
 pub use run::expected_tests::ExpectedTests;
 pub use run::framework_choice::{DetectedFramework, FrameworkChoice};
 use runners::{
-    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rust, script, unittest,
-    vitest,
+    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rspec, rust, script,
+    unittest, vitest,
 };
 
 /// Every adapter, in the order in which an error lists several detected frameworks.
@@ -37,4 +37,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &gradle::Gradle,
     &maestro::Maestro,
     &cypress::Cypress,
+    &rspec::Rspec,
 ];

@@ -51,7 +51,7 @@ const fn javascript(
     Recording { framework, file: ("package.json", script), step: 0, output, without: REPORTERS }
 }
 
-/// Replacements in a JavaScript reporter's end record: absent, without its counts, with other counts, with tests left.
+/// Replacements in a reporter's end record: absent, without its counts, with other counts, with tests left.
 const REPORTERS: &[(&str, &str)] = &[
     (r#"{"event":"end","#, r#"{"event":"note","text":"x","#),
     (r#","left":0}"#, "}"),
@@ -192,6 +192,13 @@ const RECORDINGS: &[Recording] = &[
             &[(Stdout, "  Specs:  2 found (shop.cy.js, sum.cy.js)\n"), (Report, golden!("cypress/pass.jsonl"))],
         )
     },
+    Recording {
+        framework: "rspec",
+        file: (".rspec", ""),
+        step: 0,
+        output: &[(Report, golden!("rspec/pass.jsonl"))],
+        without: REPORTERS,
+    },
 ];
 
 /// The outcome of the recording with `change` applied to everything the runner wrote.
@@ -285,6 +292,7 @@ fn every_adapter_has_a_recording_and_documents_its_proof() {
         include_str!("../src/runners/gradle/mod.rs"),
         include_str!("../src/runners/maestro/mod.rs"),
         include_str!("../src/runners/cypress/mod.rs"),
+        include_str!("../src/runners/rspec/mod.rs"),
     ];
     let heads = sources.map(|source| source.replace("\n//! ", " "));
     let readme = include_str!("../README.md");

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 /// Installation directories of toolchains: variable, and default path below the host user's home. Runs have another
 /// HOME, so they need the variable.
-pub(crate) const INSTALLED: [(&str, &str); 8] = [
+pub(crate) const INSTALLED: [(&str, &str); 9] = [
     ("ASDF_DATA_DIR", ".asdf"),
     ("CYPRESS_CACHE_FOLDER", ".cache/Cypress"),
+    ("GEM_HOME", ""),
     ("JAVA_HOME", ""),
     ("NODENV_ROOT", ".nodenv"),
     ("PYENV_ROOT", ".pyenv"),
@@ -44,7 +45,7 @@ pub fn home() -> String {
 
 /// Variables that decide what runs, how its result is judged or where it writes. Neither a request nor a project file
 /// may set them.
-const RESERVED: [&str; 53] = [
+const RESERVED: [&str; 57] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -101,11 +102,16 @@ const RESERVED: [&str; 53] = [
     "IFS",
     "MAESTRO_OPTS",
     "ELECTRON_RUN_AS_NODE",
+    "GEM_PATH",
+    "RUBYLIB",
+    "RUBYOPT",
+    "SPEC_OPTS",
 ];
 
 /// Reserved families of variables: options of tools such as filters, retries, and which files are tests.
-const RESERVED_PREFIXES: [&str; 13] = [
+const RESERVED_PREFIXES: [&str; 14] = [
     "BOOST_TEST_",
+    "BUNDLE_",
     "CARGO_",
     "CMAKE_",
     "CTEST_",
@@ -186,6 +192,8 @@ mod tests {
             "TESTBRIDGE_TEST_ONLY",
             "BOOST_TEST_RESULT_CODE",
             "CYPRESS_SPEC_PATTERN",
+            "SPEC_OPTS",
+            "BUNDLE_WITHOUT",
             "RUST_TEST_THREADS",
             "npm_config_ignore_scripts",
             "NPM_CONFIG_SCRIPT_SHELL",

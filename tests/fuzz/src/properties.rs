@@ -34,6 +34,7 @@ const COMPLETION_MARKERS: &[(&str, &[&[u8]])] = &[
     ("cypress", &[b"end"]),
     ("gradle", &[b"end"]),
     ("maestro", &[b"testsuite"]),
+    ("rspec", &[b"end"]),
 ];
 
 /// Frameworks whose tests may begin without ending: nextest reports the start of ignored tests that a filter excludes.

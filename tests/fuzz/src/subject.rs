@@ -54,6 +54,7 @@ const FILES: &[(&str, &str)] = &[
     ("cypress.config.js", "module.exports = {}\n"),
     ("cypress/e2e/a.cy.js", ""),
     ("a.test.js", ""),
+    ("spec/a_spec.rb", ""),
     ("src/test/java/com/example/ATest.java", ""),
 ];
 

@@ -16,6 +16,7 @@ mod node;
 mod playwright;
 mod pytest;
 pub mod required_rows;
+mod rspec;
 mod script;
 mod unittest;
 mod vitest;
@@ -41,6 +42,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("gradle", gradle::TABLE),
     ("maestro", maestro::TABLE),
     ("cypress", cypress::TABLE),
+    ("rspec", rspec::TABLE),
 ];
 
 /// Error for [`MISSING_COMMAND`]; no run starts.

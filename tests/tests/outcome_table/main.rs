@@ -92,6 +92,7 @@ rows! {
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
+    rspec: pass bundled fail error teardown suite skip collection stops dryrun hang crash unicode many filters filtered filtered_out;
 }
 
 forms! {

@@ -65,7 +65,7 @@ impl ExpectedTests {
         let Some(expected) = self.0.get_mut(package) else { return };
         expected.names.remove(name);
         // A class or parent that failed as a whole counts as run once something within it reports.
-        let within: &[&str] = if is_js(package) { &[TITLE_SEPARATOR] } else { &CHILD_SEPARATORS };
+        let within: &[&str] = if has_titles(package) { &[TITLE_SEPARATOR] } else { &CHILD_SEPARATORS };
         for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
             expected.names.remove(&name[..at]);
         }
@@ -122,9 +122,9 @@ fn is_class_failure(name: &str) -> bool {
     CLASS_FAILURES.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
 }
 
-/// Whether it is a JavaScript file, where a test's name is a sentence and may be the beginning of another's.
-fn is_js(file: &str) -> bool {
-    file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
+/// Whether the file's tests are named by sentences, one of which may be the beginning of another: JavaScript and RSpec.
+fn has_titles(file: &str) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, extension)| extension == "rb" || EXTENSIONS.contains(&extension))
 }
 
 /// The test of a Python subtest. In other languages a test with such a name is a test like any other.
@@ -208,6 +208,7 @@ mod tests {
             ("Cart > adds", "Cart > adds > once", true),
         ] {
             check("src/cart.test.ts", wanted, reported, answered);
+            check("spec/cart_spec.rb", wanted, reported, answered);
         }
         assert_eq!(missing("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a Go subtest, which may be gone");
         assert_eq!(missing("p", &["A", "B", "C"], &["B"]), ["A", "C"]);

@@ -12,6 +12,7 @@ pub mod mocha;
 pub mod node_test;
 pub mod playwright;
 pub mod pytest;
+pub mod rspec;
 pub mod rust;
 pub mod script;
 pub mod unittest;

@@ -276,7 +276,7 @@ mod tests {
         let expected_parts = ("Parse mismatch".to_owned(), Some("A: 1".to_owned()), Some("A: 2".to_owned()));
         assert_eq!(parse_text(text), expected_parts);
         assert_eq!(
-            parse_text("(-got +request)\n- 1\n+ 2"),
+            parse_text("(-got +want)\n- 1\n+ 2"),
             ("values differ".to_owned(), Some("2".to_owned()), Some("1".to_owned()))
         );
     }
