@@ -19,9 +19,10 @@ mod selection;
 mod shell_command;
 mod shell_parser;
 mod test_script;
+mod toolchain;
 
 use crate::contract::FileTree;
-use crate::contract::{InjectedFile, PlanRequest, REPORT};
+use crate::contract::{InjectedFile, PlanRequest, REPORT, RerunNames};
 
 pub(crate) use detect::{
     MARKERS, describe_markers, is_left_to_test_script, is_monorepo, is_tested_by, may_start_reported_runner,
@@ -38,6 +39,7 @@ pub(crate) use selection::{
 };
 pub(crate) use shell_command::ShellCommand;
 pub(crate) use test_script::{Invocation, NODE_VALUE_OPTIONS};
+pub(crate) use toolchain::NODE;
 
 /// An injected script that Node loads first in every process below a test script.
 pub(crate) const INJECT_FILE: (&str, &[u8]) = ("js/inject.cjs", include_bytes!("inject.cjs"));
@@ -99,3 +101,6 @@ pub(crate) fn missing_runner(output: &str, runner: &str) -> Option<String> {
 
 /// Separator between titles in a test's name.
 pub(crate) const TITLE_SEPARATOR: &str = " > ";
+
+/// How names of JavaScript's tests relate to each other.
+pub(crate) const RERUN_NAMES: RerunNames = RerunNames { are_titles: true, ..RerunNames::PLAIN };

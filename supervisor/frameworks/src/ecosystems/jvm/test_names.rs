@@ -26,6 +26,15 @@ pub(crate) fn method_identifier(name: &str) -> Option<&str> {
     (!method.is_empty() && method.chars().all(is_part)).then_some(method)
 }
 
+/// What JUnit and Gradle name after the class when it fails outside of its tests.
+const CLASS_FAILURES: [&str; 2] = ["initializationError", "executionError"];
+
+/// `com.example.FooTest#initializationError`; a second one ends in ` (2)`.
+pub(crate) fn is_class_failure(name: &str) -> bool {
+    let method = name.rsplit('#').next().unwrap_or(name);
+    CLASS_FAILURES.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

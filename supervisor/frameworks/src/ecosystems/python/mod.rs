@@ -3,6 +3,7 @@
 mod detect;
 mod pytest_config;
 mod selection;
+mod toolchain;
 mod zip_archive;
 
 pub(crate) use detect::{
@@ -11,13 +12,12 @@ pub(crate) use detect::{
     unittest_files,
 };
 pub(crate) use selection::{ProjectSelection, project_selections};
+pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, Step};
+use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, RerunNames, Step};
 use std::collections::BTreeMap;
-
-/// Interpreters of virtual environments within a project.
-const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
+use toolchain::INTERPRETERS;
 
 /// Module that both runners' plugins import.
 const SHARED: &[u8] = include_bytes!("proctor_python.py");
@@ -89,6 +89,17 @@ fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
 /// Candidate interpreters of a project: of its own environment, of one above it, then the host's.
 fn interpreters(dir: &str) -> Vec<String> {
     let depth = dir.split('/').filter(|part| !part.is_empty()).count();
-    let own = (0..=depth).flat_map(|up| ENVIRONMENTS.map(|python| format!("{}{python}", "../".repeat(up))));
+    let own = (0..=depth).flat_map(|up| INTERPRETERS.iter().map(move |python| format!("{}{python}", "../".repeat(up))));
     own.chain(["python3", "python"].map(str::to_owned)).collect()
+}
+
+/// How names of Python's tests relate to each other.
+pub(crate) const RERUN_NAMES: RerunNames = RerunNames { parent: parent_of_subtest, ..RerunNames::PLAIN };
+
+/// How the name of a Python subtest continues behind the name of its test. A passed test reports no subtests.
+const SUBTESTS: [&str; 2] = ["/(", "/["];
+
+/// The test of a subtest.
+fn parent_of_subtest(name: &str) -> Option<&str> {
+    SUBTESTS.iter().find_map(|start| name.split_once(start)).map(|(test, _)| test)
 }

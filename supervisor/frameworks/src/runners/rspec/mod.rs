@@ -1,7 +1,5 @@
 //! RSpec 3.6 or newer, started by an injected script (`start.rb`) that writes the run's report.
 //!
-//! Proof of a pass: RSpec returned from its run, and every example that it had selected was reported.
-//!
 //! `detect` finds projects, `selection` turns a request into spec files and examples, and `start.rb` runs RSpec in its own process
 //! with a listener beside the project's formatters. The project's `.rspec`, hooks and formatters stay in force. Where a
 //! `Gemfile.lock` names RSpec, the script runs under `bundle exec`, else with the RSpec of `ruby` on PATH.
@@ -21,7 +19,10 @@ mod selection;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::contract::{
+    Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
+    RerunNames, ReservedVariables, Step, Toolchain,
+};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::Selection;
 use regex::Regex;
@@ -84,25 +85,44 @@ fn unmet(output: &str) -> Option<String> {
     output.lines().rev().find(|line| line.contains("is below the expected minimum coverage")).map(str::to_owned)
 }
 
+/// Ruby and its gems.
+static RUBY: Toolchain = Toolchain {
+    name: "ruby",
+    installations: &[("GEM_HOME", ""), ("RBENV_ROOT", ".rbenv")],
+    home_dirs: &[".rbenv"],
+    installation_markers: &["lib/ruby"],
+    reserved: ReservedVariables {
+        names: &["GEM_PATH", "RUBYLIB", "RUBYOPT"],
+        prefixes: &["BUNDLE_"],
+        ..ReservedVariables::NONE
+    },
+    ..Toolchain::DEFAULT
+};
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "RSpec returned from its run, and every example that it had selected was reported",
+    proof_markers: &[b"end"],
+    markers: detect::MARKERS,
+    extensions: &["rb"],
+    options: OptionSupport {
+        parallel: ParallelSupport::NoEffect("parallel has no effect: RSpec runs examples one at a time"),
+        ..Manifest::DEFAULT.options
+    },
+    rerun_names: RerunNames { are_titles: true, ..RerunNames::PLAIN },
+    reserved: ReservedVariables { names: &["SPEC_OPTS"], ..ReservedVariables::NONE },
+    toolchains: &[&RUBY],
+    sample: &[(".rspec", ""), ("spec/a_spec.rb", "")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Rspec {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "RSpec returned from its run, and every example that it had selected was reported"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        detect::MARKERS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn describe_markers(&self) -> String {
         ".rspec, files named *_spec.rb below spec, or a Gemfile with rspec".to_owned()
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["rb"]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -110,10 +130,7 @@ impl Framework for Rspec {
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-        let mut plan = plan(projects, tree, request, false)?;
-        plan.notes
-            .extend(request.parallel.map(|_| "parallel has no effect: RSpec runs examples one at a time".to_owned()));
-        Ok(plan)
+        plan(projects, tree, request, false)
     }
 
     fn plan_listing(

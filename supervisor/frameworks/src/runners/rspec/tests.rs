@@ -82,13 +82,11 @@ fn reruns_exactly_the_failed_examples() {
 }
 
 #[test]
-fn a_listing_sets_its_variable_and_parallel_is_noted() {
+fn a_listing_sets_its_variable() {
     let tree = tree("");
     let (projects, selection) = (Rspec.detect(&tree), Selection::All);
     let listing = Rspec.plan_listing(&projects, &tree, &PlanRequest::plain(&selection)).unwrap();
     assert_eq!(listing.steps[0].env["PROCTOR_LISTING"], "1");
-    let parallel = PlanRequest { parallel: Some(2), ..PlanRequest::plain(&selection) };
-    assert_eq!(Rspec.plan(&projects, &tree, &parallel).unwrap().notes.len(), 1);
 }
 
 #[test]

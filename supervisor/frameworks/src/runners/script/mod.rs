@@ -1,9 +1,6 @@
 //! The commands of a JavaScript project's test script that start no runner with an adapter: `tape test/*.js`, `tap`, `ava`,
 //! `node test.js`, `make check`.
 //!
-//! Proof of a pass: each command exited with 0, and one that prints TAP printed its plan and as many points as the plan has; where
-//! Mocha or Jest reports its tests, the runner's own proof.
-//!
 //! Each command is a line for a shell, with the programs of the project's packages on PATH, as under `npm test`. A script that only a
 //! shell can split (`a || b`, `server & test`, `for`) is one line. TAP in the output, also where it starts late, is read test by
 //! test; `tap` and `ava` get an option for it. Of any other command the exit status counts. If the project depends on Mocha or Jest,
@@ -20,7 +17,10 @@ mod reporters;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT, Step, StreamSummary};
+use crate::contract::{
+    Framework, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT, Step,
+    StreamSummary,
+};
 use crate::ecosystems::js::{self, Launch, ShellCommand};
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::describe_exit;
@@ -46,25 +46,24 @@ const NAME: &str = "script";
 /// Exit status with which a shell reports a missing program.
 const PROGRAM_NOT_FOUND: i32 = 127;
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "each command exited with 0, and one that prints TAP printed its plan and as many points as the plan has; where Mocha or Jest reports its tests, the runner's own proof",
+    markers: js::MARKERS,
+    is_fallback: true,
+    options: OptionSupport { selection: false, parallel: ParallelSupport::Ignored, ..Manifest::DEFAULT.options },
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"make check"}}"#)],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Script {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "each command exited with 0, and one that prints TAP printed its plan and as many points as the plan has; where Mocha or Jest reports its tests, the runner's own proof"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn describe_markers(&self) -> String {
         "a test script of package.json with a command that starts no other runner known here".to_owned()
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &[]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -73,14 +72,6 @@ impl Framework for Script {
 
     fn test_script(&self, _tree: &FileTree, project: &Project) -> Option<String> {
         Some(js::package_json_path(&project.dir))
-    }
-
-    fn is_fallback(&self) -> bool {
-        true
-    }
-
-    fn supports_selection(&self) -> bool {
-        false
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
