@@ -67,7 +67,7 @@ deny: ## licences, bans and sources, from the lock file alone
 	cargo deny --offline --locked check bans licenses sources
 
 tools: ## install what tests need: toolchains, runners of every language, pinned projects, a guest's kernel
-	.ci/tools go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects managed chromium nextest crates cmake gomodules maven gradle rspec guest
+	.ci/tools go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects managed chromium nextest crates cmake gomodules maven gradle rspec phpunit guest
 
 clean: ## remove what was built and installed
 	cargo clean

@@ -15,8 +15,8 @@ pub use run::detection;
 pub use run::expected_tests::Awaited;
 pub use run::multi::{Chosen, Detected};
 use runners::{
-    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rspec, rust, script,
-    unittest, vitest,
+    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, phpunit, playwright, pytest, rspec, rust,
+    script, unittest, vitest,
 };
 
 /// Every adapter, in the order in which several detected ones are named.
@@ -38,4 +38,5 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &maestro::Maestro,
     &cypress::Cypress,
     &rspec::Rspec,
+    &phpunit::Phpunit,
 ];

@@ -199,6 +199,13 @@ const RECORDINGS: &[Recording] = &[
         output: &[(Report, golden!("rspec/pass.jsonl"))],
         without: REPORTERS,
     },
+    Recording {
+        framework: "phpunit",
+        file: ("phpunit.xml", ""),
+        step: 0,
+        output: &[(Report, golden!("phpunit/pass.jsonl"))],
+        without: REPORTERS,
+    },
 ];
 
 /// The outcome of the recording with `change` applied to everything the runner wrote.
@@ -293,6 +300,7 @@ fn every_adapter_has_a_recording_and_documents_its_proof() {
         include_str!("../src/runners/maestro/mod.rs"),
         include_str!("../src/runners/cypress/mod.rs"),
         include_str!("../src/runners/rspec/mod.rs"),
+        include_str!("../src/runners/phpunit/mod.rs"),
     ];
     let heads = sources.map(|source| source.replace("\n//! ", " "));
     let readme = include_str!("../README.md");

@@ -44,7 +44,7 @@ pub fn home() -> String {
 
 /// Variables that decide what runs, how its result is judged or where it writes. Neither a request nor a project file
 /// may set them.
-const RESERVED: [&str; 57] = [
+const RESERVED: [&str; 59] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -102,6 +102,8 @@ const RESERVED: [&str; 57] = [
     "MAESTRO_OPTS",
     "ELECTRON_RUN_AS_NODE",
     "GEM_PATH",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
     "RUBYLIB",
     "RUBYOPT",
     "SPEC_OPTS",
@@ -195,6 +197,7 @@ mod tests {
             "CYPRESS_SPEC_PATTERN",
             "SPEC_OPTS",
             "BUNDLE_WITHOUT",
+            "PHPRC",
             "RUST_TEST_THREADS",
             "npm_config_ignore_scripts",
             "NPM_CONFIG_SCRIPT_SHELL",

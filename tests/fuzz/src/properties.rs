@@ -35,6 +35,7 @@ const ENDS: &[(&str, &[&[u8]])] = &[
     ("gradle", &[b"end"]),
     ("maestro", &[b"testsuite"]),
     ("rspec", &[b"end"]),
+    ("phpunit", &[b"end"]),
 ];
 
 /// Frameworks of which a test may begin and never end: nextest tells the beginning of ignored tests that a filter left out.

@@ -55,6 +55,7 @@ const FILES: &[(&str, &str)] = &[
     ("cypress/e2e/a.cy.js", ""),
     ("a.test.js", ""),
     ("spec/a_spec.rb", ""),
+    ("phpunit.xml", "<phpunit/>\n"),
     ("src/test/java/com/example/ATest.java", ""),
 ];
 

@@ -29,6 +29,7 @@ pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     ("maestro",    ["pass", "fail", "crash", NONE,   "collection", "hang", "crash", "filtered_out", "unicode", NONE,      "many"]),
     ("cypress",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("rspec",      ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
+    ("phpunit",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("custom",     ["words_of_a_command_that_exits_with_0", "junit", "junit_broken", "tap", "junit_broken", "hang",
                     "crash", "tap_of_nothing", "unicode", "unicode", "many"]),
 ];

@@ -78,6 +78,7 @@ rows! {
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
     rspec: pass bundled fail error teardown suite skip collection stops dryrun hang crash unicode many filters filtered filtered_out;
+    phpunit: pass composer fail error teardown bootstrap skip collection stops risky hang crash unicode many filters filtered filtered_out;
 }
 
 /// Fixtures that are in no row, for a reason that their framework's table gives.

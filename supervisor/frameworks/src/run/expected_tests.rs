@@ -22,7 +22,7 @@ const JVMS: [&str; 2] = ["Gradle Test Executor ", "Gradle Test Run "];
 const SUBTESTS: [&str; 2] = ["/(", "/["];
 
 /// What stands between the name of a class, a suite or a parent and what is within it, and between a test and its parameters.
-const WITHIN: [&str; 7] = ["/", "#", "::", ".", "$", "[", "("];
+const WITHIN: [&str; 8] = ["/", "#", "::", ".", "$", "[", "(", " with data set "];
 
 /// What a doctest's name ends with, which an edit above it changes.
 const DOCTEST_LINE: &str = " (line ";
@@ -170,6 +170,7 @@ mod tests {
             ("T", "T2", false),
             ("T", "T_a", false),
             ("T", "T of another kind", false),
+            ("CartTest::testAdds", "CartTest::testAdds with data set #0", true),
             ("adds", "adds(int)[1]", true),
             ("com.example.Foo", "com.example.Foo$Inner#adds", true),
             ("com.example.FooTest", "com.example.FooTest#adds", true),
