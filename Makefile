@@ -1,58 +1,60 @@
-# Everything a person or CI does with proctor. Each target installs what it needs into .tools and says so; a second time
-# none of them needs the network.
+# All development and CI tasks. Each target installs missing tools into .tools and prints what it installs; later runs do not need
+# the network.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 TOOLS := $(CURDIR)/.tools
 export PATH := $(TOOLS)/bin:$(TOOLS)/go/bin:$(PATH)
 export PROCTOR_TOOLS := $(TOOLS)
-# Commands of ours that run as root must not leave their mark on the invoking user's Go settings.
+# Commands that run as root must not change the invoking user's Go settings.
 export GOFLAGS := -modcacherw
 export GOTOOLCHAIN := local
 
-# Tests of rows of the table, by a part of their names. One in sixteen waits for its deadline and keeps no processor busy
-# meanwhile, so there are more of them at a time; the others limit themselves (tests/tests/outcome_table/cpu_slots.rs).
-ROWS := ::by_
-ROWS_AT_A_TIME := 8
+# Tools that tests need.
+TEST_TOOLS := go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects \
+  managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest
 
 .PHONY: help demo test bench soak load projects fuzz lint deny tools build clean
 
-help: ## show the targets
+help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
 
-build: ## build all binaries for use: target/release/proctor, proctor-worker, proctor-mcp
+build: ## build the release binaries: target/release/proctor, proctor-worker, proctor-mcp
 	cargo build --release --locked --bins
 
-demo: tools ## start a supervisor, run the sample workspaces over gRPC, show what broke, leave nothing behind
+demo: ## start a supervisor, run the sample workspaces over gRPC, show the failures, remove everything
+	.ci/tools go
 	cargo build --release --locked --bins
 	target/release/demo
 
-test: tools ## run every test
-	cargo build --locked --workspace --bins --examples
-	cargo test --locked --workspace --doc
+# The end-to-end suites first (.config/nextest.toml), then the unit tests, which take a minute.
+test: ## run every test
+	.ci/tools $(TEST_TOOLS) & tools=$$!; \
+	cargo build --locked --workspace --bins --examples --tests && wait $$tools
 	failed=0; \
-	cargo test --locked --workspace --lib --bins --tests --no-fail-fast -- --skip $(ROWS) || failed=1; \
-	cargo test --locked --workspace --test outcome_table -- --test-threads $(ROWS_AT_A_TIME) $(ROWS) || failed=1; \
+	cargo test --locked --workspace --doc || failed=1; \
+	cargo nextest run --locked --workspace -E 'kind(test)' --test-threads $$((4 * $$(nproc))) || failed=1; \
+	cargo test --locked --workspace --lib --bins --no-fail-fast || failed=1; \
 	exit $$failed
 
-bench: tools ## compare with rivals side by side; exits non-zero when a time is worse than twice its target or a promise is broken
+bench: tools ## compare with other sandboxes; exits non-zero if a time exceeds twice its target or a guarantee is broken
 	.ci/tools rivals
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests
 
-soak: tools ## 100,000 runs in a row through one supervisor; exits non-zero when something grows
+soak: tools ## 100,000 consecutive runs through one supervisor; exits non-zero if its resource use grows
 	cargo build --release --locked --bins
 	cargo bench --locked -p proctor-tests -- soak
 
-load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero when a promise is broken
+load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero if a guarantee is broken
 	cargo build --release --locked --bins
 	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked -p proctor-tests -- load
 
-projects: ## compare totals of popular projects' tests with their own runners', ONLY=Go; needs the registries, writes tests/PROJECTS.md
+projects: ## compare test totals of popular projects with their own runners, ONLY=Go; needs registries, writes tests/PROJECTS.md
 	cargo build --release --locked --bins
 	python3 tests/projects/compare.py --only "$(ONLY)"
 
-fuzz: ## feed every parser whatever comes up, SECONDS_EACH=600; exits non-zero when something does not hold
+fuzz: ## fuzz every parser, SECONDS_EACH=600; exits non-zero if a property is violated
 	.ci/tools cargo-fuzz
 	.ci/fuzz $(or $(SECONDS_EACH),600)
 
@@ -61,14 +63,14 @@ lint: ## formatting and clippy, warnings as errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --manifest-path tests/fuzz/Cargo.toml --target-dir target --all-targets -- -D warnings
 
-deny: ## licences, bans and sources, from the lock file alone
+deny: ## licences, bans and sources, from the lock file only
 	.ci/tools cargo-deny
 	cargo fetch --locked --quiet
 	cargo deny --offline --locked check bans licenses sources
 
-tools: ## install what tests need: toolchains, runners of every language, pinned projects, a guest's kernel
-	.ci/tools go python grpc pytest pytest-playwright django pyprojects node-packages oldest-node-packages jsprojects managed chromium nextest crates cmake gomodules maven gradle rspec phpunit guest
+tools: ## install test dependencies: toolchains, test runners, pinned projects, a guest kernel
+	.ci/tools $(TEST_TOOLS)
 
-clean: ## remove what was built and installed
+clean: ## remove build output and installed tools
 	cargo clean
 	rm -rf $(TOOLS)

@@ -1,5 +1,4 @@
-//! Compiles the .proto files in process (protox), so that no `protoc` is needed, and writes the descriptor set that
-//! gRPC reflection serves.
+//! Compiles the .proto files with protox, so that no `protoc` is needed, and writes the descriptor set for gRPC reflection.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Reading a tool's arguments: lenient in their form (a number may be a string or a float), strict in their meaning (an
-//! error names the argument). Must not know what they are for.
+//! Parses the arguments of a tool call. Lenient in form (a number may be a string or a float), strict in meaning: an error
+//! names the argument.
 
 use rmcp::model::JsonObject;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use thiserror::Error;
 
-/// An argument that cannot be used. The texts are what the agent sees.
+/// An invalid argument. The texts are shown to the agent.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub(crate) enum ArgumentError {
     #[error("{tool}: unknown argument `{name}`; it takes: {known}")]
@@ -17,14 +17,14 @@ pub(crate) enum ArgumentError {
     Required { tool: &'static str, name: &'static str },
     #[error("{tool}: {name} must be {wanted}, got {got}")]
     Form { tool: &'static str, name: &'static str, wanted: &'static str, got: String },
-    #[error("{tool}: {name}[{place}] must be a string, got {got}")]
-    Element { tool: &'static str, name: &'static str, place: String, got: String },
-    // Without the tool's name: this one is compatible with the agents that know it.
+    #[error("{tool}: {name}[{key}] must be a string, got {got}")]
+    Element { tool: &'static str, name: &'static str, key: String, got: String },
+    // Without the name of the tool: agents parse this text.
     #[error("filter must be a string, got {got}")]
     Filter { got: &'static str },
 }
 
-/// The arguments of one call, taken out one by one.
+/// The arguments of one call. Each getter removes its argument.
 pub(crate) struct Arguments {
     tool: &'static str,
     values: JsonObject,
@@ -32,33 +32,34 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Checks that `values` has nothing that the tool's `input_schema` does not have. A null is as good as absent.
-    pub(crate) fn of(
+    /// Rejects arguments that the tool's `input_schema` does not list. A null counts as absent.
+    pub(crate) fn new(
         tool: &'static str,
         input_schema: &JsonObject,
         values: Option<JsonObject>,
     ) -> Result<Arguments, ArgumentError> {
         let mut values = values.unwrap_or_default();
-        let known = input_schema.get("properties").and_then(Value::as_object);
-        if let Some(name) = values.keys().find(|name| !known.is_some_and(|known| known.contains_key(*name))) {
-            let known = known.map(|known| known.keys().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default();
+        let properties = input_schema.get("properties").and_then(Value::as_object);
+        if let Some(name) = values.keys().find(|name| !properties.is_some_and(|known| known.contains_key(*name))) {
+            let known =
+                properties.map(|known| known.keys().cloned().collect::<Vec<_>>().join(", ")).unwrap_or_default();
             return Err(ArgumentError::Unknown { tool, name: clip(name).into_owned(), known });
         }
         values.retain(|_, value| !value.is_null());
         Ok(Arguments { tool, values, notes: Vec::new() })
     }
 
-    /// What was changed on reading: sentences for the answer.
+    /// Sentences for the answer about values that were clamped.
     pub(crate) fn into_notes(self) -> Vec<String> {
         self.notes
     }
 
-    /// A positive number of seconds, fractions too, of which at most `max` are used.
+    /// A positive number of seconds, possibly fractional, clamped to `max`.
     pub(crate) fn seconds(&mut self, name: &'static str, max: u32) -> Result<Option<Duration>, ArgumentError> {
         self.seconds_from(name, max, "a positive number of seconds", |seconds| seconds > 0.0)
     }
 
-    /// Like `seconds`, but none at all is fine too.
+    /// Like `seconds`, but 0 is allowed.
     pub(crate) fn seconds_or_zero(&mut self, name: &'static str, max: u32) -> Result<Option<Duration>, ArgumentError> {
         self.seconds_from(name, max, "a number of seconds, 0 or more", |seconds| seconds >= 0.0)
     }
@@ -68,32 +69,32 @@ impl Arguments {
         name: &'static str,
         max: u32,
         wanted: &'static str,
-        good: fn(f64) -> bool,
+        is_valid: fn(f64) -> bool,
     ) -> Result<Option<Duration>, ArgumentError> {
         let Some((value, seconds)) = self.number(name, wanted)? else { return Ok(None) };
-        if !good(seconds) {
-            return Err(self.form(name, wanted, &value));
+        if !is_valid(seconds) {
+            return Err(self.form_error(name, wanted, &value));
         }
         if seconds > f64::from(max) {
-            self.notes.push(format!("{name} was clamped from {} to {max} s.", shown(&value)));
+            self.notes.push(format!("{name} was clamped from {} to {max} s.", describe(&value)));
             return Ok(Some(Duration::from_secs(max.into())));
         }
-        let duration = Duration::try_from_secs_f64(seconds).map_err(|_| self.form(name, wanted, &value))?;
-        // Below a millisecond nothing can be asked for, and 0 would mean the default.
-        Ok(Some(if good(0.0) { duration } else { duration.max(Duration::from_millis(1)) }))
+        let duration = Duration::try_from_secs_f64(seconds).map_err(|_| self.form_error(name, wanted, &value))?;
+        // The request counts milliseconds, and 0 would mean the default.
+        Ok(Some(if is_valid(0.0) { duration } else { duration.max(Duration::from_millis(1)) }))
     }
 
-    /// A positive whole number, of which at most `max` is used.
+    /// A positive whole number, clamped to `max`.
     pub(crate) fn count(&mut self, name: &'static str, max: u32) -> Result<Option<u32>, ArgumentError> {
         let wanted = "a positive whole number";
         let Some((value, whole)) = self.whole(name, wanted)? else { return Ok(None) };
         if whole == 0 {
-            return Err(self.form(name, wanted, &value));
+            return Err(self.form_error(name, wanted, &value));
         }
         match u32::try_from(whole) {
             Ok(count) if count <= max => Ok(Some(count)),
             _ => {
-                self.notes.push(format!("{name} was clamped from {} to {max}.", shown(&value)));
+                self.notes.push(format!("{name} was clamped from {} to {max}.", describe(&value)));
                 Ok(Some(max))
             }
         }
@@ -108,7 +109,7 @@ impl Arguments {
         let Some((value, number)) = self.number(name, wanted)? else { return Ok(None) };
         let whole = match value.as_u64() {
             Some(whole) => Some(whole),
-            // More than 2^64 is above every ceiling there is.
+            // 2^64 and above exceed every ceiling.
             None if number >= 0.0 && number.fract() == 0.0 => {
                 Some(Duration::try_from_secs_f64(number).map_or(u64::MAX, |duration| duration.as_secs()))
             }
@@ -116,7 +117,7 @@ impl Arguments {
         };
         match whole {
             Some(whole) => Ok(Some((value, whole))),
-            None => Err(self.form(name, wanted, &value)),
+            None => Err(self.form_error(name, wanted, &value)),
         }
     }
 
@@ -129,21 +130,21 @@ impl Arguments {
         };
         match number.filter(|number: &f64| number.is_finite()) {
             Some(number) => Ok(Some((value, number))),
-            None => Err(self.form(name, wanted, &value)),
+            None => Err(self.form_error(name, wanted, &value)),
         }
     }
 
-    /// A string; an empty one is as good as none.
+    /// A string; an empty one counts as absent.
     pub(crate) fn text(&mut self, name: &'static str) -> Result<Option<String>, ArgumentError> {
         match self.values.remove(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text).filter(|text| !text.trim().is_empty())),
             Some(value) if name == "filter" => Err(ArgumentError::Filter { got: type_name(&value) }),
-            Some(value) => Err(self.form(name, "a string", &value)),
+            Some(value) => Err(self.form_error(name, "a string", &value)),
         }
     }
 
-    /// A string that must be there.
+    /// A required string.
     pub(crate) fn required_text(&mut self, name: &'static str) -> Result<String, ArgumentError> {
         let tool = self.tool;
         self.text(name)?.ok_or(ArgumentError::Required { tool, name })
@@ -161,7 +162,7 @@ impl Arguments {
         match choices.iter().find(|choice| text.as_deref() == Some(**choice)) {
             Some(choice) => Ok(Some(choice)),
             None if text.as_deref() == Some("") => Ok(None),
-            None => Err(self.form(name, wanted, &value)),
+            None => Err(self.form_error(name, wanted, &value)),
         }
     }
 
@@ -172,12 +173,12 @@ impl Arguments {
             None => Ok(Vec::new()),
             Some(Value::Array(values)) => (0_usize..)
                 .zip(values)
-                .map(|(place, value)| match value {
+                .map(|(index, value)| match value {
                     Value::String(text) => Ok(text),
-                    other => Err(self.element(name, place.to_string(), &other)),
+                    other => Err(self.element_error(name, index.to_string(), &other)),
                 })
                 .collect(),
-            Some(value) => Err(self.form(name, wanted, &value)),
+            Some(value) => Err(self.form_error(name, wanted, &value)),
         }
     }
 
@@ -189,7 +190,7 @@ impl Arguments {
             Some(value) => match value.as_str().map(str::trim) {
                 Some("true") => Ok(true),
                 Some("false" | "") => Ok(false),
-                _ => Err(self.form(name, "true or false", &value)),
+                _ => Err(self.form_error(name, "true or false", &value)),
             },
         }
     }
@@ -200,29 +201,29 @@ impl Arguments {
         let values = match self.values.remove(name) {
             None => return Ok(HashMap::new()),
             Some(Value::Object(values)) => values,
-            Some(value) => return Err(self.form(name, wanted, &value)),
+            Some(value) => return Err(self.form_error(name, wanted, &value)),
         };
         let text = |key: &str, value: Value| match value {
             Value::String(text) => Ok(text),
             Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-            other => Err(self.element(name, format!("{:?}", clip(key)), &other)),
+            other => Err(self.element_error(name, format!("{:?}", clip(key)), &other)),
         };
         values.into_iter().map(|(key, value)| text(&key, value).map(|text| (key, text))).collect()
     }
 
-    fn element(&self, name: &'static str, place: String, value: &Value) -> ArgumentError {
-        ArgumentError::Element { tool: self.tool, name, place, got: shown(value) }
+    fn element_error(&self, name: &'static str, key: String, value: &Value) -> ArgumentError {
+        ArgumentError::Element { tool: self.tool, name, key, got: describe(value) }
     }
 
-    fn form(&self, name: &'static str, wanted: &'static str, value: &Value) -> ArgumentError {
-        ArgumentError::Form { tool: self.tool, name, wanted, got: shown(value) }
+    fn form_error(&self, name: &'static str, wanted: &'static str, value: &Value) -> ArgumentError {
+        ArgumentError::Form { tool: self.tool, name, wanted, got: describe(value) }
     }
 }
 
-/// Most characters of a caller's own text in ours: enough to tell which one is meant.
+/// Most characters of a caller's text that an error quotes: enough to recognise it.
 const CHARS_MAX: usize = 40;
 
-/// As much of a caller's own text as tells which one is meant.
+/// The first [`CHARS_MAX`] characters of a caller's text.
 pub(crate) fn clip(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]).into(),
@@ -230,8 +231,8 @@ pub(crate) fn clip(text: &str) -> Cow<'_, str> {
     }
 }
 
-// The value where it is short, else its type: nobody wants to read back a list.
-fn shown(value: &Value) -> String {
+// The value if it is short, else its type.
+fn describe(value: &Value) -> String {
     match value {
         Value::Number(_) | Value::Bool(_) => value.to_string(),
         Value::String(text) if text.chars().count() <= CHARS_MAX => value.to_string(),
@@ -239,7 +240,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-// The names that agents know these types by.
+// Python's type names, which agents parse.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "NoneType",
@@ -257,27 +258,27 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(values: Value) -> Arguments {
+    fn arguments(values: Value) -> Arguments {
         let schema = json!({"properties": {"n": {}, "filter": {}, "list": {}, "map": {}, "mode": {}}});
-        Arguments::of("run_tests", schema.as_object().unwrap(), values.as_object().cloned()).unwrap()
+        Arguments::new("run_tests", schema.as_object().unwrap(), values.as_object().cloned()).unwrap()
     }
 
     #[test]
-    fn numbers_come_in_many_forms() {
+    fn accepts_numbers_as_integers_floats_and_strings() {
         for form in [json!(60), json!(60.0), json!("60"), json!(" 60.0 "), json!("6e1")] {
-            assert_eq!(of(json!({"n": form})).seconds("n", 1800), Ok(Some(Duration::from_secs(60))), "{form}");
-            assert_eq!(of(json!({"n": form})).count("n", 500), Ok(Some(60)), "{form}");
+            assert_eq!(arguments(json!({"n": form})).seconds("n", 1800), Ok(Some(Duration::from_secs(60))), "{form}");
+            assert_eq!(arguments(json!({"n": form})).count("n", 500), Ok(Some(60)), "{form}");
         }
-        assert_eq!(of(json!({"n": 0.5})).seconds("n", 1800), Ok(Some(Duration::from_millis(500))));
-        assert_eq!(of(json!({"n": 1e-9})).seconds("n", 1800), Ok(Some(Duration::from_millis(1))));
-        assert_eq!(of(json!({"n": null})).count("n", 500), Ok(None));
-        assert_eq!(of(json!({"n": 0})).offset("n"), Ok(Some(0)));
-        assert_eq!(of(json!({"n": "512000"})).offset("n"), Ok(Some(512_000)));
-        assert_eq!(of(json!({"n": 0})).seconds_or_zero("n", 600), Ok(Some(Duration::ZERO)));
+        assert_eq!(arguments(json!({"n": 0.5})).seconds("n", 1800), Ok(Some(Duration::from_millis(500))));
+        assert_eq!(arguments(json!({"n": 1e-9})).seconds("n", 1800), Ok(Some(Duration::from_millis(1))));
+        assert_eq!(arguments(json!({"n": null})).count("n", 500), Ok(None));
+        assert_eq!(arguments(json!({"n": 0})).offset("n"), Ok(Some(0)));
+        assert_eq!(arguments(json!({"n": "512000"})).offset("n"), Ok(Some(512_000)));
+        assert_eq!(arguments(json!({"n": 0})).seconds_or_zero("n", 600), Ok(Some(Duration::ZERO)));
     }
 
     #[test]
-    fn what_is_no_positive_number_is_named() {
+    fn names_the_argument_that_is_not_a_positive_number() {
         let cases = [
             (json!(-1), "-1"),
             (json!(0), "0"),
@@ -289,57 +290,57 @@ mod tests {
             (json!({}), "dict"),
         ];
         for (form, got) in cases {
-            let error = of(json!({"n": form})).seconds("n", 1800).unwrap_err();
+            let error = arguments(json!({"n": form})).seconds("n", 1800).unwrap_err();
             assert_eq!(error.to_string(), format!("run_tests: n must be a positive number of seconds, got {got}"));
-            let error = of(json!({"n": form})).count("n", 500).unwrap_err();
+            let error = arguments(json!({"n": form})).count("n", 500).unwrap_err();
             assert_eq!(error.to_string(), format!("run_tests: n must be a positive whole number, got {got}"));
         }
-        assert!(of(json!({"n": 2.5})).count("n", 500).is_err());
-        assert!(of(json!({"n": -1})).offset("n").is_err());
-        assert!(of(json!({"n": -0.1})).seconds_or_zero("n", 600).is_err());
+        assert!(arguments(json!({"n": 2.5})).count("n", 500).is_err());
+        assert!(arguments(json!({"n": -1})).offset("n").is_err());
+        assert!(arguments(json!({"n": -0.1})).seconds_or_zero("n", 600).is_err());
     }
 
     #[test]
-    fn above_the_ceiling_is_clamped_and_said() {
-        let mut arguments = of(json!({"n": "3600"}));
-        assert_eq!(arguments.seconds("n", 1800), Ok(Some(Duration::from_secs(1800))));
-        assert_eq!(arguments.into_notes(), ["n was clamped from \"3600\" to 1800 s."]);
+    fn clamps_a_number_above_the_ceiling_and_notes_it() {
+        let mut parsed = arguments(json!({"n": "3600"}));
+        assert_eq!(parsed.seconds("n", 1800), Ok(Some(Duration::from_secs(1800))));
+        assert_eq!(parsed.into_notes(), ["n was clamped from \"3600\" to 1800 s."]);
         for huge in [json!(501), json!(1e300), json!(u64::MAX)] {
-            let mut arguments = of(json!({"n": huge}));
-            assert_eq!(arguments.count("n", 500), Ok(Some(500)), "{huge}");
-            assert_eq!(arguments.into_notes().len(), 1);
+            let mut parsed = arguments(json!({"n": huge}));
+            assert_eq!(parsed.count("n", 500), Ok(Some(500)), "{huge}");
+            assert_eq!(parsed.into_notes().len(), 1);
         }
     }
 
     #[test]
-    fn a_filter_that_is_no_string_is_named_by_its_type() {
+    fn names_the_type_of_a_filter_that_is_not_a_string() {
         let cases = [(json!(1), "int"), (json!(1.5), "float"), (json!(true), "bool"), (json!([]), "list")];
         for (value, name) in cases.into_iter().chain([(json!({}), "dict")]) {
-            let error = of(json!({"filter": value})).text("filter").unwrap_err();
+            let error = arguments(json!({"filter": value})).text("filter").unwrap_err();
             assert_eq!(error.to_string(), format!("filter must be a string, got {name}"));
         }
-        assert_eq!(of(json!({"filter": "  "})).text("filter"), Ok(None));
+        assert_eq!(arguments(json!({"filter": "  "})).text("filter"), Ok(None));
     }
 
     #[test]
-    fn an_unknown_argument_is_named() {
+    fn rejects_an_unknown_argument_by_name() {
         let schema = json!({"properties": {"file": {}, "line": {}}});
         let values = json!({"fil": "x"});
         let schema = schema.as_object().unwrap();
-        let Err(error) = Arguments::of("tests_covering", schema, values.as_object().cloned()) else { panic!() };
+        let Err(error) = Arguments::new("tests_covering", schema, values.as_object().cloned()) else { panic!() };
         assert_eq!(error.to_string(), "tests_covering: unknown argument `fil`; it takes: file, line");
     }
 
     #[test]
-    fn a_long_text_of_the_callers_is_not_read_back() {
+    fn errors_do_not_quote_long_texts_of_the_caller() {
         let long = "x".repeat(20_000);
         for text in [
-            Arguments::of("t", &JsonObject::new(), json!({&long: 1}).as_object().cloned()).err().unwrap(),
-            of(json!({"n": &long})).count("n", 5).unwrap_err(),
-            of(json!({"list": &long})).texts("list").unwrap_err(),
-            of(json!({"list": [[&long]]})).texts("list").unwrap_err(),
-            of(json!({"map": {&long: null}})).variables("map").unwrap_err(),
-            of(json!({"mode": &long})).choice("mode", &["auto", "off"], "auto or off").unwrap_err(),
+            Arguments::new("t", &JsonObject::new(), json!({&long: 1}).as_object().cloned()).err().unwrap(),
+            arguments(json!({"n": &long})).count("n", 5).unwrap_err(),
+            arguments(json!({"list": &long})).texts("list").unwrap_err(),
+            arguments(json!({"list": [[&long]]})).texts("list").unwrap_err(),
+            arguments(json!({"map": {&long: null}})).variables("map").unwrap_err(),
+            arguments(json!({"mode": &long})).choice("mode", &["auto", "off"], "auto or off").unwrap_err(),
         ] {
             assert!(text.to_string().len() < 200, "{text}");
         }
@@ -347,18 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn lists_maps_and_choices_are_checked() {
-        assert_eq!(of(json!({"list": ["a", "b"]})).texts("list"), Ok(vec!["a".into(), "b".into()]));
-        assert!(of(json!({"list": "a b"})).texts("list").is_err());
-        let error = of(json!({"list": ["a", 1]})).texts("list").unwrap_err();
+    fn checks_lists_maps_choices_and_flags() {
+        assert_eq!(arguments(json!({"list": ["a", "b"]})).texts("list"), Ok(vec!["a".into(), "b".into()]));
+        assert!(arguments(json!({"list": "a b"})).texts("list").is_err());
+        let error = arguments(json!({"list": ["a", 1]})).texts("list").unwrap_err();
         assert_eq!(error.to_string(), "run_tests: list[1] must be a string, got 1");
         let map = HashMap::from([("A".to_owned(), "x".to_owned()), ("B".to_owned(), "1".to_owned())]);
-        assert_eq!(of(json!({"map": {"A": "x", "B": 1}})).variables("map"), Ok(map));
-        let error = of(json!({"map": {"A": ["x"]}})).variables("map").unwrap_err();
+        assert_eq!(arguments(json!({"map": {"A": "x", "B": 1}})).variables("map"), Ok(map));
+        let error = arguments(json!({"map": {"A": ["x"]}})).variables("map").unwrap_err();
         assert_eq!(error.to_string(), "run_tests: map[\"A\"] must be a string, got list");
-        assert_eq!(of(json!({"mode": "OFF"})).choice("mode", &["auto", "off"], "auto or off"), Ok(Some("off")));
-        assert!(of(json!({"mode": "on"})).choice("mode", &["auto", "off"], "auto or off").is_err());
-        assert_eq!(of(json!({"mode": "true"})).flag("mode"), Ok(true));
-        assert!(of(json!({"mode": 1})).flag("mode").is_err());
+        assert_eq!(arguments(json!({"mode": "OFF"})).choice("mode", &["auto", "off"], "auto or off"), Ok(Some("off")));
+        assert!(arguments(json!({"mode": "on"})).choice("mode", &["auto", "off"], "auto or off").is_err());
+        assert_eq!(arguments(json!({"mode": "true"})).flag("mode"), Ok(true));
+        assert!(arguments(json!({"mode": 1})).flag("mode").is_err());
     }
 }

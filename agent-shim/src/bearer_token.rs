@@ -1,4 +1,4 @@
-//! The bearer token of the tenant. Must not know which calls carry it.
+//! The tenant's bearer token, and the interceptor that adds it to every call.
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -6,10 +6,10 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::{Request, Status};
 
-/// Largest token file, in bytes. Opaque tokens have some dozen, JWTs a few thousand.
+/// Largest token file, in bytes. Opaque tokens have some dozen bytes, JWTs a few thousand.
 const TOKEN_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why a token cannot be used.
+/// Why a token file is unusable.
 #[derive(Debug, Error)]
 pub(crate) enum TokenError {
     #[error("cannot read the token file {}", path.display())]
@@ -23,22 +23,22 @@ pub(crate) enum TokenError {
 pub(crate) struct BearerToken(Option<MetadataValue<Ascii>>);
 
 impl BearerToken {
-    /// Calls without a token: the transport itself says who we are.
+    /// No token: the transport itself identifies the caller.
     pub(crate) const NONE: BearerToken = BearerToken(None);
 
-    /// The token in the file at `path`, without the white space around it.
+    /// Reads the token from the file at `path` and trims white space.
     pub(crate) fn read(path: &Path) -> Result<BearerToken, TokenError> {
-        let form = || TokenError::Form { path: path.to_owned() };
-        let read = |source| TokenError::Read { path: path.to_owned(), source };
-        if std::fs::metadata(path).map_err(read)?.len() > TOKEN_BYTES_MAX {
-            return Err(form());
+        let form_error = || TokenError::Form { path: path.to_owned() };
+        let read_error = |source| TokenError::Read { path: path.to_owned(), source };
+        if std::fs::metadata(path).map_err(read_error)?.len() > TOKEN_BYTES_MAX {
+            return Err(form_error());
         }
-        let text = std::fs::read_to_string(path).map_err(read)?;
+        let text = std::fs::read_to_string(path).map_err(read_error)?;
         let token = text.trim();
         if token.is_empty() || token.contains(char::is_whitespace) {
-            return Err(form());
+            return Err(form_error());
         }
-        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| form())?;
+        let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| form_error())?;
         value.set_sensitive(true);
         Ok(BearerToken(Some(value)))
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_one_word() {
+    fn accepts_a_token_of_one_word_only() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         std::fs::write(&path, " s3cret\n").unwrap();

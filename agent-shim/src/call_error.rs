@@ -1,5 +1,4 @@
-//! Why a call could not be carried out, and the words for the agent: what is wrong and what helps. Must not know the tools
-//! beyond their names.
+//! Errors of tool calls, and their texts for the agent: what is wrong and what helps.
 
 use crate::arguments::ArgumentError;
 use crate::certificate_errors::{self, CertificateFault};
@@ -11,7 +10,7 @@ use thiserror::Error;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// A call that could not be carried out.
+/// A tool call that could not be carried out.
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
@@ -24,12 +23,12 @@ pub(crate) enum CallError {
     /// The call itself failed.
     #[error("the supervisor refused")]
     Call(#[source] Status),
-    /// The run did not get to its end before our eyes.
+    /// The event stream of the run ended early and could not be resumed.
     #[error("the events of run {run_id} broke off")]
-    BrokenOff { run_id: String },
-    /// The report is not the document that was agreed on.
+    StreamLost { run_id: String },
+    /// The report is not a JSON object.
     #[error("the report of the run is not a JSON object")]
-    Document,
+    MalformedReport,
 }
 
 impl From<Status> for CallError {
@@ -39,7 +38,7 @@ impl From<Status> for CallError {
 }
 
 impl CallError {
-    /// The reason, if the supervisor gave one that programs may read.
+    /// The machine-readable reason, if the supervisor gave one.
     pub(crate) fn reason(&self) -> Option<Reason> {
         let (CallError::Call(status) | CallError::Open(status)) = self else { return None };
         let info = status.get_details_error_info().filter(|info| info.domain == reason::DOMAIN)?;
@@ -47,13 +46,13 @@ impl CallError {
         Some(Reason { name: info.reason, framework })
     }
 
-    /// Whether the supervisor could not be reached, rather than refused. A status that was made here has a source; one
-    /// that came over the wire has none.
+    /// Whether the connection failed, rather than the supervisor refused. A status made by the local client has a source;
+    /// a status received from the supervisor has none.
     pub(crate) fn is_lost_connection(&self) -> bool {
         matches!(self, CallError::Call(status) | CallError::Open(status) if status.source().is_some())
     }
 
-    /// What the agent is told, whose supervisor is a private one or one that others started.
+    /// The text for the agent. `is_private`: whether this process started the supervisor.
     pub(crate) fn text(&self, tool: &str, is_private: bool) -> String {
         match self {
             CallError::Argument(error) => error.to_string(),
@@ -64,32 +63,32 @@ impl CallError {
                 status.message()
             ),
             CallError::Open(status) | CallError::Call(status) => self.status_text(tool, status, is_private),
-            CallError::BrokenOff { run_id } => format!(
+            CallError::StreamLost { run_id } => format!(
                 "{tool}: the connection to the supervisor broke off during the run. Ask get_run {{run_id: \
                  \"{run_id}\"}} whether it has ended, or call {tool} again."
             ),
-            CallError::Document => format!(
+            CallError::MalformedReport => format!(
                 "{tool}: {self}. proctor-mcp and its supervisor may be of different versions: install both from one package."
             ),
         }
     }
 
     fn status_text(&self, tool: &str, status: &Status, is_private: bool) -> String {
-        // What the other side says of our certificate comes after the connection was made.
-        if let Some(CertificateFault { what, remedy }) = status.source().and_then(certificate_errors::trouble) {
+        // A server rejects a client certificate only after the connection is established (TLS 1.3).
+        if let Some(CertificateFault { what, remedy }) = status.source().and_then(certificate_errors::find_fault) {
             return format!("{tool}: {what}. {remedy}");
         }
-        // Whatever its code: it was made here, and its words are about HTTP/2.
+        // A local status, whatever its code: its message describes HTTP/2, which does not help an agent.
         if self.is_lost_connection() {
-            return lost(tool, is_private);
+            return lost_connection_text(tool, is_private);
         }
         let message = status.message();
         match status.code() {
-            // The words of these two are part of the contract.
+            // Agents parse these two messages.
             Code::InvalidArgument => message.to_owned(),
             Code::FailedPrecondition => match self.reason().as_ref().map(|reason| reason.name.as_str()) {
                 Some(reason::RUNNER_MISSING) => format!("{tool}: {message}"),
-                // Who has no other tool than ours cannot open a session, and we have tried.
+                // The supervisor advises to open a new session. The shim has tried that, and an agent has no tool for it.
                 Some(reason::WORKSPACE_REPLACED) => format!(
                     "{tool}: the workspace's directory was moved or removed, and there is none in its place that can be opened. \
                      Put it back, then call {tool} again."
@@ -101,14 +100,14 @@ impl CallError {
                  the last run is meant, and run_tests starts a new one."
             ),
             Code::Unauthenticated => format!(
-                "{tool}: the supervisor does not know who is asking ({message}). Pass --token-file with the tenant's \
+                "{tool}: the supervisor does not recognise the caller ({message}). Pass --token-file with the tenant's \
                  token to proctor-mcp, or --cert and --key with its certificate, or ask the operator."
             ),
-            Code::ResourceExhausted => format!("{tool}: {message}. {}", retry(status)),
+            Code::ResourceExhausted => format!("{tool}: {message}. {}", retry_advice(status)),
             Code::Unavailable if self.reason().is_some_and(|reason| reason.name == reason::HOST_FAILED) => {
                 format!(
                     "{tool}: the build host is the cause, not the tests: {message}. Try again in {}s.",
-                    seconds(status)
+                    retry_seconds(status)
                 )
             }
             Code::Unavailable => {
@@ -120,16 +119,16 @@ impl CallError {
     }
 }
 
-/// A reason that programs may read.
+/// A machine-readable reason.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reason {
     /// One of `proctor_proto::reason`.
     pub(crate) name: String,
-    /// The framework it is about; may be empty.
+    /// The framework concerned; may be empty.
     pub(crate) framework: String,
 }
 
-fn lost(tool: &str, is_private: bool) -> String {
+fn lost_connection_text(tool: &str, is_private: bool) -> String {
     let remedy = match is_private {
         true => format!(
             "Call {tool} again: another private one is started, which knows nothing of earlier runs; why this one ended is on \
@@ -141,10 +140,10 @@ fn lost(tool: &str, is_private: bool) -> String {
 }
 
 fn connect_text(tool: &str, error: &ConnectError, is_private: bool) -> String {
-    if let Some(CertificateFault { what, remedy }) = certificate_errors::trouble(error) {
+    if let Some(CertificateFault { what, remedy }) = certificate_errors::find_fault(error) {
         return format!("{tool}: {what}. {remedy}");
     }
-    let cause = error.source().map(|source| format!(": {}", root(source))).unwrap_or_default();
+    let cause = error.source().map(|source| format!(": {}", root_cause(source))).unwrap_or_default();
     let remedy = match error {
         ConnectError::Private(_) => {
             "Install `proctor` beside proctor-mcp or on PATH, name it with --proctor-binary, or use a running \
@@ -152,43 +151,43 @@ fn connect_text(tool: &str, error: &ConnectError, is_private: bool) -> String {
         }
         ConnectError::Token(_) => "Check --token-file.",
         ConnectError::Tls { .. } | ConnectError::NoAuthority => "Check --ca, --cert and --key.",
-        ConnectError::Encrypted => {
+        ConnectError::TlsExpected => {
             "Write https:// in --supervisor, and name the certificates of its authorities with --ca."
         }
         _ if is_private => {
             "Call it again: another private one is started; why this one ended is on proctor-mcp's stderr."
         }
-        // The words of rustls for an answer that is not TLS.
+        // rustls reports an answer that is not TLS by this name.
         ConnectError::Connect(_) if cause.contains("InvalidContentType") => {
             "It does not speak TLS there: write http:// in --supervisor, or name the port where it does."
         }
-        ConnectError::Connect(_) | ConnectError::Greeting(_) | ConnectError::Timeout => {
+        ConnectError::Connect(_) | ConnectError::Handshake(_) | ConnectError::Timeout => {
             "Check that it runs and that --supervisor names its address; without --supervisor a private one is started."
         }
     };
     format!("{tool}: {error}{cause}. {remedy}")
 }
 
-// The innermost cause is the one that says something: "No such file or directory".
-fn root<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+// The innermost cause is the specific one: "No such file or directory".
+fn root_cause<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
     while let Some(source) = error.source() {
         error = source;
     }
     error
 }
 
-fn delay(status: &Status) -> Option<Duration> {
+fn retry_delay(status: &Status) -> Option<Duration> {
     status.get_details_retry_info().and_then(|info| info.retry_delay)
 }
 
-fn seconds(status: &Status) -> u64 {
-    delay(status).map_or(1, |delay| delay.as_secs().max(1))
+fn retry_seconds(status: &Status) -> u64 {
+    retry_delay(status).map_or(1, |delay| delay.as_secs().max(1))
 }
 
-fn retry(status: &Status) -> String {
-    match delay(status) {
+fn retry_advice(status: &Status) -> String {
+    match retry_delay(status) {
         Some(_) => {
-            format!("Try again in {}s, or wait for a run that is going on with get_run.", seconds(status))
+            format!("Try again in {}s, or wait for a run that is going on with get_run.", retry_seconds(status))
         }
         None => "Wait for a run that is going on with get_run, or cancel it, and try again.".to_owned(),
     }
@@ -207,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_missing_runner_names_the_tool() {
+    fn only_the_text_for_a_missing_runner_names_the_tool() {
         let text = failed(reason::RUNNER_MISSING, "go: not found on PATH").text("run_tests", false);
         assert_eq!(text, "run_tests: go: not found on PATH");
         let message = "no supported project detected in workspace root";
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_quota_says_when_to_try_again() {
+    fn a_quota_error_says_when_to_try_again() {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_secs(7)));
         let status = Status::with_error_details(Code::ResourceExhausted, "8 runs wait already", details);
         let text = CallError::from(status).text("run_tests", false);
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_failed_is_said_to_be_the_cause() {
+    fn a_host_failure_is_named_as_the_cause() {
         let mut details = ErrorDetails::with_retry_info(Some(Duration::from_secs(2)));
         details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
         let message = "the host has no memory left: nothing was run, and the same request may be sent again";
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_and_a_lost_connection_are_told_apart() {
+    fn distinguishes_draining_from_a_lost_connection() {
         let draining = CallError::from(Status::unavailable("draining")).text("run_tests", false);
         assert!(draining.contains("takes no new work now"), "{draining}");
         let lost = Status::from_error(Box::new(std::io::Error::other("gone")));

@@ -1,4 +1,4 @@
-//! The command line. Must not know how a supervisor is reached, only where.
+//! The command line of `proctor-mcp`.
 
 use anyhow::{Context, ensure};
 use clap::Parser;
@@ -60,7 +60,7 @@ pub(crate) struct Args {
     proctor_binary: Option<PathBuf>,
 }
 
-/// An address of a supervisor that is running already.
+/// Address of a running supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Address {
     /// A unix socket.
@@ -71,25 +71,20 @@ pub(crate) enum Address {
     Tls(String),
 }
 
-/// Files that TLS takes.
+/// PEM files for TLS.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TlsFiles {
+    /// Certificate authorities of the supervisor.
     pub(crate) ca: Option<PathBuf>,
-    pub(crate) own: Option<(PathBuf, PathBuf)>,
+    /// Client certificate and private key.
+    pub(crate) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// How to come by a supervisor.
+/// How to obtain a supervisor.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoint {
-    /// Connect to one that is there.
-    Running {
-        /// Where it is.
-        address: Address,
-        /// Whose token is shown.
-        token_file: Option<PathBuf>,
-        /// Files for TLS: authorities, our certificate and its key.
-        tls: TlsFiles,
-    },
+    /// Connect to a running one.
+    Running { address: Address, token_file: Option<PathBuf>, tls: TlsFiles },
     /// Start one for `workspace` alone.
     Private { binary: Option<PathBuf>, workspace: PathBuf },
 }
@@ -108,8 +103,8 @@ impl Args {
     pub(crate) fn endpoint(&self, workspace: &Path) -> Endpoint {
         match self.supervisor.clone() {
             Some(address) => {
-                let own = self.cert.clone().zip(self.key.clone());
-                let tls = TlsFiles { ca: self.ca.clone(), own };
+                let client = self.cert.clone().zip(self.key.clone());
+                let tls = TlsFiles { ca: self.ca.clone(), client };
                 Endpoint::Running { address, token_file: self.token_file.clone(), tls }
             }
             None => Endpoint::Private { binary: self.proctor_binary.clone(), workspace: workspace.to_owned() },
@@ -145,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_unix_sockets_or_loopback() {
+    fn accepts_unix_sockets_loopback_and_tls_addresses_only() {
         assert_eq!(parse_address("unix:/x.sock").unwrap(), Address::Unix("/x.sock".into()));
         for good in ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1"] {
             assert_eq!(parse_address(good).unwrap(), Address::Tcp(good.into()), "{good}");
@@ -157,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_needs_a_supervisor_to_go_to() {
+    fn credentials_require_a_supervisor_address() {
         assert!(Args::try_parse_from(["proctor-mcp", "--token-file", "t"]).is_err());
         assert!(Args::try_parse_from(["proctor-mcp", "--supervisor", "unix:/s", "--token-file", "t"]).is_ok());
         assert!(Args::try_parse_from(["proctor-mcp", "--supervisor", "unix:/s", "--proctor-binary", "p"]).is_err());

@@ -1,5 +1,4 @@
-//! Notices that the client has closed our input, at once and not after the calls in flight have ended. Must not know what
-//! is read.
+//! Detects that the client has closed stdin, at once rather than after the calls in flight have ended.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,14 +6,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::sync::watch;
 
-/// A reader that tells when it has come to its end.
+/// A reader that signals its end.
 pub(crate) struct WatchedInput<R> {
     inner: R,
-    // Dropped with the first end or error.
+    // Dropped at the end of input or at the first error.
     open: Option<watch::Sender<()>>,
 }
 
-/// Becomes true when the input has ended.
+/// Receives the signal that the input has ended.
 pub(crate) struct EndOfInput(watch::Receiver<()>);
 
 impl EndOfInput {
@@ -24,9 +23,9 @@ impl EndOfInput {
         (WatchedInput { inner, open: Some(open) }, EndOfInput(closed))
     }
 
-    /// Waits for the end and then for `grace`.
-    pub(crate) async fn and(mut self, grace: Duration) {
-        // Nothing is ever sent: this ends when the sender is gone.
+    /// Waits for the end of the input, then for `grace`.
+    pub(crate) async fn wait_with_grace(mut self, grace: Duration) {
+        // Nothing is ever sent: the loop ends when the sender is dropped.
         while self.0.changed().await.is_ok() {}
         tokio::time::sleep(grace).await;
     }
@@ -54,10 +53,10 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn the_end_is_noticed_when_it_is_read() {
+    async fn signals_the_end_when_it_is_read() {
         let (mut input, end) = EndOfInput::watch(&b"one"[..]);
         let mut text = String::new();
         assert_eq!(input.read_to_string(&mut text).await.unwrap(), 3);
-        end.and(Duration::ZERO).await;
+        end.wait_with_grace(Duration::ZERO).await;
     }
 }

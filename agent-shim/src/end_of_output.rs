@@ -1,5 +1,4 @@
-//! Notices that nothing can be written to the client any more, at once and not with the next line of input. Must not know what
-//! is written.
+//! Detects that stdout can no longer be written, at once rather than with the next line of input.
 
 use std::io;
 use std::pin::Pin;
@@ -7,13 +6,13 @@ use std::task::{Context, Poll};
 use tokio::io::AsyncWrite;
 use tokio::sync::watch;
 
-/// A writer that tells of its first error.
+/// A writer that signals its first error.
 pub(crate) struct WatchedOutput<W> {
     inner: W,
     failed: watch::Sender<Option<io::ErrorKind>>,
 }
 
-/// Becomes true when the output has failed.
+/// Receives the first error of the output.
 pub(crate) struct EndOfOutput(watch::Receiver<Option<io::ErrorKind>>);
 
 impl EndOfOutput {
@@ -24,21 +23,21 @@ impl EndOfOutput {
     }
 
     /// Waits for the first error.
-    pub(crate) async fn come(&mut self) {
+    pub(crate) async fn wait(&mut self) {
         if self.0.wait_for(Option::is_some).await.is_err() {
-            // The writer is gone without one.
+            // The writer was dropped without an error.
             std::future::pending::<()>().await;
         }
     }
 
-    /// The error, but of a client that has gone, which is its right.
-    pub(crate) fn cause(&self) -> Option<io::Error> {
+    /// The first error, except a broken pipe: a client may leave at any time.
+    pub(crate) fn error(&self) -> Option<io::Error> {
         self.0.borrow().filter(|kind| *kind != io::ErrorKind::BrokenPipe).map(io::Error::from)
     }
 }
 
 impl<W> WatchedOutput<W> {
-    fn heed<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn record_error<T>(&self, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if let Poll::Ready(Err(error)) = &done {
             self.failed.send_if_modified(|first| {
                 let is_first = first.is_none();
@@ -53,17 +52,17 @@ impl<W> WatchedOutput<W> {
 impl<W: AsyncWrite + Unpin> AsyncWrite for WatchedOutput<W> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.heed(done)
+        self.record_error(done)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.inner).poll_flush(cx);
-        self.heed(done)
+        self.record_error(done)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let done = Pin::new(&mut self.inner).poll_shutdown(cx);
-        self.heed(done)
+        self.record_error(done)
     }
 }
 
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
     use tokio::io::AsyncWriteExt;
 
-    /// A disk without room.
+    /// A full disk.
     struct Full;
 
     impl AsyncWrite for Full {
@@ -90,17 +89,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_error_is_told_unless_the_client_has_gone() {
+    async fn reports_the_first_error_except_a_broken_pipe() {
         let (mut output, mut end) = EndOfOutput::watch(Full);
-        assert!(end.cause().is_none());
+        assert!(end.error().is_none());
         output.write_all(b"one").await.unwrap_err();
-        end.come().await;
-        assert_eq!(end.cause().unwrap().kind(), io::ErrorKind::StorageFull);
+        end.wait().await;
+        assert_eq!(end.error().unwrap().kind(), io::ErrorKind::StorageFull);
         let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
         drop(theirs);
         let (mut output, mut end) = EndOfOutput::watch(ours);
         output.write_all(b"one").await.unwrap_err();
-        end.come().await;
-        assert!(end.cause().is_none());
+        end.wait().await;
+        assert!(end.error().is_none());
     }
 }

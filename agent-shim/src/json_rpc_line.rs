@@ -1,65 +1,66 @@
-//! Reading one line of the client's: a message, nothing that wants an answer, or what has to be answered in its place, so
-//! that no caller waits for an answer that never comes. Must not know where lines come from.
+//! Parses one line from the client: an MCP message, a line to ignore, or an invalid line and the error to answer it with, so
+//! that no caller waits for an answer that never comes.
 
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, RequestId};
 use rmcp::service::RxJsonRpcMessage;
 use serde_json::Value;
 
-/// A byte order mark, which some clients begin with.
+/// Byte order mark, which some clients send first.
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// What a line is.
+/// A parsed line.
 pub(crate) enum IncomingLine {
-    /// A message.
+    /// An MCP message.
     Message(Box<RxJsonRpcMessage<RoleServer>>),
-    /// Empty, or a notification of a kind that is not MCP's.
-    Nothing,
-    /// None of these: the answer, and to what, if that could be read.
-    Refused(ErrorData, Option<RequestId>),
+    /// An empty line, or a notification unknown to MCP.
+    Ignored,
+    /// An invalid line: the error to answer, and the id of the request if it could be parsed.
+    Invalid(ErrorData, Option<RequestId>),
 }
 
-/// Reads a line, with or without its end.
-pub(crate) fn read(line: &[u8]) -> IncomingLine {
+/// Parses a line, with or without its line end.
+pub(crate) fn parse_line(line: &[u8]) -> IncomingLine {
     let line = line.strip_prefix(BOM).unwrap_or(line).trim_ascii();
     if line.is_empty() {
-        return IncomingLine::Nothing;
+        return IncomingLine::Ignored;
     }
     if let Ok(message) = serde_json::from_slice(line) {
         return IncomingLine::Message(Box::new(message));
     }
     match serde_json::from_slice(line) {
-        Ok(value) => not_a_message(&value),
+        Ok(value) => classify_json(&value),
         Err(error) => {
-            IncomingLine::Refused(ErrorData::parse_error(format!("Parse error: {error}"), None), request_id(line))
+            IncomingLine::Invalid(ErrorData::parse_error(format!("Parse error: {error}"), None), request_id(line))
         }
     }
 }
 
-/// The answer to a line that is longer than `bytes_max`, of which `head` was read.
-pub(crate) fn too_long(head: &[u8], bytes_max: usize) -> IncomingLine {
+/// The answer to a line longer than `bytes_max`, of which `head` was read.
+pub(crate) fn reject_long_line(head: &[u8], bytes_max: usize) -> IncomingLine {
     let text = format!("Invalid request: longer than {} MiB", bytes_max >> 20);
-    IncomingLine::Refused(ErrorData::invalid_request(text, None), request_id(head))
+    IncomingLine::Invalid(ErrorData::invalid_request(text, None), request_id(head))
 }
 
-// JSON, but not MCP's. Without a method it is no request, and what has its id may be one of ours.
-fn not_a_message(value: &Value) -> IncomingLine {
+// JSON, but not an MCP message. Without a method it is not a request, so its id may be that of a request of the server and
+// is not answered.
+fn classify_json(value: &Value) -> IncomingLine {
     let is_call = value.get("method").is_some_and(Value::is_string);
     match value.get("id") {
-        None if is_call => IncomingLine::Nothing,
+        None if is_call => IncomingLine::Ignored,
         Some(id)
             if is_call
                 && value["jsonrpc"] == "2.0"
                 && value.get("params").is_some_and(|params| !params.is_object()) =>
         {
-            IncomingLine::Refused(
+            IncomingLine::Invalid(
                 ErrorData::invalid_params("Invalid params: an object is expected", None),
-                readable(id),
+                parse_id(id),
             )
         }
         id => {
-            let id = id.filter(|_| value.get("method").is_some()).and_then(readable);
-            IncomingLine::Refused(
+            let id = id.filter(|_| value.get("method").is_some()).and_then(parse_id);
+            IncomingLine::Invalid(
                 ErrorData::invalid_request("Invalid request: not a message of JSON-RPC 2.0", None),
                 id,
             )
@@ -67,11 +68,11 @@ fn not_a_message(value: &Value) -> IncomingLine {
     }
 }
 
-fn readable(id: &Value) -> Option<RequestId> {
+fn parse_id(id: &Value) -> Option<RequestId> {
     serde_json::from_value(id.clone()).ok()
 }
 
-// The id of a request that is not JSON as a whole, or not all of it.
+// The id of a request whose line is truncated or is not valid JSON.
 fn request_id(line: &[u8]) -> Option<RequestId> {
     let members = members(line);
     let has_method = members.iter().any(|member| value_of(member, b"\"method\"").is_some());
@@ -84,7 +85,7 @@ fn value_of<'a>(member: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     Some(rest.strip_prefix(b":")?.trim_ascii())
 }
 
-// The members of the object that the line is, whatever their values are made of.
+// The top-level members of the object in the line, however malformed their values are.
 fn members(line: &[u8]) -> Vec<&[u8]> {
     let (mut members, mut depth, mut start, mut at) = (Vec::new(), 0_u32, 0, 0);
     while at < line.len() {
@@ -111,7 +112,7 @@ fn members(line: &[u8]) -> Vec<&[u8]> {
     members
 }
 
-// Where the string ends that begins at `start`.
+// Index of the closing quote of the string that begins at `start`.
 fn end_of_string(line: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while at < line.len() && line[at] != b'"' {
@@ -126,11 +127,11 @@ mod tests {
     use rmcp::model::ErrorCode;
     use serde_json::json;
 
-    fn refused(line: &[u8]) -> (i32, Option<Value>) {
-        match read(line) {
-            IncomingLine::Refused(error, id) => (error.code.0, id.map(RequestId::into_json_value)),
+    fn error_of(line: &[u8]) -> (i32, Option<Value>) {
+        match parse_line(line) {
+            IncomingLine::Invalid(error, id) => (error.code.0, id.map(RequestId::into_json_value)),
             IncomingLine::Message(message) => panic!("{message:?}"),
-            IncomingLine::Nothing => panic!("nothing"),
+            IncomingLine::Ignored => panic!("nothing"),
         }
     }
 
@@ -141,30 +142,34 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_answered_with_the_id_of_its_request() {
+    fn invalid_json_is_answered_with_the_id_of_its_request() {
         let deep = [[b'['; 200], [b']'; 200]].concat();
         for bad in [&b"NaN"[..], b"1e999", b"\"\\ud800\"", b"\"\xff\"", b"-", &deep] {
-            assert_eq!(refused(&call("7", bad)), (ErrorCode::PARSE_ERROR.0, Some(json!(7))), "{bad:?}");
-            assert_eq!(refused(&call("\"a,}\\\"\"", bad)), (ErrorCode::PARSE_ERROR.0, Some(json!("a,}\""))), "{bad:?}");
+            assert_eq!(error_of(&call("7", bad)), (ErrorCode::PARSE_ERROR.0, Some(json!(7))), "{bad:?}");
+            assert_eq!(
+                error_of(&call("\"a,}\\\"\"", bad)),
+                (ErrorCode::PARSE_ERROR.0, Some(json!("a,}\""))),
+                "{bad:?}"
+            );
         }
         let last = br#"{"method":"tools/call","params":{"id":1,"x":NaN,"y":"\"id\":2,"} , "id" : 3 }"#;
-        assert_eq!(refused(last), (ErrorCode::PARSE_ERROR.0, Some(json!(3))));
+        assert_eq!(error_of(last), (ErrorCode::PARSE_ERROR.0, Some(json!(3))));
     }
 
     #[test]
-    fn an_id_that_is_not_a_requests_is_not_answered_to() {
+    fn does_not_answer_an_id_that_belongs_to_no_request() {
         for line in
             ["garbage", "{", "\"", "{\"id\":1,\"result\":NaN}", "{\"method\":NaN}", "{\"method\":\"x\",\"id\":NaN}"]
         {
-            assert_eq!(refused(line.as_bytes()), (ErrorCode::PARSE_ERROR.0, None), "{line}");
+            assert_eq!(error_of(line.as_bytes()), (ErrorCode::PARSE_ERROR.0, None), "{line}");
         }
         for line in ["5", "[]", r#"{"jsonrpc":"2.0","id":1}"#, r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#] {
-            assert_eq!(refused(line.as_bytes()), (ErrorCode::INVALID_REQUEST.0, None), "{line}");
+            assert_eq!(error_of(line.as_bytes()), (ErrorCode::INVALID_REQUEST.0, None), "{line}");
         }
     }
 
     #[test]
-    fn json_that_is_no_message_is_answered_with_its_id() {
+    fn json_that_is_not_a_message_is_answered_with_its_id() {
         let cases = [
             (r#"{"id":1,"method":"ping"}"#, ErrorCode::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, ErrorCode::INVALID_REQUEST),
@@ -172,21 +177,21 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":1,"method":"x","params":"y"}"#, ErrorCode::INVALID_PARAMS),
         ];
         for (line, code) in cases {
-            assert_eq!(refused(line.as_bytes()), (code.0, Some(json!(1))), "{line}");
+            assert_eq!(error_of(line.as_bytes()), (code.0, Some(json!(1))), "{line}");
         }
     }
 
     #[test]
-    fn a_line_that_is_too_long_is_answered_with_the_id_at_its_head() {
-        let IncomingLine::Refused(error, id) = too_long(&call("7", b"\"xxx")[..80], 16 << 20) else { panic!() };
+    fn a_line_that_is_too_long_is_answered_with_the_id_in_its_head() {
+        let IncomingLine::Invalid(error, id) = reject_long_line(&call("7", b"\"xxx")[..80], 16 << 20) else { panic!() };
         assert_eq!((error.code, id), (ErrorCode::INVALID_REQUEST, Some(RequestId::Number(7))));
         assert_eq!(error.message, "Invalid request: longer than 16 MiB");
     }
 
     #[test]
-    fn messages_are_read_and_what_is_for_others_is_passed_over() {
+    fn parses_messages_and_ignores_foreign_notifications() {
         for line in ["", " \r\n", r#"{"jsonrpc":"2.0","method":"$/x","params":[1]}"#] {
-            assert!(matches!(read(line.as_bytes()), IncomingLine::Nothing), "{line}");
+            assert!(matches!(parse_line(line.as_bytes()), IncomingLine::Ignored), "{line}");
         }
         for line in [
             "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\r\n",
@@ -196,7 +201,7 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"method":"of another"}"#,
             r#"{"jsonrpc":"2.0","id":"1","result":{}}"#,
         ] {
-            assert!(matches!(read(line.as_bytes()), IncomingLine::Message(_)), "{line}");
+            assert!(matches!(parse_line(line.as_bytes()), IncomingLine::Message(_)), "{line}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! JSON Schemas of the tools' arguments and answers, written plainly: one `type` per property, no `format`, no unions,
-//! which some model providers refuse. Must not know how the arguments are read.
+//! JSON Schemas of the tools' arguments and answers. One `type` per property, no `format`, no unions: some model providers
+//! refuse those.
 
 use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// An object with these properties, of which `required` must be there, and no others.
+/// An object with exactly these properties, of which `required` must be present.
 pub(crate) fn arguments(properties: &[(&str, Value)], required: &[&str]) -> Arc<JsonObject> {
     let mut schema = object_of(properties, required);
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     Arc::new(schema)
 }
 
-/// An object with these properties and possibly others.
+/// An object with these properties, and possibly others.
 pub(crate) fn answer(properties: &[(&str, Value)], required: &[&str]) -> Arc<JsonObject> {
     Arc::new(object_of(properties, required))
 }
@@ -59,7 +59,7 @@ pub(crate) fn objects(properties: &[(&str, Value)], description: &str) -> Value 
     json!({"type": "array", "items": items, "description": description})
 }
 
-/// An object whose properties the description tells.
+/// An object; the description lists its properties.
 pub(crate) fn object(description: &str) -> Value {
     json!({"type": "object", "description": description})
 }
@@ -75,7 +75,7 @@ pub(crate) fn tests(description: &str) -> Value {
     )
 }
 
-/// `timeout`, the same for every tool that runs tests.
+/// The argument `timeout` of every tool that runs tests.
 pub(crate) fn timeout() -> Value {
     number(
         "Seconds after which the run is stopped; what had finished until then is still reported. Default 300, or 900 \
@@ -83,7 +83,7 @@ pub(crate) fn timeout() -> Value {
     )
 }
 
-/// `max_tokens`, the same for every tool that prints output.
+/// The argument `max_tokens` of every tool that prints output.
 pub(crate) fn max_tokens() -> Value {
     number(
         "Wish for a short answer: about this many tokens (4 bytes each) of text. Then failures come first and of the \
@@ -91,7 +91,7 @@ pub(crate) fn max_tokens() -> Value {
     )
 }
 
-/// `framework`, the same for every tool that needs one.
+/// The argument `framework` of every tool that has one.
 pub(crate) fn framework() -> Value {
     string(
         "Test framework by name, for example go. Leave it out: it is detected. Needed only when the workspace holds \
@@ -99,7 +99,7 @@ pub(crate) fn framework() -> Value {
     )
 }
 
-/// `filter`, the same for every tool that selects tests.
+/// The argument `filter` of every tool that selects tests.
 pub(crate) fn filter() -> Value {
     string(
         "Only tests that match, in the runner's own syntax: Go -run regular expression, pytest -k expression, Jest and \

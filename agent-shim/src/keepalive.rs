@@ -1,6 +1,5 @@
-//! Keeps a session for as long as this process lives. It asks for one that a supervisor closes soon when nobody uses it, so that
-//! what a killed agent leaves does not count against its tenant for half a day, and uses it now and then. Must not know what is
-//! done in the session.
+//! Keeps the session alive for as long as this process lives. The session is created with a short idle limit, so that the
+//! session of a killed agent does not count against its tenant's quota for half a day, and is touched regularly.
 
 use crate::supervisor_connection::Clients;
 use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, Session};
@@ -8,23 +7,23 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tonic::Status;
 
-/// How long a session lives without us, in milliseconds, unless the supervisor says less: time enough for a host that stands
-/// still, and for a supervisor that is replaced.
-pub(crate) const ALONE_MS_MAX: u64 = 15 * 60 * 1_000;
+/// Idle limit requested for the session, in milliseconds; the supervisor may grant less. Long enough to survive a suspended
+/// host and the replacement of the supervisor.
+pub(crate) const IDLE_MS_MAX: u64 = 15 * 60 * 1_000;
 
-/// The least that a supervisor says, in milliseconds. One that says less is no reason to ask it all the time.
-const ALONE_MS_MIN: u64 = 1_000;
+/// Lower bound for the granted idle limit, in milliseconds, so that a tiny one does not cause constant requests.
+const IDLE_MS_MIN: u64 = 1_000;
 
-/// How often it is used in that time: one use may fail, and another.
-const USES: u32 = 3;
+/// Touches per idle limit: two of them may fail.
+const TOUCHES: u32 = 3;
 
-/// A session that is kept until this is dropped.
+/// Keeps a session alive until dropped.
 pub(crate) struct SessionKeepalive(AbortHandle);
 
 impl SessionKeepalive {
-    /// Keeps `session`, which `request` has made and therefore names.
-    pub(crate) fn of(clients: Clients, request: CreateSessionRequest, session: Session) -> SessionKeepalive {
-        SessionKeepalive(tokio::spawn(keep(clients, request, session)).abort_handle())
+    /// Keeps `session` alive. `request` is the one that created it; repeating it touches the session.
+    pub(crate) fn start(clients: Clients, request: CreateSessionRequest, session: Session) -> SessionKeepalive {
+        SessionKeepalive(tokio::spawn(touch_regularly(clients, request, session)).abort_handle())
     }
 }
 
@@ -34,24 +33,25 @@ impl Drop for SessionKeepalive {
     }
 }
 
-async fn keep(mut clients: Clients, request: CreateSessionRequest, session: Session) {
-    let pause = Duration::from_millis(session.idle_ms_max.max(ALONE_MS_MIN)) / USES;
+async fn touch_regularly(mut clients: Clients, request: CreateSessionRequest, session: Session) {
+    let pause = Duration::from_millis(session.idle_ms_max.max(IDLE_MS_MIN)) / TOUCHES;
     loop {
         tokio::time::sleep(pause).await;
-        match named(&mut clients, &request).await {
-            Ok(found) if found == session.session_id => {}
-            // It is gone. The next call finds that out, opens another and says so; this one nobody knows.
-            Ok(another) => {
-                _ = clients.sessions.close_session(CloseSessionRequest { session_id: another }).await;
+        match touch(&mut clients, &request).await {
+            Ok(id) if id == session.session_id => {}
+            // The session is gone and this request created a new one, which nobody uses: close it. The next tool call
+            // detects the loss, opens another session and reports that.
+            Ok(session_id) => {
+                _ = clients.sessions.close_session(CloseSessionRequest { session_id }).await;
                 return;
             }
-            Err(status) => tracing::debug!(%status, "the session could not be used"),
+            Err(status) => tracing::debug!(%status, "the session could not be touched"),
         }
     }
 }
 
-// Naming the request that made a session is a use of it.
-async fn named(clients: &mut Clients, request: &CreateSessionRequest) -> Result<String, Status> {
+// CreateSession with a known client_request_id returns the existing session and counts as a use of it.
+async fn touch(clients: &mut Clients, request: &CreateSessionRequest) -> Result<String, Status> {
     let answer = clients.sessions.create_session(request.clone()).await?.into_inner();
     Ok(answer.session.unwrap_or_default().session_id)
 }

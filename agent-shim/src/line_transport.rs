@@ -1,7 +1,7 @@
-//! The client's side of the wire: a message a line, as MCP has it over stdin and stdout. Unlike rmcp's own transport, which
-//! passes over what it cannot read, this one answers it. Must not know what messages say.
+//! MCP transport over stdin and stdout, one message per line. Unlike rmcp's own transport, which skips invalid lines, this one
+//! answers them.
 
-use crate::json_rpc_line::{IncomingLine, read, too_long};
+use crate::json_rpc_line::{IncomingLine, parse_line, reject_long_line};
 use rmcp::RoleServer;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -10,18 +10,19 @@ use std::io;
 use std::pin::Pin;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, Empty};
 
-type Sending = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
+type SendFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 
-/// A transport over `R` and `W`. Its future of the next message may be dropped and asked for again, as rmcp does: what was
-/// read and what is being sent is kept here.
+/// Transport over `R` and `W`. rmcp drops the future of `receive` and calls it again, so partly read lines and partly sent
+/// answers are kept here.
 pub(crate) struct LineTransport<R, W: AsyncWrite> {
     input: BufReader<R>,
     line: Vec<u8>,
-    // Whether what comes next is the rest of a line that was too long.
-    passing_over: bool,
-    // Only written to.
+    // Whether the next bytes are the rest of a line that was too long.
+    skipping_line: bool,
+    // Used for writing only.
     output: AsyncRwTransport<RoleServer, Empty, W>,
-    answer: Option<Sending>,
+    // The answer to an invalid line, while it is being sent.
+    pending_answer: Option<SendFuture>,
 }
 
 impl<R, W> LineTransport<R, W>
@@ -29,38 +30,44 @@ where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Reads `input` and writes `output`.
-    pub(crate) fn over(input: R, output: W) -> LineTransport<R, W> {
+    /// A transport that reads `input` and writes `output`.
+    pub(crate) fn new(input: R, output: W) -> LineTransport<R, W> {
         let output = AsyncRwTransport::new(tokio::io::empty(), output);
-        LineTransport { input: BufReader::new(input), line: Vec::new(), passing_over: false, output, answer: None }
+        LineTransport {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            skipping_line: false,
+            output,
+            pending_answer: None,
+        }
     }
 
-    // `None` at the end. The last line may lack its end.
-    async fn next(&mut self) -> io::Result<Option<IncomingLine>> {
+    // `None` at the end of input. The last line may lack its line end.
+    async fn next_line(&mut self) -> io::Result<Option<IncomingLine>> {
         loop {
-            // Nothing is lost if this is where we are dropped: below there is no waiting.
+            // Cancel-safe: this is the only await of the loop.
             let bytes = self.input.fill_buf().await?;
             if bytes.is_empty() {
                 let last = std::mem::take(&mut self.line);
-                return Ok(Some(read(&last)).filter(|_| !last.is_empty()));
+                return Ok(Some(parse_line(&last)).filter(|_| !last.is_empty()));
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let taken = end.map_or(bytes.len(), |end| end + 1);
-            let is_rest = self.passing_over;
+            let is_rest = self.skipping_line;
             if !is_rest {
                 self.line.extend_from_slice(&bytes[..taken]);
             }
             self.input.consume(taken);
             if is_rest {
-                self.passing_over = end.is_none();
+                self.skipping_line = end.is_none();
                 continue;
             }
             if self.line.len() > DEFAULT_MAX_LINE_LENGTH {
-                self.passing_over = end.is_none();
-                return Ok(Some(too_long(&std::mem::take(&mut self.line), DEFAULT_MAX_LINE_LENGTH)));
+                self.skipping_line = end.is_none();
+                return Ok(Some(reject_long_line(&std::mem::take(&mut self.line), DEFAULT_MAX_LINE_LENGTH)));
             }
             if end.is_some() {
-                return Ok(Some(read(&std::mem::take(&mut self.line))));
+                return Ok(Some(parse_line(&std::mem::take(&mut self.line))));
             }
         }
     }
@@ -82,22 +89,23 @@ where
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            if let Some(answer) = &mut self.answer {
+            if let Some(answer) = &mut self.pending_answer {
                 let sent = answer.await;
-                self.answer = None;
+                self.pending_answer = None;
                 sent.inspect_err(|error| tracing::debug!(%error, "the client does not read")).ok()?;
             }
-            match self.next().await {
+            match self.next_line().await {
                 Ok(Some(IncomingLine::Message(message))) => return Some(*message),
-                Ok(Some(IncomingLine::Nothing)) => {}
-                Ok(Some(IncomingLine::Refused(error, id))) => {
-                    tracing::info!(%error, "the client sent what is no message");
-                    // MCP leaves the id out where it cannot be known.
-                    self.answer = Some(Box::pin(self.output.send(TxJsonRpcMessage::<RoleServer>::error(error, id))));
+                Ok(Some(IncomingLine::Ignored)) => {}
+                Ok(Some(IncomingLine::Invalid(error, id))) => {
+                    tracing::info!(%error, "the client sent an invalid message");
+                    // MCP leaves the id out if it is unknown.
+                    self.pending_answer =
+                        Some(Box::pin(self.output.send(TxJsonRpcMessage::<RoleServer>::error(error, id))));
                 }
                 Ok(None) => return None,
                 Err(error) => {
-                    tracing::warn!(%error, "the client's messages cannot be read");
+                    tracing::warn!(%error, "cannot read the client's messages");
                     return None;
                 }
             }

@@ -1,10 +1,9 @@
-//! `proctor-mcp`: the agent shim of one tenant. MCP over stdio on one side, the gRPC client on the other.
+//! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio on one side, a gRPC client on the other. This file
+//! starts it, waits for one of the reasons to end, and shuts it down.
 //!
-//! This file starts, waits for an end and ends. It must not know any tool.
-//!
-//! Tasks: rmcp's service loop and one task per call; one task per call that reports progress (`progress`). Channels: a
-//! `watch` per call, which holds one value; lines of the log on their way to its thread (`log`). Everything else is a future of
-//! the call that needs it.
+//! Tasks: rmcp's service loop, and one task per call; one task per call that reports progress (`progress`); one that keeps the
+//! session alive (`keepalive`). Channels: a `watch` per call, which holds one value; the queue of log lines on their way to
+//! the log thread (`stderr_log`). Everything else is a future of the call that needs it.
 
 #![deny(
     clippy::print_stdout,
@@ -58,38 +57,38 @@ use supervisor_connection::SupervisorConnection;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// How long calls may go on after the client has closed our input. Clients wait about 2 s before they send SIGTERM; a
-/// script that pipes its calls in and closes the pipe still gets the answers that are nearly there.
+/// How long calls may go on after the client has closed stdin. Clients wait about 2 s before they send SIGTERM; a script
+/// that pipes its calls in and closes the pipe still gets the answers that are nearly complete.
 const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return explain(&error),
+        Err(error) => return print_usage(&error),
     };
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever starts it by hand reads this, whatever the log level.
-        Err(error) => failed(&format!("proctor-mcp: {error:#}")),
+        // Printed whatever the log level: a person who starts the shim by hand has to see it.
+        Err(error) => exit_with_error(&format!("proctor-mcp: {error:#}")),
     }
 }
 
-// Help and version are asked for and succeed, also where their reader has gone; everything else is a mistake.
-fn explain(error: &clap::Error) -> ExitCode {
+// Help and version succeed, even if their reader has gone; everything else is a usage error.
+fn print_usage(error: &clap::Error) -> ExitCode {
     let text = error.render().ansi().to_string();
     if error.use_stderr() {
-        return failed(text.trim_end());
+        return exit_with_error(text.trim_end());
     }
     let mut stdout = Printable(anstream::stdout());
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            failed(&format!("proctor-mcp: standard output cannot be written: {error}"))
+            exit_with_error(&format!("proctor-mcp: standard output cannot be written: {error}"))
         }
         _ => ExitCode::SUCCESS,
     }
 }
 
-fn failed(text: &str) -> ExitCode {
+fn exit_with_error(text: &str) -> ExitCode {
     _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
     ExitCode::from(2)
 }
@@ -97,7 +96,7 @@ fn failed(text: &str) -> ExitCode {
 fn start(args: Args) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal();
-    let log = StderrLog::to(std::io::stderr())?;
+    let log = StderrLog::start(std::io::stderr())?;
     let lines = log.clone();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(move || lines.clone()).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -105,7 +104,7 @@ fn start(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let ended = runtime.block_on(run(args));
-    // A blocking read of a terminal's stdin cannot be interrupted and must not hold us.
+    // A blocking read of a terminal's stdin cannot be interrupted and must not delay the end.
     runtime.shutdown_background();
     log.finish();
     ended
@@ -114,28 +113,28 @@ fn start(args: Args) -> anyhow::Result<()> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let workspace = args.workspace()?;
     let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
-    let shim = McpServer::new(workspace, supervisor);
-    let supervisor = shim.supervisor();
+    let server = McpServer::new(workspace, supervisor);
+    let supervisor = server.supervisor();
     let (input, output) = rmcp::transport::io::stdio_pipes();
     let (input, end_of_input) = EndOfInput::watch(input);
     let (output, mut end_of_output) = EndOfOutput::watch(output);
-    let session = shim.session();
+    let session = server.session();
     let serve = async move {
-        match shim.serve(LineTransport::over(input, output)).await {
+        match server.serve(LineTransport::new(input, output)).await {
             Ok(running) => drop(running.waiting().await),
-            // A client that leaves before it has said anything is none of our trouble.
+            // A client that leaves before the handshake is not an error.
             Err(error) => tracing::debug!(%error, "no client"),
         }
     };
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         () = serve => {}
-        () = end_of_output.come() => {}
-        () = end_of_input.and(GRACE) => {}
+        () = end_of_output.wait() => {}
+        () = end_of_input.wait_with_grace(GRACE) => {}
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     session.close_if_idle(&supervisor).await;
-    supervisor.end().await;
-    end_of_output.cause().map_or(Ok(()), |error| Err(error).context("standard output cannot be written"))
+    supervisor.shut_down().await;
+    end_of_output.error().map_or(Ok(()), |error| Err(error).context("standard output cannot be written"))
 }

@@ -1,4 +1,4 @@
-//! The MCP server: lists the tools and hands calls to them. Must not know what any tool does.
+//! The MCP server: lists the tools and dispatches calls to them.
 
 use crate::arguments::{Arguments, clip};
 use crate::session::Session;
@@ -21,25 +21,25 @@ tests_covering tells which tests execute a file or line. A failing test is a res
 only passed is success. If a call is cut off by your own timer, the run goes on for 30 s: call it again, or get_run, and \
 you are attached to it.";
 
-/// The server for one client.
+/// The MCP server for one client.
 pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
 }
 
 impl McpServer {
-    /// A shim for `workspace`, a canonical absolute path.
+    /// A server for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection) -> McpServer {
-        let session = Session::on(workspace, !supervisor.is_private());
+        let session = Session::new(workspace, !supervisor.is_private());
         McpServer { supervisor, session }
     }
 
-    /// Its supervisor, to be ended after it.
+    /// The supervisor connection, to be shut down after the server.
     pub(crate) fn supervisor(&self) -> SupervisorConnection {
         self.supervisor.clone()
     }
 
-    /// Its session, to be closed after it.
+    /// The session, to be closed after the server.
     pub(crate) fn session(&self) -> Session {
         self.session.clone()
     }
@@ -53,15 +53,15 @@ impl McpServer {
         let name = tool.name();
         let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
         let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client };
-        let answered = async {
-            let mut arguments = Arguments::of(name, &tool.definition().input_schema, request.arguments)?;
+        let outcome = async {
+            let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
             let answer = tool.call(&call, &mut arguments).await?;
-            let news = self.session.news().map(str::to_owned).into_iter().collect();
-            Ok(answer.with_notes(arguments.into_notes()).with_notes(news))
+            let notices = self.session.take_notice().map(str::to_owned).into_iter().collect();
+            Ok(answer.with_notes(arguments.into_notes()).with_notes(notices))
         };
-        match answered.await {
+        match outcome.await {
             Ok(answer) => answer.into_result(),
-            Err(error) => tool_answer::refusal(name, &error, self.supervisor.is_private()),
+            Err(error) => tool_answer::error_result(name, &error, self.supervisor.is_private()),
         }
     }
 }
@@ -81,23 +81,23 @@ impl ServerHandler for McpServer {
         Ok(ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect()))
     }
 
-    // A request of ours comes here too, if its params are not what MCP says.
+    // rmcp also routes a known request here if its params do not fit MCP.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
-        let wanted = match request.method.as_str() {
+        let expected = match request.method.as_str() {
             "tools/call" => "name, a string, and arguments, an object",
             "initialize" => "protocolVersion, capabilities and clientInfo",
             "tools/list" => "no params, or cursor, a string",
             _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clip(&request.method).into_owned(), None)),
         };
-        Err(ErrorData::invalid_params(format!("Invalid params: {} takes {wanted}", request.method), None))
+        Err(ErrorData::invalid_params(format!("Invalid params: {} takes {expected}", request.method), None))
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
-        Tool::named(name).map(Tool::definition)
+        Tool::from_name(name).map(Tool::definition)
     }
 
     async fn call_tool(
@@ -105,12 +105,12 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let Some(tool) = Tool::named(&request.name) else {
+        let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
         tokio::select! {
             result = self.call(tool, request, &context) => Ok(result.into()),
-            // Dropping the call drops its stream: the run detaches, goes on for 30 s, and a retry attaches to it.
+            // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
             () = context.ct.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
         }
     }

@@ -1,44 +1,44 @@
-//! The answer for a run of which nothing more can be asked: made of the report that came with its last event, after the
-//! session was closed or the supervisor went away. Must not know why.
+//! The answer for an ended run that the supervisor can no longer be queried about (its session was closed, or the supervisor
+//! is gone), built from the report in the run's last event.
 
 use crate::report_json::{self, Context};
 use crate::run_follower::EndedRun;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::{run_summary, shortened_text};
 use proctor_proto::text::{self, Head};
 use proctor_proto::v1::{Collector, Evidence, Report, TestCase};
 use serde_json::{Map, Value, json};
 
-/// A tail as long as this one may lack what was before it: reports have 16 KiB of each stream, less what was no whole
-/// character and what was replaced as a secret.
-const CUT_BYTES: usize = 15 * 1024;
+/// A tail of this size or more may be cut: reports have the last 16 KiB of each stream, less a cut character and redacted
+/// secrets.
+const CUT_TAIL_BYTES: usize = 15 * 1024;
 
-const LOST: &str = "This run's output can no longer be read, since the supervisor closed the session or ended when the run \
+const OUTPUT_LOST: &str = "This run's output can no longer be read, since the supervisor closed the session or ended when the run \
                     had. What is shown of it, at most the last 16 KiB of each stream, came with the report.";
 
-/// What is known of `ended`, in about `bytes_max` bytes of text.
-pub(crate) fn answer(ended: &EndedRun, bytes_max: Option<usize>) -> Answer {
+/// The answer for `ended`, in about `bytes_max` bytes of text.
+pub(crate) fn answer(ended: &EndedRun, bytes_max: Option<usize>) -> ToolAnswer {
     let report = &ended.report;
     let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
-    // Without the next call: whom it would ask knows nothing of the run any more.
-    let mut summary = run_summary::known(report, ended.attached_age_ms);
-    summary.push(LOST.to_owned());
-    let structured = report_json::bounded(document(report), &context);
-    Answer { text: text(report, bytes_max.unwrap_or(usize::MAX)), summary, structured }
+    // Without a next call: the supervisor knows nothing about the run any more.
+    let mut summary = run_summary::lines(report, ended.attached_age_ms);
+    summary.push(OUTPUT_LOST.to_owned());
+    let structured = report_json::bound_report(document(report), &context);
+    ToolAnswer { text: text(report, bytes_max.unwrap_or(usize::MAX)), summary, structured }
 }
 
 fn text(report: &Report, bytes_max: usize) -> String {
     let tails = [&report.stdout_tail, &report.stderr_tail];
     let [stdout, stderr] =
-        tails.map(|tail| Head { bytes: tail.as_bytes(), total: tail.len() as u64, how_to_read_on: "" });
+        tails.map(|tail| Head { bytes: tail.as_bytes(), total: tail.len() as u64, read_on_hint: "" });
     let whole = text::run(stdout, stderr, report);
-    if tails.iter().all(|tail| tail.len() < CUT_BYTES) && whole.len() <= bytes_max {
+    if tails.iter().all(|tail| tail.len() < CUT_TAIL_BYTES) && whole.len() <= bytes_max {
         return whole;
     }
-    shortened_text::run(report, None, "only the end of the output is known", bytes_max)
+    shortened_text::shorten_run(report, None, "only the end of the output is known", bytes_max)
 }
 
-// As much of the supervisor's own document as tells how the run ended, in its words.
+// The members of the supervisor's JSON document that tell how the run ended, under the same names.
 fn document(report: &Report) -> Map<String, Value> {
     let document = json!({
         "outcome": text::outcome_name(report.outcome()),
@@ -113,17 +113,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_short_is_whole_and_of_what_is_long_the_end_is_shown() {
-        let said = answer(&ended("ok\n".into()), None);
-        assert_eq!(said.text, "ok\nexit: 1\n");
+    fn shows_short_output_whole_and_the_end_of_long_output() {
+        let short = answer(&ended("ok\n".into()), None);
+        assert_eq!(short.text, "ok\nexit: 1\n");
         assert_eq!(
-            (&said.structured["outcome"], &said.structured["tests"][0]["outcome"]),
+            (&short.structured["outcome"], &short.structured["tests"][0]["outcome"]),
             (&json!("failed"), &json!("failed"))
         );
         let long = answer(&ended("line\n".repeat(3_200)), None);
         assert!(long.text.starts_with("[TRUNCATED] only the end of the output is known\n"), "{}", long.text);
         assert!(long.text.ends_with("line\nexit: 1\n") && long.text.len() > 15_000, "{}", long.text.len());
-        let wished = answer(&ended("line\n".repeat(100)), Some(200));
-        assert!(wished.text.len() <= 200 && wished.text.ends_with("exit: 1\n"), "{}", wished.text);
+        let limited = answer(&ended("line\n".repeat(100)), Some(200));
+        assert!(limited.text.len() <= 200 && limited.text.ends_with("exit: 1\n"), "{}", limited.text);
     }
 }

@@ -1,6 +1,6 @@
-//! Starting a private supervisor for one workspace and ending it. Must not know what is asked over its socket.
+//! Starts and ends a private supervisor for one workspace.
 //!
-//! The supervisor serves the socket that is its stdin and ends when our end of it is gone, so it also ends when this
+//! The supervisor serves the socket that is its stdin and ends when the other end is closed, so it also ends when this
 //! process is killed.
 
 use std::net::Shutdown;
@@ -13,8 +13,8 @@ use thiserror::Error;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
-/// How long a private supervisor gets to kill its runs and clear up.
-const END_MAX: Duration = Duration::from_secs(10);
+/// How long a private supervisor gets to kill its runs and clean up.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(10);
 
 /// Why no private supervisor could be started.
 #[derive(Debug, Error)]
@@ -25,15 +25,15 @@ pub(crate) enum PrivateError {
     Socket(#[source] std::io::Error),
 }
 
-/// A supervisor that serves this process alone.
+/// A supervisor process that serves this shim alone.
 pub(crate) struct PrivateSupervisor {
     child: Child,
-    // The same socket that the channel uses: shutting it down ends the supervisor whoever else still holds it.
+    // The socket that the channel uses too: shutting it down ends the supervisor even while other clones are open.
     lifeline: StdUnixStream,
 }
 
 impl PrivateSupervisor {
-    /// Starts one and returns it with the socket on which it serves.
+    /// Starts a supervisor; returns it and the connected socket.
     pub(crate) fn start(
         binary: Option<&Path>,
         workspace: &Path,
@@ -48,7 +48,7 @@ impl PrivateSupervisor {
         Ok((PrivateSupervisor { child, lifeline }, stream))
     }
 
-    /// Whether it has ended by itself. Reaps it if so.
+    /// Whether the process has ended by itself; reaps it if so.
     pub(crate) fn has_ended(&mut self) -> bool {
         match self.child.try_wait() {
             Ok(None) => false,
@@ -63,22 +63,22 @@ impl PrivateSupervisor {
         }
     }
 
-    /// Ends it and waits until it has cleared up.
-    pub(crate) async fn end(mut self) {
+    /// Ends the supervisor and waits until it has cleaned up.
+    pub(crate) async fn shut_down(mut self) {
         if let Err(error) = self.lifeline.shutdown(Shutdown::Both) {
             tracing::debug!(%error, "the socket was closed already");
         }
-        match tokio::time::timeout(END_MAX, self.child.wait()).await {
+        match tokio::time::timeout(SHUTDOWN_MAX, self.child.wait()).await {
             Ok(ended) => tracing::info!(?ended, "private supervisor ended"),
             Err(_) => {
-                tracing::warn!(?END_MAX, "the private supervisor does not end: killing it");
+                tracing::warn!(?SHUTDOWN_MAX, "the private supervisor does not end: killing it");
                 drop(self.child.kill().await);
             }
         }
     }
 }
 
-// stdout is null and never ours: one line of the supervisor there would break the protocol.
+// stdout is null, not inherited: one line of the supervisor there would break the protocol.
 #[expect(clippy::disallowed_methods, reason = "the shim starts its own supervisor, never anything of a workspace")]
 fn spawn(binary: &Path, workspace: &Path, socket: StdUnixStream) -> std::io::Result<Child> {
     Command::new(binary)
@@ -90,7 +90,7 @@ fn spawn(binary: &Path, workspace: &Path, socket: StdUnixStream) -> std::io::Res
         .spawn()
 }
 
-// Beside this program first, so that one installation's parts fit each other.
+// Prefers the program beside this one, so that both are of the same installation.
 fn default_binary() -> PathBuf {
     std::env::current_exe()
         .ok()
@@ -105,7 +105,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use tokio::io::AsyncReadExt;
 
-    // A stand-in that says how it was called, then lives as long as its stdin.
+    // A stand-in that writes its arguments to the socket, then lives as long as its stdin.
     fn stand_in(dir: &Path) -> PathBuf {
         let path = dir.join("proctor");
         std::fs::write(&path, "#!/bin/sh\necho \"$@\" >&0\nexec cat >/dev/null\n").unwrap();
@@ -113,9 +113,9 @@ mod tests {
         path
     }
 
-    // One test, not two: a fork of a second one could hold the freshly written file open while this one executes it.
+    // One test, not two: a concurrent fork in a second test could hold the freshly written file open (ETXTBSY).
     #[tokio::test]
-    async fn it_is_called_with_the_workspace_and_ends_with_its_socket() {
+    async fn is_started_with_the_workspace_and_ends_with_its_socket() {
         let Err(error) = PrivateSupervisor::start(Some(Path::new("/none/proctor")), Path::new("/w")) else {
             panic!("it started");
         };
@@ -124,10 +124,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut supervisor, mut stream) =
             PrivateSupervisor::start(Some(&stand_in(dir.path())), Path::new("/w")).unwrap();
-        let mut said = [0; 26];
-        stream.read_exact(&mut said).await.unwrap();
-        assert_eq!(&said, b"serve --private --root /w\n");
+        let mut arguments = [0; 26];
+        stream.read_exact(&mut arguments).await.unwrap();
+        assert_eq!(&arguments, b"serve --private --root /w\n");
         assert!(!supervisor.has_ended());
-        tokio::time::timeout(Duration::from_secs(60), supervisor.end()).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), supervisor.shut_down()).await.unwrap();
     }
 }

@@ -1,5 +1,5 @@
-//! Telling the client how a call is getting on, often enough that it does not give up and not more often than a person can
-//! read. Must not know where the news comes from.
+//! Progress notifications for a call: often enough that the client does not give up, and not more often than a person can
+//! read.
 
 use proctor_proto::v1::{Progress as ProgressEvent, TestOutcome};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
@@ -11,51 +11,51 @@ use tokio::time::{Instant, timeout};
 
 /// Shortest time between two notifications.
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
-/// Longest time between two notifications: clients count silence as a hang.
+/// Longest time between two notifications: clients treat silence as a hang.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
-/// How long the last notification may take before the answer goes out without it.
+/// How long the last notification may delay the answer.
 const LAST_MAX: Duration = Duration::from_millis(500);
 
-/// How a run is getting on.
+/// Progress of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProgressState {
-    /// What is going on while no test can finish: `queued, position 2`.
+    /// Phase in which no test can finish: `queued, position 2`.
     pub(crate) waiting: Option<String>,
-    /// Events that nobody will see.
+    /// Events that the supervisor did not keep.
     pub(crate) missed: u64,
     /// Tests that have finished.
     pub(crate) finished: u64,
     /// Those of them that failed.
     pub(crate) failing: u64,
-    /// Memory in use, in bytes, where it can be measured.
+    /// Memory in use, in bytes, if the host can measure it.
     pub(crate) memory_bytes: Option<u64>,
 }
 
 impl ProgressState {
-    /// One that waits for something.
+    /// Progress of a run that waits.
     pub(crate) fn waiting(text: impl Into<String>) -> ProgressState {
         ProgressState { waiting: Some(text.into()), ..ProgressState::default() }
     }
 
     /// Counts a finished test.
-    pub(crate) fn test_finished(&mut self, outcome: TestOutcome) {
+    pub(crate) fn record_test(&mut self, outcome: TestOutcome) {
         self.waiting = None;
         self.finished += 1;
         self.failing += u64::from(matches!(outcome, TestOutcome::Failed | TestOutcome::Error));
     }
 
-    /// Takes over the supervisor's own count, which also knows what was before we looked.
-    pub(crate) fn counted(&mut self, event: &ProgressEvent) {
+    /// Applies the supervisor's counts, which include events from before the stream began.
+    pub(crate) fn record_counts(&mut self, event: &ProgressEvent) {
         self.waiting = None;
         self.finished = self.finished.max(event.tests_finished);
         self.failing = self.failing.max(event.tests_failed);
         self.memory_bytes = event.memory_bytes.or(self.memory_bytes);
     }
 
-    /// Takes over the count of a run that was there before, if it has one.
-    pub(crate) fn counted_at(&mut self, event: Option<&ProgressEvent>) {
+    /// Applies the counts of a run that was under way already, if it has any.
+    pub(crate) fn record_counts_if_any(&mut self, event: Option<&ProgressEvent>) {
         if let Some(event) = event.filter(|event| event.tests_finished > 0) {
-            self.counted(event);
+            self.record_counts(event);
         }
     }
 
@@ -72,38 +72,35 @@ impl ProgressState {
     }
 }
 
-/// Reports the latest standing to the client, if it asked for reports. Slow clients skip news, they do not hold up a run.
+/// Reports the latest progress to the client, if it asked for it. A slow client misses updates; it never delays a run.
 pub(crate) struct ProgressReporter {
-    news: watch::Sender<ProgressState>,
-    // At most one task, which ends with this.
+    state: watch::Sender<ProgressState>,
+    // At most one task, which ends when this is dropped.
     task: JoinSet<()>,
 }
 
 impl ProgressReporter {
-    /// Starts reporting to `client`, with the token that it gave, if it did.
-    pub(crate) fn start(
-        client: Option<(Peer<RoleServer>, ProgressToken)>,
-        standing: ProgressState,
-    ) -> ProgressReporter {
-        let (news, latest) = watch::channel(standing);
+    /// Starts reporting to `client` under its progress token; without one, nothing is reported.
+    pub(crate) fn start(client: Option<(Peer<RoleServer>, ProgressToken)>, initial: ProgressState) -> ProgressReporter {
+        let (state, latest) = watch::channel(initial);
         let mut task = JoinSet::new();
         if let Some((peer, token)) = client {
             task.spawn(report(peer, token, latest));
         }
-        ProgressReporter { news, task }
+        ProgressReporter { state, task }
     }
 
-    /// Changes the standing.
+    /// Updates the progress.
     pub(crate) fn update(&self, change: impl FnOnce(&mut ProgressState)) {
-        self.news.send_modify(change);
+        self.state.send_modify(change);
     }
 
-    /// Stops. No report follows the answer, as the protocol wants it.
+    /// Stops reporting. MCP forbids progress notifications after the answer.
     pub(crate) async fn finish(self) {
-        let ProgressReporter { news, mut task } = self;
-        drop(news);
+        let ProgressReporter { state, mut task } = self;
+        drop(state);
         if timeout(LAST_MAX, task.join_next()).await.is_err() {
-            tracing::debug!("the client does not read its progress");
+            tracing::debug!("the client does not read progress notifications");
         }
     }
 }
@@ -112,18 +109,18 @@ async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch:
     let started = Instant::now();
     loop {
         let line = latest.borrow_and_update().line(started.elapsed());
-        // Seconds since the call began: the one measure that always rises, as the protocol wants it.
+        // Seconds since the call began: MCP requires a value that always rises.
         let seconds = started.elapsed().as_secs_f64();
         let param = ProgressNotificationParam::new(token.clone(), seconds).with_message(line);
         if let Err(error) = peer.notify_progress(param).await {
-            tracing::debug!(%error, "the client takes no progress");
+            tracing::debug!(%error, "the client refuses progress notifications");
             return;
         }
-        // The sender's end is noticed in both waits, so that the answer is not held up.
+        // Both waits end when the sender is dropped, so that the answer is not delayed.
         let pause = tokio::time::sleep(INTERVAL_MIN);
         tokio::select! {
             () = pause => {}
-            () = closed(latest.clone()) => return,
+            () = wait_closed(latest.clone()) => return,
         }
         if let Ok(Err(_)) = timeout(INTERVAL_MAX.saturating_sub(INTERVAL_MIN), latest.changed()).await {
             return;
@@ -131,7 +128,7 @@ async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch:
     }
 }
 
-async fn closed(mut latest: watch::Receiver<ProgressState>) {
+async fn wait_closed(mut latest: watch::Receiver<ProgressState>) {
     while latest.changed().await.is_ok() {}
 }
 
@@ -140,20 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_counts() {
-        let mut standing = ProgressState::waiting("queued, position 2");
-        assert_eq!(standing.line(Duration::from_millis(1_500)), "queued, position 2, 1.5s");
-        standing.test_finished(TestOutcome::Passed);
-        standing.test_finished(TestOutcome::Error);
-        assert_eq!(standing.line(Duration::from_secs(3)), "2 tests done, 1 failing, 3.0s");
-        standing.counted(&ProgressEvent {
+    fn formats_the_progress_line() {
+        let mut state = ProgressState::waiting("queued, position 2");
+        assert_eq!(state.line(Duration::from_millis(1_500)), "queued, position 2, 1.5s");
+        state.record_test(TestOutcome::Passed);
+        state.record_test(TestOutcome::Error);
+        assert_eq!(state.line(Duration::from_secs(3)), "2 tests done, 1 failing, 3.0s");
+        state.record_counts(&ProgressEvent {
             tests_finished: 12,
             tests_failed: 1,
             memory_bytes: Some(45 << 20),
             ..ProgressEvent::default()
         });
-        assert_eq!(standing.line(Duration::from_millis(3_210)), "12 tests done, 1 failing, 3.2s, 45 MiB");
-        standing.missed = 7;
-        assert!(standing.line(Duration::ZERO).ends_with("45 MiB, 7 events not shown"));
+        assert_eq!(state.line(Duration::from_millis(3_210)), "12 tests done, 1 failing, 3.2s, 45 MiB");
+        state.missed = 7;
+        assert!(state.line(Duration::ZERO).ends_with("45 MiB, 7 events not shown"));
     }
 }

@@ -1,5 +1,5 @@
-//! A run's report as data: the supervisor's JSON document, bounded, with what only the shim knows beside it. Must not know
-//! what the fields mean.
+//! The structured content of a run's answer: the supervisor's JSON report with bounded lists, and the members that only the
+//! shim knows.
 
 use crate::call_error::CallError;
 use crate::json_schema;
@@ -7,72 +7,71 @@ use proctor_proto::v1::GetReportResponse;
 use proctor_proto::v1::{Summary, TestId};
 use serde_json::{Map, Value, json};
 
-/// Most tests listed that did not fail. What passed is rarely read one by one.
+/// Most tests listed that did not fail: passed tests are rarely read one by one.
 const OTHERS_MAX: usize = 200;
-/// Most bytes of tests, and again of collectors. Clients refuse lines of more than a few MiB.
+/// Most bytes of tests, and of collectors. Clients refuse lines of more than a few MiB.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// What only the shim knows about a run.
+/// Facts about a run that only the shim knows.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
-    /// The run.
     pub(crate) run_id: &'a str,
-    /// Whether the call joined a run that was there already.
+    /// Whether the call attached to a run in flight.
     pub(crate) attached: bool,
-    /// A wish for a shorter answer, in bytes.
+    /// Requested size of the answer, in bytes.
     pub(crate) bytes_max: Option<usize>,
 }
 
 impl Context<'_> {
-    /// Of a run whose report was fetched.
-    pub(crate) fn of(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
+    /// The context of a fetched report.
+    pub(crate) fn for_report(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Context<'_> {
         Context { run_id: &fetched.run_id, attached: false, bytes_max }
     }
 }
 
-/// The report `document` with its lists bounded and `context` beside them.
-pub(crate) fn structured(document: &[u8], context: &Context<'_>) -> Result<Value, CallError> {
+/// Parses the report `document`, bounds its lists and adds `context`.
+pub(crate) fn parse_document(document: &[u8], context: &Context<'_>) -> Result<Value, CallError> {
     match serde_json::from_slice(document) {
-        Ok(Value::Object(report)) => Ok(bounded(report, context)),
-        _ => Err(CallError::Document),
+        Ok(Value::Object(report)) => Ok(bound_report(report, context)),
+        _ => Err(CallError::MalformedReport),
     }
 }
 
-/// The same of a document that was read.
-pub(crate) fn bounded(mut report: Map<String, Value>, context: &Context<'_>) -> Value {
+/// Bounds the lists of a parsed report and adds `context`.
+pub(crate) fn bound_report(mut report: Map<String, Value>, context: &Context<'_>) -> Value {
     let bytes_max = context.bytes_max.unwrap_or(BYTES_MAX).min(BYTES_MAX);
     for (list, others_max) in [("tests", OTHERS_MAX), ("collectors", usize::MAX)] {
-        let left_out = bound(&mut report, list, others_max, bytes_max);
-        // The supervisor may have had no room for all of them either.
+        let left_out = bound_list(&mut report, list, others_max, bytes_max);
+        // The supervisor may have left some out already.
         let before = report.get("truncated").and_then(|truncated| truncated.get(list)).and_then(Value::as_u64);
         report.insert(format!("{list}_left_out"), Value::from(before.unwrap_or_default() + left_out));
     }
     if let Some(Value::Array(artifacts)) = report.get_mut("artifacts") {
         artifacts.truncate(OTHERS_MAX);
     }
-    // A note has the number of all.
+    // A note in the evidence has the full number.
     if let Some(Value::Array(not_run)) = report.get_mut("evidence").and_then(|evidence| evidence.get_mut("not_run")) {
         not_run.truncate(OTHERS_MAX);
     }
     if let Some(bytes_max) = context.bytes_max {
         for name in ["stdout_tail", "stderr_tail"] {
-            // A quarter each, so that tests keep the greater part.
+            // A quarter for each tail, so that the tests get at least half.
             shorten_tail(&mut report, name, bytes_max / 4);
         }
     }
-    // A supervisor of before it counted them.
+    // Absent in reports of older supervisors.
     report.entry("flaky_in_run").or_insert(Value::from(0));
     report.insert("run_id".to_owned(), Value::from(context.run_id));
     report.insert("attached".to_owned(), Value::from(context.attached));
     Value::Object(report)
 }
 
-/// Tests as data.
+/// Test ids as JSON.
 pub(crate) fn tests(tests: &[TestId]) -> Vec<Value> {
     tests.iter().map(|test| json!({"package": test.package, "name": test.name})).collect()
 }
 
-/// Counts as data.
+/// Counts as JSON.
 pub(crate) fn counts(summary: &Summary) -> Value {
     json!({
         "total": summary.total, "passed": summary.passed, "failed": summary.failed, "skipped": summary.skipped,
@@ -80,8 +79,8 @@ pub(crate) fn counts(summary: &Summary) -> Value {
     })
 }
 
-// Keeps failures before others, each kind in its order, and returns how many are left out.
-fn bound(report: &mut Map<String, Value>, list: &str, others_max: usize, bytes_max: usize) -> u64 {
+// Keeps failures before other tests, each in its order; returns how many were left out.
+fn bound_list(report: &mut Map<String, Value>, list: &str, others_max: usize, bytes_max: usize) -> u64 {
     let Some(Value::Array(items)) = report.get_mut(list) else { return 0 };
     let all = items.len();
     let (failing, others): (Vec<Value>, Vec<Value>) = std::mem::take(items).into_iter().partition(has_failed);
@@ -105,14 +104,14 @@ fn shorten_tail(report: &mut Map<String, Value>, name: &str, bytes_max: usize) {
     }
 }
 
-/// The schema of [`structured`], of which `required` is always there.
+/// The output schema of [`parse_document`]; `required` members are always present.
 pub(crate) fn schema(required: &[&str]) -> std::sync::Arc<rmcp::model::JsonObject> {
     let mut properties = run_fields();
     properties.extend(detail_fields());
     json_schema::answer(&properties, required)
 }
 
-/// What every finished run has.
+/// Members that every finished run has.
 pub(crate) const REQUIRED: &[&str] = &["run_id", "outcome", "exit_code", "framework", "summary", "attached", "tests"];
 
 fn run_fields() -> Vec<(&'static str, Value)> {
@@ -198,15 +197,15 @@ mod tests {
 
     const CONTEXT: Context<'static> = Context { run_id: "r1", attached: false, bytes_max: None };
 
-    fn of(report: &Value, context: &Context<'_>) -> Value {
-        structured(report.to_string().as_bytes(), context).unwrap()
+    fn parse(report: &Value, context: &Context<'_>) -> Value {
+        parse_document(report.to_string().as_bytes(), context).unwrap()
     }
 
     #[test]
-    fn failures_are_kept_before_others() {
+    fn keeps_failures_before_other_tests() {
         let tests: Vec<Value> =
             (0..300).map(|n| json!({"name": n, "outcome": if n == 299 { "failed" } else { "passed" }})).collect();
-        let report = of(&json!({"outcome": "failed", "tests": tests, "truncated": {"tests": 5}}), &CONTEXT);
+        let report = parse(&json!({"outcome": "failed", "tests": tests, "truncated": {"tests": 5}}), &CONTEXT);
         let listed = report["tests"].as_array().unwrap();
         assert_eq!(listed.len(), 201);
         assert_eq!(listed[0]["name"], 299);
@@ -217,19 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_however_many_fail() {
+    fn bounds_the_bytes_of_any_number_of_failures() {
         let test = json!({"outcome": "failed", "output": "x".repeat(64 * 1024)});
-        let report = of(&json!({"tests": vec![test; 100]}), &CONTEXT);
+        let report = parse(&json!({"tests": vec![test; 100]}), &CONTEXT);
         assert!(report.to_string().len() <= BYTES_MAX + 1024);
         assert!(report["tests_left_out"].as_u64().unwrap() > 80);
         let short = Context { bytes_max: Some(400), ..CONTEXT };
-        let report = of(&json!({"stdout_tail": "é".repeat(500), "tests": []}), &short);
+        let report = parse(&json!({"stdout_tail": "é".repeat(500), "tests": []}), &short);
         assert_eq!(report["stdout_tail"].as_str().unwrap().len(), 100);
     }
 
     #[test]
-    fn a_document_that_is_no_object_is_refused() {
-        assert!(matches!(structured(b"[]", &CONTEXT), Err(CallError::Document)));
-        assert!(matches!(structured(b"nonsense", &CONTEXT), Err(CallError::Document)));
+    fn rejects_a_document_that_is_not_an_object() {
+        assert!(matches!(parse_document(b"[]", &CONTEXT), Err(CallError::MalformedReport)));
+        assert!(matches!(parse_document(b"nonsense", &CONTEXT), Err(CallError::MalformedReport)));
     }
 }

@@ -1,33 +1,32 @@
-//! Reading what a run wrote: heads for the text of a run, pages for reading on. Must not know how either is shown.
+//! Reads the output of a run: the head of a stream for the run's text, and pages from any offset.
 
 use crate::supervisor_connection::Clients;
 use proctor_proto::text::STREAM_BYTES_MAX;
 use proctor_proto::v1::{ReadOutputRequest, Stream};
 use tonic::Status;
 
-/// Most bytes asked for in one call; the supervisor gives at most 1 MiB.
+/// Most bytes requested in one call; the supervisor allows 1 MiB.
 const READ_BYTES_MAX: u32 = 512 * 1024;
 
-/// Bytes of one stream of a run.
+/// A range of bytes of one output stream.
 #[derive(Debug, Default)]
 pub(crate) struct OutputSpan {
-    /// The bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Offset of the first of them.
+    /// Offset of the first byte.
     pub(crate) cursor: u64,
     /// Bytes of the whole stream so far.
     pub(crate) total: u64,
-    /// Whether the run has ended and these are its last bytes.
+    /// Whether the run has ended and the range reaches the end of the stream.
     pub(crate) end: bool,
 }
 
 impl OutputSpan {
-    /// Offset of the first byte after these.
+    /// Offset of the first byte after the range.
     pub(crate) fn next_cursor(&self) -> u64 {
         self.cursor + self.bytes.len() as u64
     }
 
-    /// Drops the last bytes if they only begin a character, so that a reader who goes on behind them sees it whole.
+    /// Drops an incomplete character at the end, so that the next page begins with it.
     fn without_broken_character(mut self) -> OutputSpan {
         if let Err(error) = std::str::from_utf8(&self.bytes)
             && error.error_len().is_none()
@@ -40,23 +39,23 @@ impl OutputSpan {
     }
 }
 
-/// The head of a stream, as much of it as the text of a run shows.
-pub(crate) async fn head(clients: &Clients, run_id: &str, stream: Stream) -> Result<OutputSpan, Status> {
-    read(clients, run_id, stream, 0, STREAM_BYTES_MAX).await
+/// Reads the head of a stream, as much as the text of a run shows.
+pub(crate) async fn read_head(clients: &Clients, run_id: &str, stream: Stream) -> Result<OutputSpan, Status> {
+    read_span(clients, run_id, stream, 0, STREAM_BYTES_MAX).await
 }
 
-/// Up to `bytes_max` bytes of a stream from `cursor` on, ending between two characters.
-pub(crate) async fn page(
+/// Reads up to `bytes_max` bytes of a stream from `cursor` on, ending between two characters.
+pub(crate) async fn read_page(
     clients: &Clients,
     run_id: &str,
     stream: Stream,
     cursor: u64,
     bytes_max: usize,
 ) -> Result<OutputSpan, Status> {
-    Ok(read(clients, run_id, stream, cursor, bytes_max).await?.without_broken_character())
+    Ok(read_span(clients, run_id, stream, cursor, bytes_max).await?.without_broken_character())
 }
 
-async fn read(
+async fn read_span(
     clients: &Clients,
     run_id: &str,
     stream: Stream,
@@ -83,12 +82,12 @@ async fn read(
     }
 }
 
-/// How to read on behind `cursor`, as an agent would call it.
-pub(crate) fn how_to_read_on(run_id: &str, stream: Stream, cursor: u64) -> String {
+/// The call by which an agent reads on from `cursor`.
+pub(crate) fn read_on_hint(run_id: &str, stream: Stream, cursor: u64) -> String {
     format!("read on with get_run {{run_id: \"{run_id}\", stream: \"{}\", cursor: {cursor}}}", stream_name(stream))
 }
 
-/// The name of a stream in arguments and answers.
+/// Name of a stream in arguments and answers.
 pub(crate) fn stream_name(stream: Stream) -> &'static str {
     match stream {
         Stream::Stderr => "stderr",
@@ -106,7 +105,11 @@ mod tests {
         let half = "aé".as_bytes()[..2].to_vec();
         assert_eq!(span(&half, false).without_broken_character().bytes, b"a");
         assert_eq!(span(&half, true).without_broken_character().bytes, half, "nothing follows at the end");
-        assert_eq!(span(b"a\xff", false).without_broken_character().bytes, b"a\xff", "that is no character at all");
+        assert_eq!(
+            span(b"a\xff", false).without_broken_character().bytes,
+            b"a\xff",
+            "an invalid byte is not an incomplete character"
+        );
         assert_eq!(span(b"ab", false).without_broken_character().bytes, b"ab");
     }
 }

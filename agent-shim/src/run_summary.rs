@@ -1,42 +1,43 @@
-//! The second block of a run's answer: how it ended in one sentence, what the reader should know, and the next call. Must
-//! not repeat what the first block says.
+//! The second block of a run's answer: the outcome in one sentence, warnings and notes, and a hint for the next call.
 
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Isolation, Outcome, Report, Resources, Summary, TestId};
 
-/// Most tests named as running when a run was cut off.
+/// Most tests named that were running when the run was cut off.
 const RUNNING_MAX: usize = 3;
 
-/// The lines for a run that has ended, for one that was there before with its age when the call joined it.
-pub(crate) fn run(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
-    let mut lines = known(report, attached_age_ms);
-    lines.extend(next(report));
+/// The summary of an ended run, with a hint for the next call. `attached_age_ms`: age of the run when the call attached to it.
+pub(crate) fn lines_with_hint(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
+    let mut lines = lines(report, attached_age_ms);
+    lines.extend(next_hint(report));
     lines
 }
 
-/// The same without a next call.
-pub(crate) fn known(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
+/// The summary without a hint.
+pub(crate) fn lines(report: &Report, attached_age_ms: Option<u64>) -> Vec<String> {
     let mut lines = vec![headline(report)];
     if let Some(age_ms) = attached_age_ms {
         lines.push(format!("attached, started {}", text::ago(age_ms)));
     }
-    lines.extend(missing(report));
+    lines.extend(missing_layers(report));
     lines.extend(notes(report));
     lines
 }
 
 fn notes(report: &Report) -> Vec<String> {
-    let notes = report.evidence.as_ref().map(|evidence| text::folded(&evidence.notes)).unwrap_or_default();
+    let notes =
+        report.evidence.as_ref().map(|evidence| text::merge_repeated_notes(&evidence.notes)).unwrap_or_default();
     notes.iter().map(|note| line(note).into_owned()).collect()
 }
 
-/// How a run ended, in one sentence.
+/// The outcome of a run in one sentence.
 pub(crate) fn headline(report: &Report) -> String {
     let counts = report.summary.unwrap_or_default();
     let run = format!("({}, {:.1}s)", report.framework, report.duration_s);
     let failing = counts.failed + counts.error;
-    let not_run = report.evidence.as_ref().map_or(0, |told| told.not_run.len() as u64 + told.not_run_left_out);
+    let not_run =
+        report.evidence.as_ref().map_or(0, |evidence| evidence.not_run.len() as u64 + evidence.not_run_left_out);
     match report.outcome() {
         Outcome::Passed if !report.structured => {
             format!("The command exited 0 {run}; it gives no results test by test.")
@@ -44,44 +45,50 @@ pub(crate) fn headline(report: &Report) -> String {
         Outcome::Passed if counts.total > 0 && counts.skipped == counts.total => {
             format!("All {} tests were skipped {run}.", counts.total)
         }
-        Outcome::Passed => format!("{} tests passed{} {run}.", counts.passed, beside(&counts)),
+        Outcome::Passed => format!("{} tests passed{} {run}.", counts.passed, other_counts(&counts)),
         Outcome::Failed if failing > 0 => {
-            format!("{failing} of {} tests failed{} {run}.", counts.total, beside(&counts))
+            format!("{failing} of {} tests failed{} {run}.", counts.total, other_counts(&counts))
         }
         Outcome::Failed if not_run > 0 => {
             let passed = counts.passed;
             format!(
                 "{passed} tests passed, and of {not_run} that were to run again nothing came{} {run}.",
-                exited(report)
+                exit_cause(report)
             )
         }
         Outcome::Failed => {
             format!("The runner failed with exit {} although no single test did {run}.", report.exit_code)
         }
-        Outcome::BuildFailed => format!("build_failed: {} {run}; {}.", broken(report, "did not build"), so_far(report)),
+        Outcome::BuildFailed => {
+            format!("build_failed: {} {run}; {}.", broken_units(report, "did not build"), partial_counts(report))
+        }
         Outcome::CollectionFailed => {
-            format!("collection_failed: {} {run}; {}.", broken(report, "could not be loaded"), so_far(report))
+            format!(
+                "collection_failed: {} {run}; {}.",
+                broken_units(report, "could not be loaded"),
+                partial_counts(report)
+            )
         }
         Outcome::NoTests => format!("no_tests: nothing ran {run}."),
-        outcome => format!("{} {run}; {}.", text::outcome_name(outcome), so_far(report)),
+        outcome => format!("{} {run}; {}.", text::outcome_name(outcome), partial_counts(report)),
     }
 }
 
-// Why nothing came, as far as that says it.
-fn exited(report: &Report) -> String {
+// The runner's exit status, if it explains why no results came.
+fn exit_cause(report: &Report) -> String {
     match report.raw_exit_code {
         Some(code) if code != 0 => format!(": the runner exited with {code}"),
         _ => String::new(),
     }
 }
 
-fn beside(counts: &Summary) -> String {
+fn other_counts(counts: &Summary) -> String {
     let kinds =
         [(counts.skipped, "skipped"), (counts.xfailed, "failed as expected"), (counts.xpassed, "passed unexpectedly")];
     kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!(", {count} {kind}")).collect()
 }
 
-fn broken(report: &Report, what: &str) -> String {
+fn broken_units(report: &Report, what: &str) -> String {
     let count = report.collectors.len() as u64 + report.collectors_left_out;
     match report.collectors.first() {
         Some(first) if count == 1 => format!("{} {what}", line(&first.nodeid)),
@@ -89,7 +96,7 @@ fn broken(report: &Report, what: &str) -> String {
     }
 }
 
-fn so_far(report: &Report) -> String {
+fn partial_counts(report: &Report) -> String {
     let counts = report.summary.unwrap_or_default();
     let running = report.evidence.as_ref().map(|evidence| running(&evidence.running)).unwrap_or_default();
     format!("{} tests passed, {} failed{running}", counts.passed, counts.failed + counts.error)
@@ -108,7 +115,7 @@ fn running(tests: &[TestId]) -> String {
     format!(", running when it was cut off: {}{more}", names.join(", "))
 }
 
-fn missing(report: &Report) -> Option<String> {
+fn missing_layers(report: &Report) -> Option<String> {
     let missing = &report.isolation.as_ref()?.missing;
     if missing.is_empty() {
         return None;
@@ -120,7 +127,7 @@ fn missing(report: &Report) -> Option<String> {
     ))
 }
 
-/// What a run used, in one line.
+/// The resources that a run used, in one line.
 pub(crate) fn resources(used: &Resources) -> String {
     let memory = used.memory_peak_bytes.map(|bytes| format!(", {} MiB at most", bytes >> 20)).unwrap_or_default();
     let pids = used.pids_peak.map(|pids| format!(", {pids} processes at most")).unwrap_or_default();
@@ -130,7 +137,7 @@ pub(crate) fn resources(used: &Resources) -> String {
     )
 }
 
-/// The layers that were in force, in one line.
+/// The isolation layers that were in force, in one line.
 pub(crate) fn isolation(isolation: &Isolation) -> String {
     match isolation.layers.as_slice() {
         [] => "sandbox: no layer was in force".to_owned(),
@@ -138,7 +145,7 @@ pub(crate) fn isolation(isolation: &Isolation) -> String {
     }
 }
 
-fn next(report: &Report) -> Option<String> {
+fn next_hint(report: &Report) -> Option<String> {
     let measured = report.coverage.as_ref().is_some_and(|coverage| coverage.measured);
     let hint = match report.outcome() {
         Outcome::Passed if measured => "tests_covering {file, line} names the tests that execute what you change next.",
@@ -178,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_outcome_has_its_sentence() {
+    fn describes_each_outcome_in_one_sentence() {
         let counts = Summary { total: 12, passed: 9, failed: 2, skipped: 1, ..Summary::default() };
         assert_eq!(headline(&report(Outcome::Failed, counts)), "2 of 12 tests failed, 1 skipped (go, 1.3s).");
         let passed = Summary { total: 12, passed: 12, ..Summary::default() };
@@ -210,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_missing_and_what_is_next_are_said() {
+    fn names_missing_layers_and_the_next_call() {
         let mut report = report(Outcome::Failed, Summary { total: 1, failed: 1, ..Summary::default() });
         let missing = |name: &str| Missing { name: name.into(), ..Missing::default() };
         report.isolation =
             Some(Isolation { missing: vec![missing("seccomp"), missing("memory")], ..Isolation::default() });
-        let lines = run(&report, Some(12_000));
+        let lines = lines_with_hint(&report, Some(12_000));
         assert_eq!(lines[1], "attached, started 12s ago");
         assert!(lines[2].starts_with("Not in force on this host: seccomp, memory ("), "{lines:?}");
         assert!(lines[3].starts_with("Next: last_test_failures"), "{lines:?}");

@@ -1,47 +1,46 @@
-//! A shorter first block for those who ask for one: failures first, then the end of the output, and the trailer last as
-//! always. Must not know where failures and output come from.
+//! The first block within a requested size: failures first, then the end of the output, and the trailer last as always.
 
 use proctor_proto::text;
 use proctor_proto::v1::Report;
 use std::borrow::Cow;
 
-/// Bytes of text that one token stands for, on average.
+/// Average bytes of text per token.
 const TOKEN_BYTES: usize = 4;
 
-/// Most bytes of a failure's place where nothing else of it is shown.
+/// Most bytes of a failure's location where nothing else of the failure is shown.
 const PLACE_BYTES_MAX: usize = 400;
 
-/// The bytes that `max_tokens` stand for.
-pub(crate) fn bytes_of(max_tokens: u32) -> usize {
+/// The number of bytes that `max_tokens` stands for.
+pub(crate) fn token_bytes(max_tokens: u32) -> usize {
     usize::try_from(max_tokens).unwrap_or(usize::MAX).saturating_mul(TOKEN_BYTES)
 }
 
-/// Why a run's text is short, and where the rest is.
-pub(crate) fn left_out(run_id: &str) -> String {
+/// Says why the text of a run is short, and where the rest is.
+pub(crate) fn left_out_note(run_id: &str) -> String {
     format!(
         "shortened as max_tokens asks; the whole output: get_run {{run_id: \"{run_id}\", stream: \"stdout\", cursor: 0}}"
     )
 }
 
-/// The text of a run in about `bytes_max` bytes, beginning with why it is short. The trailer is whole however few they are, and
-/// the first failure is named.
-pub(crate) fn run(report: &Report, failures: Option<&str>, left_out: &str, bytes_max: usize) -> String {
+/// The text of a run in about `bytes_max` bytes, beginning with `left_out_note`. Always has the whole trailer and the name of
+/// the first failure.
+pub(crate) fn shorten_run(report: &Report, failures: Option<&str>, left_out_note: &str, bytes_max: usize) -> String {
     let trailer = text::run_trailer(report);
-    let mut shortened = format!("[TRUNCATED] {left_out}\n");
+    let mut shortened = format!("[TRUNCATED] {left_out_note}\n");
     let mut room = bytes_max.saturating_sub(shortened.len() + trailer.len());
     if let Some(failures) = failures {
-        let part = as_many(failures, room);
+        let part = fit_failures(failures, room);
         room = room.saturating_sub(part.len());
         shortened.push_str(&part);
     }
     room = room.saturating_sub(2 * heading("stdout").len());
-    // stderr is short where it matters (a compiler, a panic), so it is served first.
+    // stderr is short where it matters (a compiler error, a panic), so it gets its room first.
     let stderr = last_lines(&report.stderr_tail, room / 2);
     let stdout = last_lines(&report.stdout_tail, room.saturating_sub(stderr.len()));
     for (title, tail) in [("stdout", stdout), ("stderr", stderr)] {
         if !tail.is_empty() {
             shortened.push_str(&heading(title));
-            shortened.push_str(strip(tail).trim_end_matches('\n'));
+            shortened.push_str(strip_colours(tail).trim_end_matches('\n'));
             shortened.push('\n');
         }
     }
@@ -49,7 +48,7 @@ pub(crate) fn run(report: &Report, failures: Option<&str>, left_out: &str, bytes
     shortened
 }
 
-/// Some of `text` if all of it does not fit: its first `bytes_max` bytes, in whole lines where possible.
+/// The first `bytes_max` bytes of `text`, in whole lines where possible.
 pub(crate) fn first_lines(text: &str, bytes_max: usize) -> &str {
     if text.len() <= bytes_max {
         return text;
@@ -59,7 +58,7 @@ pub(crate) fn first_lines(text: &str, bytes_max: usize) -> &str {
 }
 
 /// As many of `lines` as fit, at least the first.
-pub(crate) fn lines(lines: &[String], bytes_max: usize) -> String {
+pub(crate) fn fit_lines(lines: &[String], bytes_max: usize) -> String {
     let mut text = String::new();
     for line in lines {
         if !text.is_empty() && text.len() + line.len() >= bytes_max {
@@ -71,8 +70,8 @@ pub(crate) fn lines(lines: &[String], bytes_max: usize) -> String {
     text
 }
 
-// As many of the failures as fit, or else the name and the place of the first one: a count of failures helps nobody.
-fn as_many(failures: &str, bytes_max: usize) -> Cow<'_, str> {
+// As many of the failures as fit, at least the name and the location of the first: a count alone does not help.
+fn fit_failures(failures: &str, bytes_max: usize) -> Cow<'_, str> {
     let fitting = whole_blocks(failures, bytes_max);
     let Some((header, blocks)) = failures.split_once("\n\n") else { return fitting.into() };
     if fitting.len() > header.len() + 2 {
@@ -80,12 +79,12 @@ fn as_many(failures: &str, bytes_max: usize) -> Cow<'_, str> {
     }
     let mut lines = blocks.lines();
     let name = lines.next().unwrap_or_default();
-    // Of a failure without a place, this is what it says.
+    // If the failure has no location, this is its message.
     let place = first_lines(lines.next().unwrap_or_default(), PLACE_BYTES_MAX);
     format!("{header}\n\n{name}\n{place}\n\n").into()
 }
 
-// As many of the blocks, which end with an empty line, as fit.
+// As many blocks as fit; each ends with an empty line.
 fn whole_blocks(text: &str, bytes_max: usize) -> &str {
     if text.len() <= bytes_max {
         return text;
@@ -109,7 +108,7 @@ fn heading(title: &str) -> String {
     format!("--- {title} (end) ---\n")
 }
 
-fn strip(text: &str) -> String {
+fn strip_colours(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }
 
@@ -128,9 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn failures_then_the_end_of_the_output_then_the_trailer() {
+    fn orders_failures_then_the_end_of_the_output_then_the_trailer() {
         let failures = "1 test failure(s) from last run_tests call (go, just now):\n\n1. a/TestA\n   wrong\n\n";
-        let text = run(&report(), Some(failures), &left_out("r1"), 400);
+        let text = shorten_run(&report(), Some(failures), &left_out_note("r1"), 400);
         assert!(text.len() <= 400, "{}", text.len());
         let (failure, tail) = (text.find("1. a/TestA").unwrap(), text.find("--- stdout (end) ---").unwrap());
         assert!(failure < tail, "{text}");
@@ -139,26 +138,26 @@ mod tests {
     }
 
     #[test]
-    fn the_trailer_and_the_first_failure_survive_any_shortening() {
+    fn keeps_the_trailer_and_the_first_failure_at_any_size() {
         let failures = "2 test failure(s):\n\n1. x\n   x.go:3\n   wrong\n\n2. y\n\n";
         let begin = "[TRUNCATED] why\n2 test failure(s):\n\n1. x\n   x.go:3\n";
-        assert_eq!(run(&report(), Some(failures), "why", 4), format!("{begin}\nexit: 1\n"));
-        assert_eq!(run(&report(), Some(failures), "why", 72), format!("{begin}   wrong\n\nexit: 1\n"));
-        assert_eq!(run(&report(), None, "why", 4), "[TRUNCATED] why\nexit: 1\n");
+        assert_eq!(shorten_run(&report(), Some(failures), "why", 4), format!("{begin}\nexit: 1\n"));
+        assert_eq!(shorten_run(&report(), Some(failures), "why", 72), format!("{begin}   wrong\n\nexit: 1\n"));
+        assert_eq!(shorten_run(&report(), None, "why", 4), "[TRUNCATED] why\nexit: 1\n");
         let message = format!("1 test failure(s):\n\n1. x\n   {}\n\n", "y".repeat(5_000));
-        assert!(run(&report(), Some(&message), "why", 4).len() < 500);
+        assert!(shorten_run(&report(), Some(&message), "why", 4).len() < 500);
     }
 
     #[test]
-    fn the_first_line_is_there_however_short_the_text() {
+    fn keeps_the_first_line_at_any_size() {
         let all = ["one", "two", "three"].map(str::to_owned);
-        assert_eq!(lines(&all, 1), "one\n");
-        assert_eq!(lines(&all, 8), "one\ntwo\n");
-        assert_eq!(lines(&all, usize::MAX), "one\ntwo\nthree\n");
+        assert_eq!(fit_lines(&all, 1), "one\n");
+        assert_eq!(fit_lines(&all, 8), "one\ntwo\n");
+        assert_eq!(fit_lines(&all, usize::MAX), "one\ntwo\nthree\n");
     }
 
     #[test]
-    fn cuts_fall_between_lines_and_characters() {
+    fn cuts_between_lines_and_characters() {
         assert_eq!(first_lines("one\ntwo\nthree", 9), "one\ntwo\n");
         assert_eq!(first_lines("éé", 3), "é");
         assert_eq!(last_lines("one\ntwo\nthree", 7), "three");

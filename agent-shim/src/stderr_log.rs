@@ -1,5 +1,5 @@
-//! The shim's own log, on stderr. Many clients never read it, and a pipe that is full must not hold up their calls: a thread of
-//! its own writes the lines, and those that find no room in the queue before it are lost. Must not know what lines say.
+//! The shim's log on stderr. Many clients never read it, and a full pipe must not block their calls: a separate thread writes
+//! the lines, and a line that finds the queue full is dropped.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-/// LineTransport that may wait, of 100 to 300 bytes as a rule.
+/// Most lines in the queue, of 100 to 300 bytes as a rule.
 const LINES_MAX: usize = 1_000;
 
-/// How long the end waits for the last lines, and how often it looks whether they are written.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long [`StderrLog::finish`] waits for the last lines.
+const FLUSH_MAX: Duration = Duration::from_millis(100);
+/// How often it checks whether they are written.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The way in of whoever has a line to tell. Clones lead to the same thread.
+/// A writer to the log thread. Clones share the thread.
 #[derive(Clone)]
 pub(crate) struct StderrLog {
     queue: SyncSender<Vec<u8>>,
@@ -22,14 +23,14 @@ pub(crate) struct StderrLog {
 }
 
 impl StderrLog {
-    /// A queue to `file`.
-    pub(crate) fn to(mut file: impl Write + Send + 'static) -> io::Result<StderrLog> {
+    /// Starts the thread that writes to `file`.
+    pub(crate) fn start(mut file: impl Write + Send + 'static) -> io::Result<StderrLog> {
         let (queue, lines) = sync_channel::<Vec<u8>>(LINES_MAX);
         let log = StderrLog { queue, unwritten: Arc::default() };
         let unwritten = Arc::clone(&log.unwritten);
         std::thread::Builder::new().name("log".to_owned()).spawn(move || {
             for line in lines {
-                // Nobody can be told that it could not be written.
+                // There is nowhere to report a failed write.
                 _ = file.write_all(&line);
                 unwritten.fetch_sub(1, Ordering::Relaxed);
             }
@@ -37,16 +38,16 @@ impl StderrLog {
         Ok(log)
     }
 
-    /// Returns when everything that was told is written, or has had its time.
+    /// Waits until all queued lines are written, at most [`FLUSH_MAX`].
     pub(crate) fn finish(&self) {
-        let until = Instant::now() + LAST_WORDS;
+        let until = Instant::now() + FLUSH_MAX;
         while self.unwritten.load(Ordering::Relaxed) > 0 && Instant::now() < until {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-/// Takes whole lines, and never waits.
+/// Accepts whole lines, and never blocks.
 impl Write for StderrLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.unwritten.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! The connection to the supervisor: made when it is first needed, made anew when it is gone. Must not know sessions.
+//! The connection to the supervisor: established on first use, and re-established when it is lost.
 
 use crate::bearer_token::{BearerToken, TokenError};
 use crate::certificate_errors;
 use crate::command_line::{Address, Endpoint, TlsFiles};
 use crate::private_supervisor::{PrivateError, PrivateSupervisor};
-use crate::tls_probe::{greet, is_encrypted};
+use crate::tls_probe::{handshake, speaks_tls};
 use proctor_proto::v1::GetSessionRequest;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::runs_client::RunsClient;
@@ -19,15 +19,15 @@ use tokio::sync::Mutex;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
-/// How long a supervisor may take to answer what needs no look at anything.
+/// How long a supervisor may take to answer a trivial request.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long a connection may take. Everything is on this host.
+/// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 type Transport = InterceptedService<Channel, BearerToken>;
 
-/// Why there is no supervisor to ask.
+/// Why no supervisor can be reached.
 #[derive(Debug, Error)]
 pub(crate) enum ConnectError {
     #[error(transparent)]
@@ -40,10 +40,10 @@ pub(crate) enum ConnectError {
     NoAuthority,
     #[error("cannot reach the supervisor")]
     Connect(#[from] tonic::transport::Error),
-    #[error("the supervisor does not let us in")]
-    Greeting(#[source] std::io::Error),
+    #[error("the supervisor refuses the TLS handshake")]
+    Handshake(#[source] std::io::Error),
     #[error("the supervisor speaks TLS there, and --supervisor says http://")]
-    Encrypted,
+    TlsExpected,
     #[error("the supervisor does not answer")]
     Timeout,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    fn over(channel: Channel, token: BearerToken) -> Clients {
+    fn new(channel: Channel, token: BearerToken) -> Clients {
         let transport = InterceptedService::new(channel, token);
         Clients {
             sessions: SessionsClient::new(transport.clone()),
@@ -72,24 +72,24 @@ struct EstablishedConnection {
     private: Option<PrivateSupervisor>,
 }
 
-/// A supervisor, running or yet to be started. Clones are the same one.
+/// A connection to a supervisor that runs or is started on first use. Clones share the connection.
 #[derive(Clone)]
 pub(crate) struct SupervisorConnection {
     endpoint: Arc<Endpoint>,
-    // Held while connecting, so that calls that come together share one supervisor.
+    // Locked while connecting, so that concurrent calls share one supervisor.
     connection: Arc<Mutex<Option<EstablishedConnection>>>,
 }
 
 impl SupervisorConnection {
-    /// One that will be reached at `endpoint`.
+    /// A connection to `endpoint`, not yet established.
     pub(crate) fn new(endpoint: Endpoint) -> SupervisorConnection {
         SupervisorConnection { endpoint: Arc::new(endpoint), connection: Arc::default() }
     }
 
-    /// Its services; connects, or starts it, if need be.
+    /// The clients of its services. Connects, and starts a private supervisor, if necessary.
     pub(crate) async fn clients(&self) -> Result<Clients, ConnectError> {
         let mut slot = self.connection.lock().await;
-        // A socket to one process cannot be mended: after a crash only a new supervisor helps.
+        // The socket belongs to one process: after its crash only a new supervisor helps.
         if slot.as_mut().and_then(|connection| connection.private.as_mut()).is_some_and(PrivateSupervisor::has_ended) {
             *slot = None;
         }
@@ -103,53 +103,56 @@ impl SupervisorConnection {
         Ok(clients)
     }
 
-    /// Lets go of a private one that cannot be asked any more, so that the next call starts another. It may well be alive: its
-    /// socket is not closed by the end of what was spoken over it, since we hold that too.
-    pub(crate) async fn mend(&self) {
+    /// Ends a private supervisor that no longer answers, so that the next call starts another. Its process may be alive: a
+    /// broken HTTP/2 connection does not close the socket, of which this process holds a clone.
+    pub(crate) async fn drop_dead_private(&self) {
         let mut slot = self.connection.lock().await;
         let Some(connection) = slot.as_ref().filter(|connection| connection.private.is_some()) else { return };
-        let answers = tokio::time::timeout(ANSWER_MAX, answers(&connection.clients)).await;
-        if !answers.unwrap_or(false)
+        let responds = tokio::time::timeout(ANSWER_MAX, is_responding(&connection.clients)).await;
+        if !responds.unwrap_or(false)
             && let Some(EstablishedConnection { private: Some(private), .. }) = slot.take()
         {
-            tracing::warn!("the private supervisor cannot be asked any more: the next call starts another");
-            private.end().await;
+            tracing::warn!("the private supervisor no longer answers: the next call starts another");
+            private.shut_down().await;
         }
     }
 
-    /// Whether it is one that we start.
+    /// Whether the supervisor is started by this process.
     pub(crate) fn is_private(&self) -> bool {
         matches!(*self.endpoint, Endpoint::Private { .. })
     }
 
-    /// Why connections to it do not last, if that is a certificate, or that it speaks TLS and we do not.
-    pub(crate) async fn refusal(&self) -> Option<ConnectError> {
+    /// Why connections fail, if the cause is a certificate, or TLS on an `http://` address.
+    pub(crate) async fn diagnose(&self) -> Option<ConnectError> {
         let Endpoint::Running { address, tls, .. } = &*self.endpoint else { return None };
         match address {
             Address::Unix(_) => None,
             Address::Tcp(uri) => {
-                let encrypted = tokio::time::timeout(CONNECT_MAX, is_encrypted(uri)).await;
-                encrypted.is_ok_and(|encrypted| encrypted).then_some(ConnectError::Encrypted)
+                let is_tls = tokio::time::timeout(CONNECT_MAX, speaks_tls(uri)).await;
+                is_tls.unwrap_or(false).then_some(ConnectError::TlsExpected)
             }
             Address::Tls(uri) => {
-                let tls = read(tls).ok()?;
-                let greeted = tokio::time::timeout(CONNECT_MAX, greet(uri, &tls)).await.ok()?;
-                greeted.map_err(ConnectError::Greeting).err().filter(|why| certificate_errors::trouble(why).is_some())
+                let tls = read_tls_files(tls).ok()?;
+                let result = tokio::time::timeout(CONNECT_MAX, handshake(uri, &tls)).await.ok()?;
+                result
+                    .map_err(ConnectError::Handshake)
+                    .err()
+                    .filter(|error| certificate_errors::find_fault(error).is_some())
             }
         }
     }
 
-    /// Its services if it is one that others started and that has been connected to.
+    /// The clients, if the supervisor is a shared one and is connected.
     pub(crate) async fn shared(&self) -> Option<Clients> {
         let slot = self.connection.lock().await;
         slot.as_ref().filter(|connection| connection.private.is_none()).map(|connection| connection.clients.clone())
     }
 
-    /// Lets go of it; a private one ends.
-    pub(crate) async fn end(&self) {
+    /// Drops the connection; ends a private supervisor.
+    pub(crate) async fn shut_down(&self) {
         let connection = self.connection.lock().await.take();
         if let Some(private) = connection.and_then(|connection| connection.private) {
-            private.end().await;
+            private.shut_down().await;
         }
     }
 }
@@ -161,30 +164,31 @@ async fn connect(endpoint: &Endpoint) -> Result<EstablishedConnection, ConnectEr
             let channel = match address {
                 Address::Unix(path) => client::connect_unix(path.clone()).await?,
                 Address::Tcp(uri) => client::connect_tcp(uri.clone()).await?,
-                Address::Tls(uri) => client::connect_tls(uri.clone(), read(tls)?).await?,
+                Address::Tls(uri) => client::connect_tls(uri.clone(), read_tls_files(tls)?).await?,
             };
-            Ok(EstablishedConnection { clients: Clients::over(channel, token), private: None })
+            Ok(EstablishedConnection { clients: Clients::new(channel, token), private: None })
         }
         Endpoint::Private { binary, workspace } => {
             let (private, stream) = PrivateSupervisor::start(binary.as_deref(), workspace)?;
             let channel = client::connect_stream(stream).await?;
-            Ok(EstablishedConnection { clients: Clients::over(channel, BearerToken::NONE), private: Some(private) })
+            Ok(EstablishedConnection { clients: Clients::new(channel, BearerToken::NONE), private: Some(private) })
         }
     }
 }
 
-// Whatever it says: what was made here, for want of an answer, has a source.
-async fn answers(clients: &Clients) -> bool {
-    let asked = clients.clone().sessions.get_session(GetSessionRequest::default()).await;
-    asked.err().is_none_or(|status| status.source().is_none())
+// Any answer counts, errors too: only a status made by the local client has a source.
+async fn is_responding(clients: &Clients) -> bool {
+    let answer = clients.clone().sessions.get_session(GetSessionRequest::default()).await;
+    answer.err().is_none_or(|status| status.source().is_none())
 }
 
-// Read for each connection, so that files that are replaced count for the next one.
-fn read(files: &TlsFiles) -> Result<client::Tls, ConnectError> {
+// Called for each connection, so that replaced files take effect with the next one.
+fn read_tls_files(files: &TlsFiles) -> Result<client::TlsConfig, ConnectError> {
     let text = |path: &PathBuf| {
         std::fs::read_to_string(path).map_err(|source| ConnectError::Tls { path: path.clone(), source })
     };
     let authorities = text(files.ca.as_ref().ok_or(ConnectError::NoAuthority)?)?;
-    let own = files.own.as_ref().map(|(certificate, key)| Ok::<_, ConnectError>((text(certificate)?, text(key)?)));
-    Ok(client::Tls { authorities, own: own.transpose()? })
+    let client =
+        files.client.as_ref().map(|(certificate, key)| Ok::<_, ConnectError>((text(certificate)?, text(key)?)));
+    Ok(client::TlsConfig { authorities, client: client.transpose()? })
 }

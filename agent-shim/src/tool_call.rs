@@ -1,5 +1,4 @@
-//! One call of a tool: asks the supervisor, in the session or without one, and reports progress to the client. Must not know
-//! which tool it is.
+//! The context of one tool call: requests to the supervisor, in the session or without one, and progress for the client.
 
 use crate::call_error::CallError;
 use crate::progress::{ProgressReporter, ProgressState};
@@ -10,11 +9,11 @@ use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
 use tonic::Status;
 
-/// One call of a tool: what it may use.
+/// The context of one tool call.
 pub(crate) struct ToolCall<'a> {
     pub(crate) supervisor: &'a SupervisorConnection,
     pub(crate) session: &'a Session,
-    /// Whom the progress of the call is reported to.
+    /// The client and its progress token, if it asked for progress.
     pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
 }
 
@@ -24,48 +23,48 @@ impl ToolCall<'_> {
         self.session
     }
 
-    /// Asks something that needs no session.
-    pub(crate) async fn ask<T, F>(&self, ask: impl Fn(Clients) -> F) -> Result<T, CallError>
+    /// Sends a request that needs no session; tries once more if the connection was lost.
+    pub(crate) async fn request<T, F>(&self, send: impl Fn(Clients) -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        match self.attempt(&ask).await {
-            Err(error) if reconnect::is_worthwhile(self.supervisor, &error).await => {
-                reconnect::explained(self.supervisor, self.attempt(&ask).await).await
+        match self.attempt(&send).await {
+            Err(error) if reconnect::prepare_retry(self.supervisor, &error).await => {
+                reconnect::explain_lost_connection(self.supervisor, self.attempt(&send).await).await
             }
             answer => answer,
         }
     }
 
-    async fn attempt<T, F>(&self, ask: &impl Fn(Clients) -> F) -> Result<T, CallError>
+    async fn attempt<T, F>(&self, send: &impl Fn(Clients) -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        Ok(ask(self.clients().await?).await?)
+        Ok(send(self.clients().await?).await?)
     }
 
-    /// The supervisor's services.
+    /// The clients of the supervisor's services.
     pub(crate) async fn clients(&self) -> Result<Clients, CallError> {
         Ok(self.supervisor.clients().await?)
     }
 
-    /// Asks something in the session.
-    pub(crate) async fn in_session<T, F>(&self, ask: impl Fn(Clients, String) -> F) -> Result<T, CallError>
+    /// Sends a request in the session, which is opened if necessary.
+    pub(crate) async fn request_in_session<T, F>(&self, send: impl Fn(Clients, String) -> F) -> Result<T, CallError>
     where
         F: Future<Output = Result<T, Status>>,
     {
-        self.session.call(self.supervisor, ask).await
+        self.session.call(self.supervisor, send).await
     }
 
-    /// Does `work`, reporting to the client meanwhile, beginning with `standing`.
-    pub(crate) async fn reporting<T>(
+    /// Runs `work` and reports its progress to the client, beginning with `initial`.
+    pub(crate) async fn with_progress<T>(
         &self,
-        standing: ProgressState,
+        initial: ProgressState,
         work: impl AsyncFnOnce(&ProgressReporter) -> T,
     ) -> T {
-        let progress = ProgressReporter::start(self.client.clone(), standing);
-        let done = work(&progress).await;
+        let progress = ProgressReporter::start(self.client.clone(), initial);
+        let result = work(&progress).await;
         progress.finish().await;
-        done
+        result
     }
 }

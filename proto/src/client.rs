@@ -1,5 +1,4 @@
-//! Connecting to a supervisor: unix socket, TCP with or without TLS, or a socket that is already open. Must not know
-//! what is asked over it.
+//! Connects to a supervisor: over a unix socket, over TCP with or without TLS, or over a socket that is already open.
 
 use hyper_util::rt::TokioIo;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ pub async fn connect_unix(path: PathBuf) -> Result<Channel, tonic::transport::Er
         .await
 }
 
-/// A channel over one socket that is already connected. When it breaks, the channel is broken for good.
+/// A channel over a connected socket. It cannot reconnect.
 pub async fn connect_stream(stream: UnixStream) -> Result<Channel, tonic::transport::Error> {
     let once = Mutex::new(Some(stream));
     endpoint()
@@ -34,25 +33,25 @@ pub async fn connect_tcp(uri: String) -> Result<Channel, tonic::transport::Error
     Endpoint::from_shared(uri)?.tcp_nodelay(true).connect().await
 }
 
-/// What a TLS client knows, in PEM.
+/// Certificates and key of a TLS client, in PEM.
 #[derive(Clone)]
-pub struct Tls {
-    /// The authorities of whom the supervisor's certificate may be.
+pub struct TlsConfig {
+    /// Authorities that may have issued the supervisor's certificate.
     pub authorities: String,
-    /// Our own certificate, with those between it and its authority's, and its private key.
-    pub own: Option<(String, String)>,
+    /// Client certificate with its intermediates, and its private key.
+    pub client: Option<(String, String)>,
 }
 
-/// A channel to `uri` (`https://build.example:7878`), whose host the supervisor's certificate has to name.
-pub async fn connect_tls(uri: String, tls: Tls) -> Result<Channel, tonic::transport::Error> {
+/// A channel to `uri` (`https://build.example:7878`). The supervisor's certificate must name the host.
+pub async fn connect_tls(uri: String, tls: TlsConfig) -> Result<Channel, tonic::transport::Error> {
     let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(tls.authorities));
-    if let Some((certificate, key)) = tls.own {
+    if let Some((certificate, key)) = tls.client {
         config = config.identity(Identity::from_pem(certificate, key));
     }
     Endpoint::from_shared(uri)?.tls_config(config)?.tcp_nodelay(true).connect().await
 }
 
-// The URI is never dialled: the connector above decides where bytes go.
+// The URI is never resolved: the connector decides where to connect.
 fn endpoint() -> Endpoint {
     Endpoint::from_static("http://supervisor.proctor")
 }

@@ -1,72 +1,72 @@
-//! How the value that a test got differs from the one that it wanted, for a person: short ones side by side, long lines around
-//! the first difference, texts as a diff by lines. Bounded in lines and columns. Must not know of which test they are.
+//! Renders the difference between the actual and the expected value of a test for a person: short values below each other,
+//! long lines around the first difference, texts as a line diff. Bounded in lines and columns.
 
-use crate::printable::{block, columns_of, cut, fits, line};
+use crate::printable::{block, char_columns, cut, fits, line};
 use similar::{ChangeTag, DiffOp, TextDiff};
 use std::borrow::Cow;
 
-/// Columns of a line, without its mark: what is indented fits into a terminal of 80.
+/// Columns of a line, without its mark: with indentation it fits a terminal of 80 columns.
 const COLUMNS: usize = 72;
 
-/// Lines of a diff that are shown.
+/// Most lines of a diff shown.
 const LINES_SHOWN: usize = 40;
 
-/// Lines around each difference.
+/// Context lines around each difference.
 const CONTEXT: usize = 3;
 
-/// Lines of each text that are compared: behind that, a diff takes long and nobody reads it.
+/// Most lines of each text compared: a larger diff takes long, and only [`LINES_SHOWN`] are shown.
 const LINES_COMPARED: usize = 2_000;
 
-/// What a line of a difference shows.
+/// Which value a line belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// What both values have.
+pub enum LineKind {
+    /// In both values.
     Same,
-    /// What only the value has that the test got.
+    /// In the actual value only.
     Got,
-    /// What only the value has that the test wanted.
+    /// In the expected value only.
     Want,
-    /// A word about the difference.
-    About,
+    /// A remark about the difference.
+    Note,
 }
 
 /// One line of a difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// What it shows.
-    pub kind: Kind,
-    /// Its text, made fit to be shown.
+pub struct DiffLine {
+    /// Which value the line belongs to.
+    pub kind: LineKind,
+    /// The text; hidden characters are escaped.
     pub text: String,
 }
 
-impl Line {
-    fn new(kind: Kind, text: impl Into<String>) -> Line {
-        Line { kind, text: text.into() }
+impl DiffLine {
+    fn new(kind: LineKind, text: impl Into<String>) -> DiffLine {
+        DiffLine { kind, text: text.into() }
     }
 
-    fn about(text: impl Into<String>) -> Line {
-        Line::new(Kind::About, text)
+    fn note(text: impl Into<String>) -> DiffLine {
+        DiffLine::new(LineKind::Note, text)
     }
 }
 
-/// The lines that show how `got` differs from `want`, at most some forty; none if there is neither.
+/// The lines that show how `got` differs from `want`, at most about forty; none if both are absent.
 #[must_use]
-pub fn lines(got: Option<&str>, want: Option<&str>) -> Vec<Line> {
+pub fn lines(got: Option<&str>, want: Option<&str>) -> Vec<DiffLine> {
     match (got.map(block), want.map(block)) {
-        (Some(got), Some(want)) => both(&got, &want),
-        (Some(got), None) => one(Kind::Got, "got", &got),
-        (None, Some(want)) => one(Kind::Want, "want", &want),
+        (Some(got), Some(want)) => compare(&got, &want),
+        (Some(got), None) => single_value(LineKind::Got, "got", &got),
+        (None, Some(want)) => single_value(LineKind::Want, "want", &want),
         (None, None) => Vec::new(),
     }
 }
 
-fn both(got: &str, want: &str) -> Vec<Line> {
+fn compare(got: &str, want: &str) -> Vec<DiffLine> {
     let (whole_got, whole_want) = (got, want);
     let (got, want) = (got.trim_end_matches('\n'), want.trim_end_matches('\n'));
     if got == want {
-        let mut lines = one(Kind::Same, "got", got);
+        let mut lines = single_value(LineKind::Same, "got", got);
         let ends = [whole_got, whole_want].map(|whole| whole.len() - got.len());
-        lines.push(Line::about(match ends {
+        lines.push(DiffLine::note(match ends {
             [got, want] if got != want => {
                 format!("want reads the same, but for the line ends behind it: got has {got}, want {want}")
             }
@@ -75,35 +75,35 @@ fn both(got: &str, want: &str) -> Vec<Line> {
         return lines;
     }
     if got.contains('\n') || want.contains('\n') {
-        return by_lines(got, want);
+        return diff_lines(got, want);
     }
     if let (Some(got), Some(want)) = (quoted_lines(got), quoted_lines(want))
         && (got.contains('\n') || want.contains('\n'))
     {
-        return by_lines(&got, &want);
+        return diff_lines(&got, &want);
     }
-    // Whose columns can be counted.
+    // Escapes hidden characters, so that columns can be counted.
     let (got, want) = (&*line(got), &*line(want));
     let at = common_chars(got, want);
-    let (shown_got, shown_want) = (Window::of(got, at), Window::of(want, at));
+    let (shown_got, shown_want) = (Window::around(got, at), Window::around(want, at));
     let mut lines = vec![
-        Line::new(Kind::Got, format!("got: {}", shown_got.text)),
-        Line::new(Kind::Want, format!("want: {}", shown_want.text)),
+        DiffLine::new(LineKind::Got, format!("got: {}", shown_got.text)),
+        DiffLine::new(LineKind::Want, format!("want: {}", shown_want.text)),
     ];
     if shown_got.is_cut || shown_want.is_cut {
-        // Under the second line, whose label is the longer one.
+        // The caret stands below the second line, whose label is the longer one.
         lines[0].text = format!("got:  {}", shown_got.text);
-        lines.push(Line::about(format!("{}^", " ".repeat("want: ".len() + shown_want.columns_before))));
-        let (of_got, of_want) = (got.chars().count(), want.chars().count());
-        lines.push(Line::about(format!(
-            "the first difference is character {} (got has {of_got}, want {of_want})",
+        lines.push(DiffLine::note(format!("{}^", " ".repeat("want: ".len() + shown_want.columns_before))));
+        let (got_chars, want_chars) = (got.chars().count(), want.chars().count());
+        lines.push(DiffLine::note(format!(
+            "the first difference is character {} (got has {got_chars}, want {want_chars})",
             at + 1
         )));
     }
     lines
 }
 
-// A text in the quotes of its language, by lines: with `\n` in them, all of it is one line.
+// The content of a quoted literal with `\n` turned into line ends; `None` if the value is not quoted.
 fn quoted_lines(value: &str) -> Option<String> {
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'))?;
     if value.len() < 2 || !value.ends_with(quote) {
@@ -113,7 +113,7 @@ fn quoted_lines(value: &str) -> Option<String> {
     while let Some(c) = chars.next() {
         match c {
             '\\' if chars.next_if_eq(&'n').is_some() => lines.push('\n'),
-            // An escaped backslash is none before what follows.
+            // Copy the escaped character too: in `\\\\n` the second backslash does not begin an escape.
             '\\' => lines.extend(['\\'].into_iter().chain(chars.next())),
             c => lines.push(c),
         }
@@ -121,27 +121,27 @@ fn quoted_lines(value: &str) -> Option<String> {
     Some(lines)
 }
 
-fn one(kind: Kind, label: &str, value: &str) -> Vec<Line> {
+fn single_value(kind: LineKind, label: &str, value: &str) -> Vec<DiffLine> {
     let all = value.lines().count();
-    let mut lines: Vec<Line> = value
+    let mut lines: Vec<DiffLine> = value
         .lines()
         .take(LINES_SHOWN)
         .enumerate()
         .map(|(number, line)| {
             let label = if number == 0 { format!("{label}: ") } else { String::new() };
-            Line::new(kind, format!("{label}{}", cut(line, COLUMNS * 2)))
+            DiffLine::new(kind, format!("{label}{}", cut(line, COLUMNS * 2)))
         })
         .collect();
     if lines.is_empty() {
-        lines.push(Line::new(kind, format!("{label}: ")));
+        lines.push(DiffLine::new(kind, format!("{label}: ")));
     }
-    more(&mut lines, all.saturating_sub(LINES_SHOWN), "more lines");
+    note_more(&mut lines, all.saturating_sub(LINES_SHOWN), "more lines");
     lines
 }
 
-fn more(lines: &mut Vec<Line>, count: usize, what: &str) {
+fn note_more(lines: &mut Vec<DiffLine>, count: usize, what: &str) {
     if count > 0 {
-        lines.push(Line::about(format!("… {count} {what}")));
+        lines.push(DiffLine::note(format!("… {count} {what}")));
     }
 }
 
@@ -149,28 +149,28 @@ fn common_chars(one: &str, other: &str) -> usize {
     one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
 }
 
-/// A part of a long line that has its character number `at`.
+/// The part of a long line around a character.
 struct Window<'a> {
     text: Cow<'a, str>,
-    /// Columns of it that lie before that character.
+    /// Columns before that character.
     columns_before: usize,
     is_cut: bool,
 }
 
 impl Window<'_> {
-    // The two values of a difference are the same before it, so both windows begin at the same character.
-    fn of(line: &str, at: usize) -> Window<'_> {
+    // Both values are equal before the first difference, so both windows begin at the same character.
+    fn around(line: &str, at: usize) -> Window<'_> {
         if fits(line, COLUMNS) {
-            let columns_before = line.chars().take(at).map(columns_of).sum();
+            let columns_before = line.chars().take(at).map(char_columns).sum();
             return Window { text: line.into(), columns_before, is_cut: false };
         }
-        // A third of the room is for what both have.
+        // A third of the columns shows the common part.
         let (mut begin, mut columns_before) = (at, 0);
         for c in line.chars().rev().skip(line.chars().count() - at) {
-            if columns_before + columns_of(c) > COLUMNS / 3 {
+            if columns_before + char_columns(c) > COLUMNS / 3 {
                 break;
             }
-            columns_before += columns_of(c);
+            columns_before += char_columns(c);
             begin -= 1;
         }
         let offset = line.char_indices().nth(begin).map_or(line.len(), |(offset, _)| offset);
@@ -181,37 +181,37 @@ impl Window<'_> {
     }
 }
 
-fn by_lines(got: &str, want: &str) -> Vec<Line> {
+fn diff_lines(got: &str, want: &str) -> Vec<DiffLine> {
     let all_got: Vec<&str> = got.split('\n').collect();
     let all_want: Vec<&str> = want.split('\n').collect();
     let (few_got, few_want) =
         (&all_got[..all_got.len().min(LINES_COMPARED)], &all_want[..all_want.len().min(LINES_COMPARED)]);
     let diff = TextDiff::from_slices(few_want, few_got);
-    let mut lines = vec![Line::about("- want  + got")];
+    let mut lines = vec![DiffLine::note("- want  + got")];
     for group in diff.grouped_ops(CONTEXT) {
         let first = group.first().map_or(0, |op| op.old_range().start);
-        lines.push(Line::about(format!("@@ line {} @@", first + 1)));
+        lines.push(DiffLine::note(format!("@@ line {} @@", first + 1)));
         for op in &group {
             lines.extend(diff.iter_changes(op).map(|change| {
                 let (kind, mark) = match change.tag() {
-                    ChangeTag::Equal => (Kind::Same, ' '),
-                    ChangeTag::Delete => (Kind::Want, '-'),
-                    ChangeTag::Insert => (Kind::Got, '+'),
+                    ChangeTag::Equal => (LineKind::Same, ' '),
+                    ChangeTag::Delete => (LineKind::Want, '-'),
+                    ChangeTag::Insert => (LineKind::Got, '+'),
                 };
                 let at = differs_at(op, change.old_index(), change.new_index(), few_want, few_got);
-                Line::new(kind, format!("{mark}{}", Window::of(change.value(), at).text))
+                DiffLine::new(kind, format!("{mark}{}", Window::around(change.value(), at).text))
             }));
         }
     }
     let hidden = lines.len().saturating_sub(LINES_SHOWN);
     lines.truncate(LINES_SHOWN);
-    more(&mut lines, hidden, "more lines of the diff");
+    note_more(&mut lines, hidden, "more lines of the diff");
     let left = all_got.len().max(all_want.len()).saturating_sub(LINES_COMPARED);
-    more(&mut lines, left, "more lines, which were not compared");
+    note_more(&mut lines, left, "more lines, which were not compared");
     lines
 }
 
-// Where a line that was replaced differs from the one in its place, so that a long one shows that.
+// Where a replaced line differs from the line in its place, so that the window of a long line shows the difference.
 fn differs_at(op: &DiffOp, old: Option<usize>, new: Option<usize>, olds: &[&str], news: &[&str]) -> usize {
     let DiffOp::Replace { old_index, old_len, new_index, new_len } = *op else { return 0 };
     let (old, new) = match (old, new) {
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn short_values_are_side_by_side() {
+    fn short_values_are_shown_below_each_other() {
         assert_eq!(shown("5", "3"), "got: 5\nwant: 3\n");
         assert_eq!(shown("x", "x"), "got: x\nwant reads the same\n");
-        let told = "got: x\nwant reads the same, but for the line ends behind it: got has 1, want 0\n";
-        assert_eq!(shown("x\n", "x"), told);
+        let same = "got: x\nwant reads the same, but for the line ends behind it: got has 1, want 0\n";
+        assert_eq!(shown("x\n", "x"), same);
         assert_eq!(lines(None, None), []);
         let [one] = &lines(None, Some(""))[..] else { panic!("one line") };
-        assert_eq!((one.kind, one.text.as_str()), (Kind::Want, "want: "));
+        assert_eq!((one.kind, one.text.as_str()), (LineKind::Want, "want: "));
     }
 
     #[test]
@@ -249,12 +249,12 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "got:  …'日本', '日本', '日本', 19, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, …");
         assert_eq!(lines[1], "want: …'日本', '日本', '日本', 229, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9,…");
-        let columns = |text: &str| text.chars().map(columns_of).sum::<usize>();
+        let columns = |text: &str| text.chars().map(char_columns).sum::<usize>();
         let caret = columns(lines[2].trim_end_matches('^'));
         assert_eq!(caret, columns(lines[1].split("229").next().unwrap()));
         assert_eq!(lines[3], "the first difference is character 242 (got has 423, want 424)");
         assert!(lines.iter().all(|line| columns(line) <= COLUMNS + "want: ".len()), "{text}");
-        // Of which one is short.
+        // One of the two is short.
         assert!(shown(&"x".repeat(500), "y").contains("\nwant: y\n      ^\n"));
     }
 
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_text_is_read_by_its_lines() {
+    fn a_quoted_text_is_compared_by_its_lines() {
         assert_eq!(shown(r"'one\ntwo\n'", r"'one\n2\n'"), "- want  + got\n@@ line 1 @@\n 'one\n-2\n+two\n '\n");
         assert_eq!(shown(r"'C:\\new'", "'x'"), "got: 'C:\\\\new'\nwant: 'x'\n");
         assert_eq!(shown(r"['a\n']", r"['b\n']"), "got: ['a\\n']\nwant: ['b\\n']\n");
@@ -293,9 +293,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_values_are_too_much(got in "[ab日\n\u{301}]{0,300}", want in "[ab日\n\u{301}]{0,300}") {
+        fn any_two_values_stay_within_the_columns(got in "[ab日\n\u{301}]{0,300}", want in "[ab日\n\u{301}]{0,300}") {
             for line in lines(Some(&got), Some(&want)) {
-                prop_assert!(line.text.chars().map(columns_of).sum::<usize>() <= COLUMNS + 72, "{:?}", line);
+                prop_assert!(line.text.chars().map(char_columns).sum::<usize>() <= COLUMNS + 72, "{:?}", line);
             }
         }
     }

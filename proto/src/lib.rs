@@ -1,6 +1,6 @@
 //! The contract of proctor: the `proctor.v1` messages, their descriptor set, and the text forms of the answers.
 //!
-//! Both ends of the wire depend on this crate and on nothing else of each other. It must not know how anything is done.
+//! Client and server both depend on this crate, and on nothing else of each other.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 

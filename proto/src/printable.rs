@@ -1,16 +1,15 @@
-//! Text made fit to be shown: what a terminal acts on and what hides from a reader is written as an escape (`\u{9b}`). Must not
-//! know what a text says.
+//! Makes text safe to show: characters that steer a terminal or are invisible become escapes (`\u{9b}`).
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 use unicode_width::UnicodeWidthChar;
 
-/// Most bytes of one escape sequence. What is longer, or has no end, is shown as text.
+/// Most bytes of one escape sequence. A longer or unterminated one is shown as text.
 const SEQUENCE_BYTES_MAX: usize = 4_096;
 
-/// Whether a terminal acts on `c`, or a reader cannot see it: control characters (C0, DEL, C1), what changes the direction of
-/// text, separators of lines that are none of a terminal's, fillers, tags and other invisible format characters. The joiners
-/// of emoji and of Indic and Arabic scripts (U+200C, U+200D) and their variation selectors are not among them.
+/// Whether `c` steers a terminal or is invisible: control characters (C0, DEL, C1), direction changes, Unicode line separators,
+/// fillers, tags and other invisible format characters. Not hidden: the joiners of emoji and of Indic and Arabic scripts
+/// (U+200C, U+200D) and their variation selectors.
 #[must_use]
 pub fn is_hidden(c: char) -> bool {
     match c {
@@ -34,27 +33,28 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
-/// `name` on one line: a name, a path, a note. Everything hidden is escaped, ends of lines included.
+/// A name, a path or a note on one line. Escapes everything hidden, line ends included.
 #[must_use]
 pub fn line(name: &str) -> Cow<'_, str> {
-    if name.chars().any(is_hidden) { escaped(name, |_| false).into() } else { name.into() }
+    if name.chars().any(is_hidden) { escape(name, |_| false).into() } else { name.into() }
 }
 
-/// `text` of one or more lines: a message, a value, output. Lines and tabs stay, escape sequences such as colours are left out,
-/// everything else that is hidden is escaped.
+/// A message, a value or output of one or more lines. Keeps line ends and tabs, removes escape sequences such as colours,
+/// escapes everything else hidden.
 #[must_use]
 pub fn block(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_hidden(c) && !is_layout(c)) {
         return text.into();
     }
-    let mut left = without_sequences(text);
-    if left.contains("\r\n") {
-        left = left.replace("\r\n", "\n");
+    let mut plain = without_sequences(text);
+    if plain.contains("\r\n") {
+        plain = plain.replace("\r\n", "\n");
     }
-    escaped(&left, is_layout).into()
+    escape(&plain, is_layout).into()
 }
 
-/// `text` with its colours and no other sequence, for a writer that takes colours away where nobody sees them.
+/// Keeps colours, line ends and tabs, and escapes everything else hidden, other sequences included. For writers that remove
+/// colours themselves where the output is not a terminal.
 #[must_use]
 pub fn coloured(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_hidden(c) && !is_layout(c)) {
@@ -74,10 +74,10 @@ pub fn coloured(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// What a program writes to a terminal, without what steers it: colours stay, other sequences are left out, a carriage return
-/// ends a line, everything else that is hidden is escaped.
+/// Live output of a program for a terminal: keeps colours, removes other sequences, turns a carriage return into a line end,
+/// escapes everything else hidden.
 #[must_use]
-pub fn live(text: &str) -> String {
+pub fn live_output(text: &str) -> String {
     let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(c) = rest.chars().next() {
         let colour = colour_len(rest);
@@ -103,15 +103,15 @@ fn is_layout(c: char) -> bool {
     c == '\n' || c == '\t'
 }
 
-fn escaped(text: &str, stays: fn(char) -> bool) -> String {
+fn escape(text: &str, is_kept: fn(char) -> bool) -> String {
     let mut shown = String::with_capacity(text.len() + 16);
-    text.chars().for_each(|c| push(&mut shown, c, stays));
+    text.chars().for_each(|c| push(&mut shown, c, is_kept));
     shown
 }
 
-fn push(shown: &mut String, c: char, stays: fn(char) -> bool) {
-    if is_hidden(c) && !stays(c) {
-        // As in a literal of Rust: `\r`, `\u{202e}`.
+fn push(shown: &mut String, c: char, is_kept: fn(char) -> bool) {
+    if is_hidden(c) && !is_kept(c) {
+        // As in a Rust literal: `\r`, `\u{202e}`.
         shown.extend(c.escape_default());
     } else {
         shown.push(c);
@@ -119,21 +119,21 @@ fn push(shown: &mut String, c: char, stays: fn(char) -> bool) {
 }
 
 fn without_sequences(text: &str) -> String {
-    let (mut left, mut rest) = (String::with_capacity(text.len()), text);
+    let (mut plain, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find('\x1b') {
-        left.push_str(&rest[..at]);
+        plain.push_str(&rest[..at]);
         rest = &rest[at..];
         let len = sequence_len(rest);
         if len.is_none() {
-            left.push('\x1b');
+            plain.push('\x1b');
         }
         rest = &rest[len.unwrap_or(1)..];
     }
-    left.push_str(rest);
-    left
+    plain.push_str(rest);
+    plain
 }
 
-/// Bytes of the escape sequence that `text` begins with (ECMA-48); `None` without a whole one.
+/// Length in bytes of the escape sequence (ECMA-48) at the start of `text`; `None` without a complete one.
 #[must_use]
 pub fn sequence_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
@@ -161,7 +161,7 @@ pub fn sequence_len(text: &str) -> Option<usize> {
     }
 }
 
-/// Bytes of the sequence of colours (SGR) that `text` begins with.
+/// Length in bytes of the colour sequence (SGR) at the start of `text`.
 #[must_use]
 pub fn colour_len(text: &str) -> Option<usize> {
     let len = sequence_len(text)?;
@@ -169,32 +169,32 @@ pub fn colour_len(text: &str) -> Option<usize> {
     parameters.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b';' | b':')).then_some(len)
 }
 
-/// Characters for each column at most: a letter may have any number of marks above it.
+/// Most characters per column: a letter may carry any number of combining marks.
 const CHARS_PER_COLUMN_MAX: usize = 4;
 
-/// Columns that `c` takes on a terminal: a tab at most 8.
+/// Columns of `c` on a terminal; a tab counts as 8, its maximum.
 #[must_use]
-pub fn columns_of(c: char) -> usize {
+pub fn char_columns(c: char) -> usize {
     if c == '\t' { 8 } else { c.width().unwrap_or(0) }
 }
 
-/// Whether `text`, which is one line, has room in `columns`.
+/// Whether the one-line `text` fits into `columns`.
 #[must_use]
 pub fn fits(text: &str, columns: usize) -> bool {
     text.len() <= columns || matches!(cut(text, columns), Cow::Borrowed(_))
 }
 
-/// The beginning of `text`, which is one line, in at most `columns` of a terminal, with `…` where it was cut.
+/// The beginning of the one-line `text` in at most `columns`, ending in `…` if it was cut.
 #[must_use]
 pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     let (mut taken, mut fits) = (0, 0);
     for (number, (at, c)) in text.char_indices().enumerate() {
-        taken += columns_of(c);
+        taken += char_columns(c);
         if taken > columns || number >= columns * CHARS_PER_COLUMN_MAX {
             let mark = if columns == 0 { "" } else { "…" };
             return format!("{}{mark}", &text[..fits]).into();
         }
-        // Where the mark still fits behind it.
+        // The mark still fits after this character.
         if taken < columns {
             fits = at + c.len_utf8();
         }
@@ -202,8 +202,7 @@ pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     text.into()
 }
 
-/// Writes what is shown to people: text passes [`coloured`], bytes that are no UTF-8 become U+FFFD. Each piece that is written
-/// to it ends between two characters.
+/// A writer for people: applies [`coloured`]; invalid UTF-8 becomes U+FFFD. Each write must end between two characters.
 #[derive(Debug)]
 pub struct Printable<W>(pub W);
 
@@ -224,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_hides_is_escaped() {
+    fn escapes_hidden_characters() {
         for (name, shown) in [
             ("TestA/é_日本/👨‍👩‍👧", "TestA/é_日本/👨‍👩‍👧"),
             ("a\u{9b}31m", "a\\u{9b}31m"),
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_loses_its_colours_and_keeps_its_lines() {
+    fn a_block_loses_colours_and_keeps_line_ends() {
         for (text, shown) in [
             ("one\n\ttwo\n", "one\n\ttwo\n"),
             ("\x1b[1;38:2:1:2:3mred\x1b(B\x1b[m\r\nnext", "red\nnext"),
@@ -250,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn colours_alone_pass() {
+    fn keeps_colours_and_escapes_other_sequences() {
         let text = "\x1b[31mred\x1b[0m\x1b[2J\x1b[?25l\x1b[>4m\x1b]0;t\x07\u{9b}\n";
         let shown = "\x1b[31mred\x1b[0m\\u{1b}[2J\\u{1b}[?25l\\u{1b}[>4m\\u{1b}]0;t\\u{7}\\u{9b}\n";
         assert_eq!(coloured(text), shown);
     }
 
     #[test]
-    fn a_line_is_cut_to_columns_of_which_wide_characters_take_two() {
+    fn cuts_to_columns_and_counts_wide_characters_twice() {
         for (text, columns, shown) in [
             ("abcdef", 6, "abcdef"),
             ("abcdef", 5, "abcd…"),
@@ -282,13 +281,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_hidden_is_left(text in any_text()) {
+        fn leaves_nothing_hidden(text in any_text()) {
             prop_assert!(!line(&text).chars().any(is_hidden));
             prop_assert!(!block(&text).chars().any(|c| is_hidden(c) && !is_layout(c)));
             let mut written = Printable(Vec::new());
             written.write_all(text.as_bytes()).unwrap();
-            // Of the rest, whole colours may be there.
-            for written in [String::from_utf8(written.0).unwrap(), live(&text)] {
+            // Complete colour sequences may remain.
+            for written in [String::from_utf8(written.0).unwrap(), live_output(&text)] {
             let mut rest = written.as_str();
             while let Some(c) = rest.chars().next() {
                 let colour = colour_len(rest);
@@ -299,7 +298,7 @@ mod tests {
         }
 
         #[test]
-        fn what_hides_nothing_stays_as_it_is(text in "[ -~é日\n\t]{0,40}") {
+        fn leaves_visible_text_unchanged(text in "[ -~é日\n\t]{0,40}") {
             prop_assert_eq!(block(&text), text.as_str());
             prop_assert_eq!(coloured(&text), text.as_str());
         }

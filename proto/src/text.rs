@@ -1,5 +1,4 @@
-//! The text forms of the answers, to the letter: agents already parse them, so they are part of the contract like the
-//! messages. Must not know where an answer came from or who reads it.
+//! The text forms of the answers. Agents parse them, so they are part of the contract like the messages.
 
 use crate::difference;
 use crate::printable::{self, block, cut, line};
@@ -11,27 +10,27 @@ use std::fmt::Write as _;
 /// Most bytes of each stream in the text of a run: 500 KiB. The head is kept.
 pub const STREAM_BYTES_MAX: usize = 512_000;
 
-/// Most tests that one line names: as many as are told of those that were running.
+/// Most tests named on one line; a report names at most as many running ones.
 const NAMED_MAX: usize = 64;
 
-/// Columns of a line of a message that a person is shown; the report has the rest.
+/// Most columns of a message line for a person; the report has the rest.
 const MESSAGE_COLUMNS: usize = 400;
 
-/// Said to agents by every question about a last run while there is none.
+/// Answer to an agent that asks about the last run before there is one.
 pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
 
-/// Said to agents by `tests_covering` before anything was measured.
+/// Answer of `tests_covering` to an agent before any coverage was measured.
 pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
 
-/// Said behind a run that passed, when an earlier one was cut off.
+/// Appended to a passed run if an earlier run was cut off.
 const UNREACHED: &str = "\nan earlier run ended before all of its tests had run: only a run of all tests covers them";
 
-/// Whom a text is for: each calls a run by what he has to begin one.
+/// The audience of a text: an agent starts runs with tools, a person with the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Has tools, and parses these texts.
+    /// Calls tools, and parses these texts.
     Agent,
-    /// Has a command line.
+    /// Uses the command line.
     Person,
 }
 
@@ -74,7 +73,7 @@ impl Reader {
     }
 }
 
-/// How long ago: `3s ago`, `1m42s ago`, `2h15m ago`, and `just now` under a second.
+/// An age: `3s ago`, `1m42s ago`, `2h15m ago`, and `just now` under a second.
 #[must_use]
 pub fn ago(age_ms: u64) -> String {
     let seconds = age_ms / 1_000;
@@ -92,15 +91,15 @@ pub fn outcome_name(outcome: Outcome) -> String {
     outcome.as_str_name().trim_start_matches("OUTCOME_").to_ascii_lowercase()
 }
 
-/// The head of a stream and the number of bytes that the whole stream has.
+/// The head of a stream and the size of the whole stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// The first bytes, at most [`STREAM_BYTES_MAX`] of which are shown.
+    /// The first bytes; at most [`STREAM_BYTES_MAX`] of them are shown.
     pub bytes: &'a [u8],
     /// Bytes of the whole stream.
     pub total: u64,
-    /// How to read the rest, said when something is left out.
-    pub how_to_read_on: &'a str,
+    /// How to read the rest; shown if something is left out.
+    pub read_on_hint: &'a str,
 }
 
 impl Head<'_> {
@@ -114,7 +113,7 @@ impl Head<'_> {
         end_line(text);
         let left_out = self.total.saturating_sub(shown.len() as u64);
         if left_out > 0 {
-            let _ = writeln!(text, "[TRUNCATED] {left_out} bytes left out; {}", self.how_to_read_on);
+            let _ = writeln!(text, "[TRUNCATED] {left_out} bytes left out; {}", self.read_on_hint);
         }
     }
 }
@@ -126,7 +125,7 @@ pub fn run(stdout: Head<'_>, stderr: Head<'_>, report: &Report) -> String {
     stdout.write(&mut text);
     let mut errors = String::new();
     stderr.write(&mut errors);
-    // Some runners write nothing but the end of a colour.
+    // Some runners write nothing to stderr but a colour reset.
     if !errors.is_empty() {
         text.push_str("--- stderr ---\n");
         text.push_str(&errors);
@@ -135,7 +134,7 @@ pub fn run(stdout: Head<'_>, stderr: Head<'_>, report: &Report) -> String {
     text
 }
 
-/// The last lines of a run's text, which are the same however much of its output is shown.
+/// The last lines of a run's text, the same however much of the output is shown.
 #[must_use]
 pub fn run_trailer(report: &Report) -> String {
     let why = match report.outcome() {
@@ -169,7 +168,7 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     if answer.total == 0 {
         return match answer.outcome() {
             Outcome::Passed => {
-                let not_run = named("not run", &answer.not_run, answer.not_run_left_out);
+                let not_run = name_tests("not run", &answer.not_run, answer.not_run_left_out);
                 let passed =
                     format!("{last_run} had no failures ({} tests passed, {framework}, {ago})", summary.passed);
                 let unreached = if answer.unreached { UNREACHED } else { "" };
@@ -180,7 +179,8 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
                 outcome_name(outcome),
                 summary.passed,
                 summary.failed + summary.error,
-                named("running", &answer.running, 0) + &named("not run", &answer.not_run, answer.not_run_left_out),
+                name_tests("running", &answer.running, 0)
+                    + &name_tests("not run", &answer.not_run, answer.not_run_left_out),
             ),
         };
     }
@@ -192,19 +192,19 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     if more > 0 {
         let _ = writeln!(text, "({more} more entries truncated; {} to see them)", reader.larger_limit());
     }
-    let not_run = named("not run", &answer.not_run, answer.not_run_left_out);
+    let not_run = name_tests("not run", &answer.not_run, answer.not_run_left_out);
     if !not_run.is_empty() {
         let _ = writeln!(text, "{}", not_run.trim_start_matches(", "));
     }
     text
 }
 
-/// `notes` in their order, each of them once, with how often it was said if that was more than once.
+/// `notes` in their order without repetitions; a repeated note gets its count.
 #[must_use]
-pub fn folded(notes: &[String]) -> Vec<String> {
+pub fn merge_repeated_notes(notes: &[String]) -> Vec<String> {
     let mut counted: Vec<(&String, usize)> = Vec::new();
     for note in notes {
-        match counted.iter_mut().find(|(before, _)| *before == note) {
+        match counted.iter_mut().find(|(earlier, _)| *earlier == note) {
             Some((_, count)) => *count += 1,
             None => counted.push((note, 1)),
         }
@@ -214,7 +214,7 @@ pub fn folded(notes: &[String]) -> Vec<String> {
     counted.into_iter().map(show).collect()
 }
 
-fn named(what: &str, tests: &[TestId], left_out: u64) -> String {
+fn name_tests(what: &str, tests: &[TestId], left_out: u64) -> String {
     let names = tests.iter().take(NAMED_MAX).map(|test| line(&format!("{}/{}", test.package, test.name)).into_owned());
     let more = tests.len().saturating_sub(NAMED_MAX) as u64 + left_out;
     let more = (more > 0).then(|| format!("{more} more"));
@@ -226,25 +226,25 @@ fn named(what: &str, tests: &[TestId], left_out: u64) -> String {
 
 fn write_failure(text: &mut String, number: u32, failure: &Failure, reader: Reader) {
     let _ = writeln!(text, "{number}. {}", line(&failure.nodeid));
-    write_place(text, failure.file.as_deref(), failure.line);
+    write_location(text, failure.file.as_deref(), failure.line);
     match reader {
         Reader::Agent => {
             indent(text, &failure.message);
             write_values(text, failure);
         }
         Reader::Person => {
-            for told in block(&failure.message).lines() {
-                let _ = writeln!(text, "   {}", cut(told.trim_end(), MESSAGE_COLUMNS));
+            for message_line in block(&failure.message).lines() {
+                let _ = writeln!(text, "   {}", cut(message_line.trim_end(), MESSAGE_COLUMNS));
             }
-            for told in difference::lines(failure.actual.as_deref(), failure.expected.as_deref()) {
-                let _ = writeln!(text, "   {}", told.text);
+            for diff_line in difference::lines(failure.actual.as_deref(), failure.expected.as_deref()) {
+                let _ = writeln!(text, "   {}", diff_line.text);
             }
         }
     }
     text.push('\n');
 }
 
-fn write_place(text: &mut String, file: Option<&str>, number: Option<u32>) {
+fn write_location(text: &mut String, file: Option<&str>, number: Option<u32>) {
     let Some(file) = file.map(line) else { return };
     let _ = match number {
         Some(number) => writeln!(text, "   {file}:{number}"),
@@ -263,23 +263,26 @@ fn write_values(text: &mut String, failure: &Failure) {
     }
 }
 
-// Three spaces before every line, so that a block stays a block whatever a test printed.
-fn indent(text: &mut String, told: &str) {
-    for line in block(told).lines() {
+// Indents every line by three spaces, so that the output of a test cannot end its block.
+fn indent(text: &mut String, content: &str) {
+    for line in block(content).lines() {
         let _ = writeln!(text, "   {}", line.trim_end());
     }
 }
 
-/// The text of `tests_covering`, and of `proctor covering`, for `file` and, if asked for, `line`.
+/// The text of `tests_covering`, and of `proctor covering`, for `file` and optionally `line`.
 #[must_use]
 pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, reader: Reader) -> String {
     if !answer.has_coverage {
         return reader.no_coverage_yet().to_owned();
     }
     let file = printable::line(file);
-    let place = line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
-    let mut text =
-        if answer.tests.is_empty() { format!("no coverage found for {place}") } else { covering_tests(answer, &place) };
+    let location = line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
+    let mut text = if answer.tests.is_empty() {
+        format!("no coverage found for {location}")
+    } else {
+        covering_tests(answer, &location)
+    };
     if answer.attribution() == Attribution::Package && !answer.tests.is_empty() {
         text.push_str("attribution: per package (some test of each package listed executes it)\n");
     } else if answer.attribution() == Attribution::File && !answer.tests.is_empty() {
@@ -292,8 +295,8 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
     text
 }
 
-fn covering_tests(answer: &TestsCoveringResponse, place: &str) -> String {
-    let mut text = format!("{} test(s) cover {place}:\n", answer.total);
+fn covering_tests(answer: &TestsCoveringResponse, location: &str) -> String {
+    let mut text = format!("{} test(s) cover {location}:\n", answer.total);
     write_by_package(&mut text, &answer.tests);
     let more = answer.total.saturating_sub(answer.tests.len() as u64);
     if more > 0 {
@@ -304,7 +307,7 @@ fn covering_tests(answer: &TestsCoveringResponse, place: &str) -> String {
 
 /// The text of `list_tests`, grouped like that of `tests_covering`.
 #[must_use]
-pub fn listed(answer: &ListTestsResponse) -> String {
+pub fn test_list(answer: &ListTestsResponse) -> String {
     let framework = &answer.framework;
     let total = answer.tests.len() as u64 + answer.left_out;
     let mut text = if total == 0 {
@@ -325,7 +328,7 @@ pub fn listed(answer: &ListTestsResponse) -> String {
     }
     for collector in &answer.collectors {
         let _ = writeln!(text, "\ncould not be listed: {}", line(&collector.nodeid));
-        write_place(&mut text, collector.file.as_deref(), collector.line);
+        write_location(&mut text, collector.file.as_deref(), collector.line);
         indent(&mut text, &collector.message);
     }
     text
@@ -340,7 +343,7 @@ fn write_by_package(text: &mut String, tests: &[TestId]) {
     }
 }
 
-/// The text of `run_failing_tests`, and of `proctor run --failed`, when there is nothing to run again.
+/// The text of `run_failing_tests`, and of `proctor run --failed`, when there is nothing to rerun.
 #[must_use]
 pub fn nothing_to_rerun(framework: &str, reader: Reader) -> String {
     let last_run = reader.last_run();
@@ -362,8 +365,8 @@ mod tests {
         TestId { package: package.into(), name: name.into() }
     }
 
-    fn whole(bytes: &[u8]) -> Head<'_> {
-        Head { bytes, total: bytes.len() as u64, how_to_read_on: "read on" }
+    fn head(bytes: &[u8]) -> Head<'_> {
+        Head { bytes, total: bytes.len() as u64, read_on_hint: "read on" }
     }
 
     #[test]
@@ -378,19 +381,19 @@ mod tests {
     fn a_run_ends_with_its_exit_line() {
         let mut report = Report { outcome: Outcome::TimedOut.into(), exit_code: 124, ..Report::default() };
         report.limits = Some(Limits { wall_ms: 300_000, ..Limits::default() });
-        let text = run(whole(b"\x1b[31mred\x1b[0m"), whole(b"oops\n"), &report);
+        let text = run(head(b"\x1b[31mred\x1b[0m"), head(b"oops\n"), &report);
         assert_eq!(text, "red\n--- stderr ---\noops\ntimed out after 300s\nexit: 124\n");
         let passed = Report { outcome: Outcome::Passed.into(), ..Report::default() };
-        assert_eq!(run(whole(b""), whole(b""), &passed), "exit: 0\n");
-        assert_eq!(run(whole(b"ok\n"), whole(b"\x1b[0m"), &passed), "ok\nexit: 0\n");
+        assert_eq!(run(head(b""), head(b""), &passed), "exit: 0\n");
+        assert_eq!(run(head(b"ok\n"), head(b"\x1b[0m"), &passed), "ok\nexit: 0\n");
         let none = Report { outcome: Outcome::NoTests.into(), exit_code: 4, ..Report::default() };
-        assert_eq!(run(whole(b"ok\n"), whole(b""), &none), "ok\nno tests ran\nexit: 4\n");
+        assert_eq!(run(head(b"ok\n"), head(b""), &none), "ok\nno tests ran\nexit: 4\n");
     }
 
     #[test]
-    fn a_long_stream_keeps_its_head_and_says_what_is_missing() {
+    fn a_long_stream_keeps_its_head_and_says_how_much_is_missing() {
         let long = vec![b'#'; STREAM_BYTES_MAX + 10];
-        let text = run(whole(&long), whole(b""), &Report::default());
+        let text = run(head(&long), head(b""), &Report::default());
         assert!(text.ends_with("#\n[TRUNCATED] 10 bytes left out; read on\nexit: 0\n"));
         assert_eq!(text.matches('#').count(), STREAM_BYTES_MAX);
     }
@@ -476,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_notes_are_one() {
+    fn merges_repeated_notes() {
         let notes = ["a", "b", "a", "a"].map(str::to_owned);
-        assert_eq!(folded(&notes), ["a (3 times)", "b"]);
+        assert_eq!(merge_repeated_notes(&notes), ["a (3 times)", "b"]);
     }
 
     #[test]
-    fn names_stay_on_their_lines_and_values_differ_visibly() {
+    fn keeps_names_on_one_line_and_shows_values_as_a_diff() {
         let failure = Failure {
             nodeid: "a\n1. b\u{9b}2J".into(),
             file: Some("\u{202e}og.a".into()),
@@ -533,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_what_could_not_be_listed() {
+    fn a_list_names_packages_that_could_not_be_listed() {
         let answer = ListTestsResponse {
             framework: "go".into(),
             tests: vec![test("a/x", "TestA"), test("b", "TestB")],
@@ -549,11 +552,11 @@ mod tests {
             partial: true,
         };
         assert_eq!(
-            listed(&answer),
+            test_list(&answer),
             "3 test(s) (go):\n\na/x:\n  TestA\n\nb:\n  TestB\n... (1 more truncated; pass a larger limit to see \
              them)\n\nthe listing was cut off: timed_out\n\ncould not be listed: c\n   c/c_test.go:3\n   undefined: x\n"
         );
         let none = ListTestsResponse { framework: "go".into(), ..ListTestsResponse::default() };
-        assert_eq!(listed(&none), "no tests found (go)\n");
+        assert_eq!(test_list(&none), "no tests found (go)\n");
     }
 }

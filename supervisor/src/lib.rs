@@ -28,7 +28,6 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
 pub mod caches;
-pub mod calendar;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -1,42 +1,42 @@
-/* The words in which every attack tells how it went. Must not know any attack. */
+/* Verdicts, helpers and declarations shared by all attacks. */
 #ifndef ATTACK_H
 #define ATTACK_H
 
 #include <stddef.h>
 
-/* Exit statuses. What could not be tried never counts as held; what this kernel does not have counts as held inside of
- * a sandbox, and proves nothing outside of it. */
+/* Exit statuses. UNTRIED (the attack could not be carried out) never counts as held. ABSENT (this kernel lacks the
+ * feature) counts as held inside a sandbox and proves nothing outside one. */
 enum verdict { ESCAPED = 0, HELD = 1, USAGE = 2, UNTRIED = 3, ABSENT = 4 };
 
-/* What every secret on the host begins with. */
+/* Prefix of every secret that the suite places on the host. */
 #define CANARY "canary-"
 
-/* No attack lives longer by itself, whatever becomes of whoever started it; seconds. */
+/* Seconds after which an attack ends by itself, even if the process that started it is gone. */
 #define LIFETIME_S 20
 
-/* Each prints one line and returns its verdict. */
+/* Each prints one line and returns the verdict of its name. */
 __attribute__((format(printf, 1, 2))) int escaped(const char *format, ...);
 __attribute__((format(printf, 1, 2))) int held(const char *format, ...);
 __attribute__((format(printf, 1, 2))) int untried(const char *format, ...);
 __attribute__((format(printf, 1, 2))) int absent(const char *format, ...);
 
-/* The verdict on a system call with this result, by errno when it is negative. `past` is the errno that the call gives
- * for its harmless arguments once permission was granted, or 0. */
+/* Derives the verdict from the result of a system call, and from errno if it is negative. `past` is the errno that the
+ * call's harmless arguments produce after the permission check has passed, or 0. */
 int judge(const char *call, long result, int past);
 
-/* Carries out an attack on a process in a child of its own, so that it changes nothing for what comes after it. */
+/* Runs an attack in a child process, so that its effects on the process end with it. */
 int in_child(int (*attack)(char **), char **args);
 
-/* The whole number that `text` says. */
+/* Parses `text` as a whole number; exits with UNTRIED if it is none. */
 long number(const char *text);
 
-/* Sleeps although signals come. */
+/* Sleeps for the whole time, also if signals interrupt it. */
 void sleep_ms(long ms);
 
-/* Writes all of it; -1 with errno when that failed. */
+/* Writes all bytes; returns -1 and sets errno on failure. */
 int write_all(int fd, const void *bytes, size_t length);
 
-/* An attack takes its arguments after its name. */
+/* Declares or defines an attack. `args` holds the arguments that follow its name. */
 #define ATTACK(name) int name(char **args)
 
 ATTACK(read_file);

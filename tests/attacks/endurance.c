@@ -1,5 +1,5 @@
-/* Attacks on what is limited: processes, memory, files, descriptors, output, time, and the end of the run. Each has a
- * ceiling at which it has succeeded, and ends by itself. */
+/* Attacks on limited resources: processes, memory, files, descriptors, output, time, and the end of the run. Each
+ * counts as escaped at a ceiling given as argument, and ends by itself. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -20,14 +20,14 @@
 
 #define MIB ((size_t)1024 * 1024)
 
-/* Most processes or threads that a bomb may ask for. */
+/* Largest number of processes or threads that a bomb creates. */
 #define BOMB_MAX 4096
 
 ATTACK(fork_bomb) {
     static pid_t children[BOMB_MAX];
-    int wanted = (int)number(args[0]), born = 0, error = 0;
+    int wanted = (int)number(args[0]), count = 0, error = 0;
     if (wanted > BOMB_MAX) return untried("at most %d", BOMB_MAX);
-    for (; born < wanted; born++) {
+    for (; count < wanted; count++) {
         pid_t child = fork();
         if (child < 0) {
             error = errno;
@@ -37,11 +37,12 @@ ATTACK(fork_bomb) {
             sleep_ms(LIFETIME_S * 1000);
             _exit(0);
         }
-        children[born] = child;
+        children[count] = child;
     }
-    for (int i = 0; i < born; i++) kill(children[i], SIGKILL);
-    for (int i = 0; i < born; i++) waitpid(children[i], NULL, 0);
-    return born == wanted ? escaped("%d processes", born) : held("%s after %d processes", strerrorname_np(error), born);
+    for (int i = 0; i < count; i++) kill(children[i], SIGKILL);
+    for (int i = 0; i < count; i++) waitpid(children[i], NULL, 0);
+    if (count == wanted) return escaped("%d processes", count);
+    return held("%s after %d processes", strerrorname_np(error), count);
 }
 
 static void *idle(void *gate) {
@@ -54,21 +55,21 @@ ATTACK(thread_bomb) {
     static pthread_t threads[BOMB_MAX];
     pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
     pthread_attr_t small;
-    int wanted = (int)number(args[0]), born = 0, error = 0;
+    int wanted = (int)number(args[0]), count = 0, error = 0;
     if (wanted > BOMB_MAX) return untried("at most %d", BOMB_MAX);
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 64 * 1024);
     pthread_mutex_lock(&gate);
-    while (born < wanted && (error = pthread_create(&threads[born], &small, idle, &gate)) == 0) born++;
+    while (count < wanted && (error = pthread_create(&threads[count], &small, idle, &gate)) == 0) count++;
     pthread_mutex_unlock(&gate);
-    for (int i = 0; i < born; i++) pthread_join(threads[i], NULL);
-    return born == wanted ? escaped("%d threads", born) : held("%s after %d threads", strerrorname_np(error), born);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+    return count == wanted ? escaped("%d threads", count) : held("%s after %d threads", strerrorname_np(error), count);
 }
 
-/* Touches every page, so that it counts. */
-static int fill(const char *what, volatile char *bytes, size_t length) {
+/* Touches every page, so that it is charged to the memory limit. */
+static int fill(const char *kind, volatile char *bytes, size_t length) {
     for (size_t at = 0; at < length; at += 4096) bytes[at] = 1;
-    return escaped("%zu MiB of %s", length / MIB, what);
+    return escaped("%zu MiB of %s", length / MIB, kind);
 }
 
 ATTACK(fill_heap) {
@@ -77,10 +78,10 @@ ATTACK(fill_heap) {
     return bytes == NULL ? held("malloc: %s", strerrorname_np(errno)) : fill("heap", bytes, length);
 }
 
-static int fill_mapped(const char *what, int fd, size_t length) {
-    int how = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
-    char *bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, how, fd, 0);
-    return bytes == MAP_FAILED ? held("mmap: %s", strerrorname_np(errno)) : fill(what, bytes, length);
+static int fill_mapped(const char *kind, int fd, size_t length) {
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+    char *bytes = mmap(NULL, length, PROT_READ | PROT_WRITE, flags, fd, 0);
+    return bytes == MAP_FAILED ? held("mmap: %s", strerrorname_np(errno)) : fill(kind, bytes, length);
 }
 
 ATTACK(fill_mapping) { return fill_mapped("anonymous memory", -1, (size_t)number(args[0])); }
@@ -100,7 +101,7 @@ ATTACK(fill_shared_memory) {
     return fill("System V shared memory", bytes, length);
 }
 
-/* `FILE BYTES MILLISECONDS`: how long the file stays, for whom only looks at what is there and may look late. */
+/* `FILE BYTES MILLISECONDS`: the file stays for that long, since disk limits are enforced by periodic scans. */
 ATTACK(fill_file) {
     static char bytes[65536];
     size_t length = (size_t)number(args[1]);
@@ -108,7 +109,7 @@ ATTACK(fill_file) {
     if (fd < 0) return untried("%s: %s", args[0], strerrorname_np(errno));
     for (size_t written = 0; written < length; written += sizeof bytes) {
         if (write_all(fd, bytes, sizeof bytes) == 0) continue;
-        /* What is full is seen as full only as long as the file is there. */
+        /* The scan of the disk limits must see the full file. */
         int error = errno;
         sleep_ms(400);
         return held("%s after %zu KiB", strerrorname_np(error), written / 1024);
@@ -118,7 +119,7 @@ ATTACK(fill_file) {
     return escaped("%zu MiB in %s", length / MIB, args[0]);
 }
 
-/* `DIRECTORY COUNT` */
+/* `DIRECTORY COUNT`: creates that many empty files. */
 ATTACK(make_files) {
     long wanted = number(args[1]);
     if (chdir(args[0]) != 0) return untried("%s: %s", args[0], strerrorname_np(errno));
@@ -141,7 +142,7 @@ ATTACK(make_files) {
     return escaped("%ld files in %s", wanted, args[0]);
 }
 
-/* `COUNT`: with as many as the process can make the kernel allow it. Where nobody may have as many, it is no proof. */
+/* `COUNT`: raises its own limit as far as the kernel allows first. If the kernel allows fewer, nothing is proven. */
 ATTACK(open_descriptors) {
     int wanted = (int)number(args[0]);
     struct rlimit most = {(rlim_t)wanted + 16, (rlim_t)wanted + 16};
@@ -167,7 +168,7 @@ ATTACK(flood_output) {
     return escaped("%zu MiB of output", length / MIB);
 }
 
-/* `MS`: uses as much processor time. Whether it was slowed down, only others can see. */
+/* `MS`: uses that much processor time. The suite reads from cgroup counters whether it was throttled. */
 ATTACK(spin) {
     struct timespec used = {0};
     long wanted_ms = number(args[0]);
@@ -177,8 +178,8 @@ ATTACK(spin) {
 
 /* ---- the deadline ---- */
 
-/* Every signal that can be ignored. */
-static void go_deaf(void) {
+/* Ignores every signal that can be ignored. */
+static void ignore_signals(void) {
     for (int number = 1; number <= SIGRTMAX; number++) {
         if (number != SIGCHLD) signal(number, SIG_IGN);
     }
@@ -190,33 +191,34 @@ ATTACK(oversleep) {
 }
 
 ATTACK(oversleep_deaf) {
-    go_deaf();
+    ignore_signals();
     return oversleep(args);
 }
 
-/* Stops itself; a deaf child would let it go on after MS. */
+/* Stops itself; a child that ignores signals continues it after MS. */
 ATTACK(oversleep_stopped) {
     pid_t self = getpid(), child = fork();
     if (child < 0) return untried("fork: %s", strerrorname_np(errno));
     if (child == 0) {
-        go_deaf();
+        ignore_signals();
         sleep_ms(number(args[0]));
         kill(self, SIGCONT);
         _exit(0);
     }
     raise(SIGSTOP);
     waitpid(child, NULL, 0);
-    return escaped("stood still for %s ms", args[0]);
+    return escaped("was stopped for %s ms", args[0]);
 }
 
-/* ---- the end of the run: whether anybody outlives it, only others can see, by the lock on the file `alive` ---- */
+/* ---- the end of the run: the suite detects survivors by their lock on the file `alive` ---- */
 
-static void leave_streams(void) {
+/* Redirects the standard streams to /dev/null, so that no pipe to the supervisor stays open. */
+static void detach_streams(void) {
     int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; fd++) dup2(null, fd);
 }
 
-static int leave_behind(void (*child_does)(void)) {
+static int leave_behind(void (*prepare_child)(void)) {
     int alive = open("alive", O_RDWR | O_CREAT, 0600);
     if (alive < 0 || flock(alive, LOCK_EX | LOCK_NB) != 0) return untried("alive: %s", strerrorname_np(errno));
     pid_t child = fork();
@@ -225,7 +227,7 @@ static int leave_behind(void (*child_does)(void)) {
         printf("left %d behind\n", child);
         return ESCAPED;
     }
-    child_does();
+    prepare_child();
     sleep_ms(LIFETIME_S * 1000);
     _exit(0);
 }
@@ -233,25 +235,25 @@ static int leave_behind(void (*child_does)(void)) {
 static void become_daemon(void) {
     setsid();
     if (fork() != 0) _exit(0);
-    leave_streams();
+    detach_streams();
 }
 
-static void become_deaf(void) {
+static void become_signal_proof(void) {
     setsid();
-    leave_streams();
-    go_deaf();
+    detach_streams();
+    ignore_signals();
 }
 
 static void become_stopped(void) {
-    leave_streams();
-    /* In the session of its parent it would be sent SIGHUP at its parent's end. */
+    detach_streams();
+    /* In the parent's session it would receive SIGHUP when the parent ends. */
     setsid();
     raise(SIGSTOP);
 }
 
-/* Every process lives for a moment and is replaced by its child, so that nobody can be found and ended by its id. */
-static void become_a_chain(void) {
-    leave_streams();
+/* Every process lives for 1 ms and is replaced by its child, so that killing by process id always comes too late. */
+static void fork_continuously(void) {
+    detach_streams();
     time_t until = time(NULL) + LIFETIME_S;
     while (time(NULL) < until) {
         if (fork() > 0) _exit(0);
@@ -266,7 +268,7 @@ ATTACK(outlive_daemon) {
 
 ATTACK(outlive_deaf) {
     (void)args;
-    return leave_behind(become_deaf);
+    return leave_behind(become_signal_proof);
 }
 
 ATTACK(outlive_stopped) {
@@ -276,15 +278,15 @@ ATTACK(outlive_stopped) {
 
 ATTACK(outlive_holding_output) {
     (void)args;
-    return leave_behind(go_deaf);
+    return leave_behind(ignore_signals);
 }
 
 ATTACK(outlive_by_forking) {
     (void)args;
-    return leave_behind(become_a_chain);
+    return leave_behind(fork_continuously);
 }
 
-/* A core file in the working directory, or wherever the host's pattern sends it. */
+/* Dumps a core into the working directory, or to the destination in the host's core_pattern. */
 ATTACK(dump_core) {
     (void)args;
     pid_t child = fork();

@@ -1,5 +1,5 @@
-/* Attacks on files: the host's, other tenants', devices, cgroups, and what was inherited. Must not change a file that
- * the suite has not made. */
+/* Attacks on files: those of the host and of other tenants, devices, cgroups, and inherited descriptors. They change
+ * only files that the suite created. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -18,7 +18,7 @@
 
 extern char **environ;
 
-/* The first bytes of a file that can be read; -1 with errno. */
+/* Reads the first bytes of a file; returns -1 and sets errno on failure. */
 static ssize_t first_bytes(const char *path, char *bytes, size_t size) {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return -1;
@@ -30,8 +30,8 @@ static ssize_t first_bytes(const char *path, char *bytes, size_t size) {
     return length;
 }
 
-/* Whether `path` holds a secret of the host, which is then told. */
-static int is_canary(const char *path) {
+/* Returns 1 and reports an escape if `path` holds a secret of the host. */
+static int report_canary(const char *path) {
     char bytes[64];
     if (first_bytes(path, bytes, sizeof bytes) < 0 || strncmp(bytes, CANARY, strlen(CANARY)) != 0) return 0;
     bytes[strcspn(bytes, "\n")] = '\0';
@@ -41,50 +41,50 @@ static int is_canary(const char *path) {
 
 ATTACK(read_file) {
     errno = 0;
-    if (is_canary(args[0])) return ESCAPED;
+    if (report_canary(args[0])) return ESCAPED;
     return errno == 0 ? held("%s is another file", args[0]) : judge("open", -1, 0);
 }
 
-/* Calls `look` with every process that /proc shows, until it says yes. */
-static int each_process(int (*look)(const char *pid, char **args), char **args) {
+/* Calls `probe` for every process in /proc until it returns true. */
+static int each_process(int (*probe)(const char *pid, char **args), char **args) {
     DIR *proc = opendir("/proc");
     if (proc == NULL) return held("opendir /proc: %s", strerrorname_np(errno));
     int seen = 0;
     for (struct dirent *entry; (entry = readdir(proc)) != NULL;) {
         if (!isdigit((unsigned char)entry->d_name[0])) continue;
         seen++;
-        if (look(entry->d_name, args)) {
+        if (probe(entry->d_name, args)) {
             closedir(proc);
             return ESCAPED;
         }
     }
     closedir(proc);
-    return held("%d processes seen, and nothing through them", seen);
+    return held("%d processes seen, none gives access", seen);
 }
 
-static int reads_below(const char *pid, char **args) {
+static int read_below(const char *pid, char **args) {
     char path[4096];
     snprintf(path, sizeof path, "/proc/%s/%s/%s", pid, args[0], args[1]);
-    return is_canary(path);
+    return report_canary(path);
 }
 
 /* `root PATH` or `cwd PATH`: through the magic links of every process. */
-ATTACK(read_below_proc) { return each_process(reads_below, args); }
+ATTACK(read_below_proc) { return each_process(read_below, args); }
 
-static int reads_descriptors(const char *pid, char **args) {
+static int read_descriptors(const char *pid, char **args) {
     (void)args;
     for (int fd = 0; fd < 32; fd++) {
         char path[64];
         snprintf(path, sizeof path, "/proc/%s/fd/%d", pid, fd);
         struct stat file;
-        if (stat(path, &file) == 0 && S_ISREG(file.st_mode) && is_canary(path)) return 1;
+        if (stat(path, &file) == 0 && S_ISREG(file.st_mode) && report_canary(path)) return 1;
     }
     return 0;
 }
 
-ATTACK(read_file_descriptors) { return each_process(reads_descriptors, args); }
+ATTACK(read_file_descriptors) { return each_process(read_descriptors, args); }
 
-static int reads_environment(const char *pid, char **args) {
+static int read_environment(const char *pid, char **args) {
     (void)args;
     char path[64], bytes[65536];
     snprintf(path, sizeof path, "/proc/%s/environ", pid);
@@ -94,7 +94,7 @@ static int reads_environment(const char *pid, char **args) {
     return found != NULL;
 }
 
-ATTACK(read_environments) { return each_process(reads_environment, args); }
+ATTACK(read_environments) { return each_process(read_environment, args); }
 
 ATTACK(write_file) {
     int fd = open(args[0], O_WRONLY | O_TRUNC | O_CLOEXEC);
@@ -104,20 +104,22 @@ ATTACK(write_file) {
 
 ATTACK(make_file) { return judge("creat", open(args[0], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666), 0); }
 
-/* In the workspace, whose owner then lends who he is to whoever executes it: born as one, or made one. */
+/* A set-id file in the workspace runs with the identity of the workspace's owner. Tries both to create one and to turn
+ * a file into one. */
 ATTACK(make_set_id_file) {
     (void)args;
-    if (open("born", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 04755) >= 0) return escaped("a file was born set-id");
-    int fd = open("made", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    int fd = open("created_set_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 04755);
+    if (fd >= 0) return escaped("a set-id file was created");
+    fd = open("changed_set_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
     if (fd < 0) return judge("creat", fd, 0);
     return judge("fchmod", fchmod(fd, 04755), 0);
 }
 
-/* `r PATH` or `w PATH`: for files of the kernel where opening is proof enough and anything more would do harm. */
+/* `r PATH` or `w PATH`: for kernel files. Opening them is proof enough, and anything more would do harm. */
 ATTACK(open_only) {
-    int how = args[0][0] == 'w' ? O_WRONLY : O_RDONLY;
-    int fd = open(args[1], how | O_NONBLOCK | O_CLOEXEC);
-    return fd < 0 && errno == ENOENT ? absent("there is no %s", args[1]) : judge(args[1], fd, 0);
+    int mode = args[0][0] == 'w' ? O_WRONLY : O_RDONLY;
+    int fd = open(args[1], mode | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 && errno == ENOENT ? absent("%s does not exist", args[1]) : judge(args[1], fd, 0);
 }
 
 ATTACK(open_block_device) {
@@ -135,7 +137,7 @@ ATTACK(open_block_device) {
     return held("no block device can be opened");
 }
 
-/* Anything in /dev that no test needs. */
+/* Finds a file in /dev that tests do not need. */
 ATTACK(odd_devices) {
     static const char *const minimal = " null zero full random urandom tty ptmx pts shm mqueue fd stdin stdout stderr ";
     (void)args;
@@ -144,7 +146,7 @@ ATTACK(odd_devices) {
     for (struct dirent *entry; (entry = readdir(dev)) != NULL;) {
         char word[300];
         snprintf(word, sizeof word, " %s ", entry->d_name);
-        if (entry->d_name[0] != '.' && strstr(minimal, word) == NULL) return escaped("there is /dev/%s", entry->d_name);
+        if (entry->d_name[0] != '.' && strstr(minimal, word) == NULL) return escaped("/dev/%s exists", entry->d_name);
     }
     closedir(dev);
     return held("/dev is minimal");
@@ -162,27 +164,27 @@ ATTACK(leaked_descriptors) {
         return readlink(link, path, sizeof path - 1) < 0 ? escaped("descriptor %d is open", fd)
                                                          : escaped("descriptor %d is %s", fd, path);
     }
-    return held("nothing but the three streams is open");
+    return held("only the three standard streams are open");
 }
 
-/* `MARK`: any variable but MARK is one that was not meant for the run. */
+/* `MARK`: finds a variable other than MARK, which is the only one that the run was given. */
 ATTACK(environment) {
     for (char **variable = environ; *variable != NULL; variable++) {
         size_t length = strcspn(*variable, "=");
         if (strlen(args[0]) != length || strncmp(*variable, args[0], length) != 0) {
-            return escaped("there is %.*s", (int)length, *variable);
+            return escaped("%.*s is set", (int)length, *variable);
         }
     }
-    return held("only %s is there", args[0]);
+    return held("only %s is set", args[0]);
 }
 
-/* `PROGRAM FILE`: a copy of this program that somebody has given privilege reads FILE. */
+/* `PROGRAM FILE`: reads FILE through PROGRAM, a copy of this program that carries a privilege. */
 ATTACK(run_program) {
     execl(args[0], args[0], "read_file", args[1], (char *)NULL);
     return judge("execve", -1, 0);
 }
 
-/* The classic way out of a root that was only changed: stay outside of a second one, and climb. */
+/* The classic way out of a chroot: keep the working directory outside a second chroot, and go up. */
 ATTACK(chroot_and_climb) {
     if (chroot("point") != 0) return judge("chroot", -1, 0);
     for (int depth = 0; depth < 64; depth++) {
@@ -197,18 +199,18 @@ ATTACK(open_by_handle) {
     union {
         struct file_handle handle;
         char space[sizeof(struct file_handle) + MAX_HANDLE_SZ];
-    } of = {.handle.handle_bytes = MAX_HANDLE_SZ};
+    } file = {.handle.handle_bytes = MAX_HANDLE_SZ};
     int mount, here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (here < 0) return untried("open .: %s", strerrorname_np(errno));
-    if (name_to_handle_at(here, "", &of.handle, &mount, AT_EMPTY_PATH) != 0) {
+    if (name_to_handle_at(here, "", &file.handle, &mount, AT_EMPTY_PATH) != 0) {
         if (errno == EPERM || errno == ENOSYS) return judge("name_to_handle_at", -1, 0);
         return untried("name_to_handle_at: %s", strerrorname_np(errno));
     }
-    return judge("open_by_handle_at", open_by_handle_at(here, &of.handle, O_RDONLY | O_CLOEXEC), 0);
+    return judge("open_by_handle_at", open_by_handle_at(here, &file.handle, O_RDONLY | O_CLOEXEC), 0);
 }
 
-/* Opens for writing any of `names` in the own group of any hierarchy that is mounted, or above it. */
-static int opens_in_own_group(const char *const *names) {
+/* Opens any of `names` for writing, in the own group of each mounted hierarchy and in its root. */
+static int open_in_own_group(const char *const *names) {
     FILE *mounts = fopen("/proc/self/mountinfo", "re"), *groups = fopen("/proc/self/cgroup", "re");
     if (mounts == NULL || groups == NULL) return held("/proc/self cannot be read");
     char mount[4096], group[4096], point[1024];
@@ -230,19 +232,19 @@ static int opens_in_own_group(const char *const *names) {
             }
         }
     }
-    return held("%d hierarchies seen, and nothing to be written in them", hierarchies);
+    return held("%d hierarchies seen, nothing writable in them", hierarchies);
 }
 
 ATTACK(cgroup_limits) {
     (void)args;
     static const char *const names[] = {"memory.max", "memory.limit_in_bytes", "pids.max", "cpu.max", NULL};
-    return opens_in_own_group(names);
+    return open_in_own_group(names);
 }
 
 ATTACK(cgroup_procs) {
     (void)args;
     static const char *const names[] = {"cgroup.procs", "tasks", NULL};
-    return opens_in_own_group(names);
+    return open_in_own_group(names);
 }
 
 ATTACK(release_agent) {
@@ -250,11 +252,11 @@ ATTACK(release_agent) {
     static const char *const names[] = {"release_agent", NULL};
     char groups[4096];
     ssize_t length = first_bytes("/proc/self/cgroup", groups, sizeof groups);
-    if (length > 0 && strncmp(groups, "0::", 3) == 0) return absent("there is no v1 hierarchy");
-    return opens_in_own_group(names);
+    if (length > 0 && strncmp(groups, "0::", 3) == 0) return absent("no v1 hierarchy is mounted");
+    return open_in_own_group(names);
 }
 
-/* Not an attack: lets FILE read everything, for the attack that executes it. */
+/* Not an attack: gives FILE the capability to read everything, for `run_program`. */
 ATTACK(grant_file_capability) {
     struct vfs_cap_data grant = {
         .magic_etc = VFS_CAP_REVISION_2 | VFS_CAP_FLAGS_EFFECTIVE,

@@ -1,6 +1,5 @@
-/* Attacks that are one system call each: privilege, namespaces, mounts, keys, and what of the kernel no test needs.
- * Arguments are such that the kernel refuses them after it has granted permission, wherever the call would change the
- * machine. */
+/* Attacks of one system call each: privilege, namespaces, mounts, keys, and kernel interfaces that no test needs. A
+ * call that would change the machine has arguments that the kernel rejects after its permission check. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -36,11 +35,11 @@
 #include <termios.h>
 #include <unistd.h>
 
-/* A user that nobody is. */
-#define STRANGER 64998
+/* An unused user and group id. */
+#define UNUSED_ID 64998
 
-/* Is nowhere, so that whatever is asked of it ends in ENOENT. */
-#define NO_SUCH "/no/such/thing"
+/* A path that does not exist, so that permitted calls on it fail with ENOENT. */
+#define NO_SUCH_PATH "/no/such/thing"
 
 /* ---- privilege ---- */
 
@@ -56,14 +55,14 @@ ATTACK(capabilities) {
         }
     }
     for (int capability = 0; capability < 64; capability++) {
-        if (prctl(PR_CAPBSET_READ, capability) == 1) return escaped("%d can be gained", capability);
+        if (prctl(PR_CAPBSET_READ, capability) == 1) return escaped("capability %d is in the bounding set", capability);
         int is_ambient = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, capability, 0, 0);
-        if (is_ambient == 1) return escaped("%d is ambient", capability);
+        if (is_ambient == 1) return escaped("capability %d is ambient", capability);
     }
     return held("every set is empty");
 }
 
-/* An id that a user namespace does not know is EINVAL. */
+/* EINVAL means that the user namespace does not map the id, which counts as held. */
 static int judge_id(const char *call, long result) {
     return result < 0 && errno == EINVAL ? held("%s: EINVAL", call) : judge(call, result, 0);
 }
@@ -72,10 +71,10 @@ ATTACK(change_owner) {
     (void)args;
     int fd = open("point/owned", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return untried("creat: %s", strerrorname_np(errno));
-    return judge_id("fchown", fchown(fd, STRANGER, (gid_t)-1));
+    return judge_id("fchown", fchown(fd, UNUSED_ID, (gid_t)-1));
 }
 
-/* A second /dev/null, made and opened. */
+/* Creates and opens a second /dev/null. */
 ATTACK(make_device) {
     (void)args;
     if (mknod("point/device", S_IFCHR | 0666, makedev(1, 3)) != 0) return judge("mknod", -1, 0);
@@ -84,21 +83,21 @@ ATTACK(make_device) {
 
 ATTACK(become_another) {
     (void)args;
-    uid_t other = getuid() == 0 ? STRANGER : 0;
+    uid_t other = getuid() == 0 ? UNUSED_ID : 0;
     return judge_id("setresuid", setresuid(other, other, other));
 }
 
 ATTACK(add_group) {
     (void)args;
-    gid_t group = getgid() == 0 ? STRANGER : 0;
+    gid_t group = getgid() == 0 ? UNUSED_ID : 0;
     return judge_id("setgroups", syscall(SYS_setgroups, 1, &group));
 }
 
 /* ---- namespaces ---- */
 
-/* With as many namespaces as are allowed already, the kernel says ENOSPC. */
+/* The kernel answers ENOSPC if the allowed number of namespaces is reached. */
 static int judge_namespace(const char *call, long result) {
-    return result < 0 && (errno == ENOSPC || errno == EUSERS) ? held("%s: the number is limited", call)
+    return result < 0 && (errno == ENOSPC || errno == EUSERS) ? held("%s: the number of namespaces is limited", call)
                                                               : judge(call, result, 0);
 }
 
@@ -107,7 +106,7 @@ ATTACK(unshare_user) {
     return judge_namespace("unshare", unshare(CLONE_NEWUSER));
 }
 
-static int judge_birth(const char *call, long child) {
+static int judge_clone(const char *call, long child) {
     if (child == 0) _exit(0);
     int verdict = judge_namespace(call, child);
     if (child > 0) waitpid((pid_t)child, NULL, 0);
@@ -116,13 +115,13 @@ static int judge_birth(const char *call, long child) {
 
 ATTACK(clone_user) {
     (void)args;
-    return judge_birth("clone", syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
+    return judge_clone("clone", syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));
 }
 
 ATTACK(clone3_user) {
     (void)args;
-    struct clone_args how = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
-    return judge_birth("clone3", syscall(SYS_clone3, &how, sizeof how));
+    struct clone_args clone = {.flags = CLONE_NEWUSER, .exit_signal = SIGCHLD};
+    return judge_clone("clone3", syscall(SYS_clone3, &clone, sizeof clone));
 }
 
 ATTACK(unshare_mounts) {
@@ -130,7 +129,7 @@ ATTACK(unshare_mounts) {
     return judge_namespace("unshare", unshare(CLONE_NEWNS));
 }
 
-/* ---- mounts: on the directory `point` of the workspace; what succeeds is taken away at once ---- */
+/* ---- mounts: on the directory `point` of the workspace; a mount that succeeds is removed at once ---- */
 
 static int judge_mount(const char *call, int result, const char *point) {
     int verdict = judge(call, result, 0);
@@ -148,14 +147,14 @@ ATTACK(mount_bind) {
     return judge_mount("mount", mount("/usr", "point", NULL, MS_BIND, NULL), "point");
 }
 
-/* `DIRECTORY FILE`: a read-only bind made writable, and the file in it written. Outside of a sandbox the directory is
- * no mount, which is EINVAL. */
+/* `DIRECTORY FILE`: remounts a read-only bind as writable and writes the file in it. Outside a sandbox the directory is
+ * not a mount, which gives EINVAL. */
 ATTACK(remount_writable) {
     if (mount(NULL, args[0], NULL, MS_REMOUNT | MS_BIND, NULL) != 0) return judge("mount", -1, EINVAL);
     return write_file(args + 1);
 }
 
-/* A directory that is no mount: EINVAL comes after permission. */
+/* The directory is not a mount: EINVAL follows the permission check. */
 ATTACK(unmount) {
     (void)args;
     return judge("umount2", umount2("point", MNT_DETACH), EINVAL);
@@ -163,7 +162,7 @@ ATTACK(unmount) {
 
 ATTACK(pivot) {
     (void)args;
-    return judge("pivot_root", syscall(SYS_pivot_root, NO_SUCH, NO_SUCH), ENOENT);
+    return judge("pivot_root", syscall(SYS_pivot_root, NO_SUCH_PATH, NO_SUCH_PATH), ENOENT);
 }
 
 ATTACK(clone_tree) {
@@ -176,7 +175,7 @@ ATTACK(open_file_system) {
     return judge("fsopen", syscall(SYS_fsopen, "tmpfs", FSOPEN_CLOEXEC), 0);
 }
 
-/* ---- what of the kernel no test needs ---- */
+/* ---- kernel interfaces that no test needs ---- */
 
 ATTACK(key_add) {
     (void)args;
@@ -214,8 +213,8 @@ ATTACK(bpf_program) {
 
 ATTACK(io_uring) {
     (void)args;
-    struct io_uring_params how = {0};
-    return judge("io_uring_setup", syscall(SYS_io_uring_setup, 1, &how), 0);
+    struct io_uring_params parameters = {0};
+    return judge("io_uring_setup", syscall(SYS_io_uring_setup, 1, &parameters), 0);
 }
 
 ATTACK(userfault) {
@@ -223,12 +222,12 @@ ATTACK(userfault) {
     return judge("userfaultfd", syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY), 0);
 }
 
-/* `FAMILY TYPE PROTOCOL`, as numbers */
+/* `FAMILY TYPE PROTOCOL`, as numbers. */
 ATTACK(open_socket) {
     return judge("socket", socket((int)number(args[0]), (int)number(args[1]), (int)number(args[2])), 0);
 }
 
-/* getpid as 32-bit programs call it (asm/unistd_32.h). A kernel without such programs sends SIGSEGV. */
+/* Calls getpid like a 32-bit program (asm/unistd_32.h). A kernel without support for these sends SIGSEGV. */
 static int getpid_32_bit(char **args) {
     (void)args;
     long result = 20;
@@ -246,13 +245,13 @@ static int getpid_x32(char **args) {
 
 ATTACK(call_x32) { return in_child(getpid_x32, args); }
 
-/* A terminal of its own, so that what is typed into it reaches nobody. The filter is asked first, on a descriptor that
- * is no terminal. */
+/* Types into a terminal of its own, so that the input reaches no program. The seccomp filter is tested first, on a
+ * descriptor that is not a terminal. */
 static int type_into_terminal(char **args) {
     (void)args;
     if (ioctl(0, TIOCSTI, "x") == 0 || errno != ENOTTY) return judge("TIOCSTI on stdin", -1, 0);
     int main_end = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (main_end < 0 || grantpt(main_end) != 0 || unlockpt(main_end) != 0) return held("no terminal can be had");
+    if (main_end < 0 || grantpt(main_end) != 0 || unlockpt(main_end) != 0) return held("no terminal can be created");
     setsid();
     int terminal = open(ptsname(main_end), O_RDWR | O_CLOEXEC);
     if (terminal < 0) return held("no terminal can be opened: %s", strerrorname_np(errno));
@@ -263,7 +262,7 @@ static int type_into_terminal(char **args) {
 
 ATTACK(terminal_input) { return in_child(type_into_terminal, args); }
 
-/* A subcode that does not exist (TIOCLINUX): EINVAL comes from the console itself. */
+/* Sends a subcode of TIOCLINUX that does not exist: EINVAL comes from the console itself. */
 ATTACK(console_control) {
     (void)args;
     static const char *const consoles[] = {"/dev/tty0", "/dev/tty1", "/dev/console", NULL};
@@ -293,7 +292,7 @@ ATTACK(module_unload) {
     return judge("delete_module", syscall(SYS_delete_module, "no_such_module", O_NONBLOCK), ENOENT);
 }
 
-/* Longer than any name may be: EINVAL comes after permission. */
+/* Longer than the limit for names: EINVAL follows the permission check. */
 static const char long_name[4096] = "x";
 
 ATTACK(host_name_set) {
@@ -306,7 +305,7 @@ ATTACK(domain_name_set) {
     return judge("setdomainname", setdomainname(long_name, sizeof long_name), EINVAL);
 }
 
-/* `KIND NAMESPACE`: whether this is the host's namespace of that kind, which has this name. */
+/* `KIND NAMESPACE`: checks whether this process is in the host's namespace of that kind, which has this name. */
 ATTACK(share_namespace) {
     char path[64], name[64] = "";
     snprintf(path, sizeof path, "/proc/self/ns/%s", args[0]);
@@ -335,24 +334,24 @@ ATTACK(hide_memory) {
     return judge("memfd_secret", syscall(SYS_memfd_secret, 0), 0);
 }
 
-/* Reads the table, which is empty. */
+/* Reads the local descriptor table, which is empty. */
 ATTACK(segment_table) {
     (void)args;
     char table[16];
     return judge("modify_ldt", syscall(SYS_modify_ldt, 0, table, sizeof table), 0);
 }
 
-/* Neither time nor zone: permission is asked, and nothing set. */
+/* Neither time nor zone is given: the kernel checks permission and sets nothing. */
 ATTACK(clock_set) {
     (void)args;
     return judge("settimeofday", syscall(SYS_settimeofday, NULL, NULL), 0);
 }
 
-/* A tick that no clock can have: EINVAL comes after permission. */
+/* A tick outside the valid range: EINVAL follows the permission check. */
 ATTACK(clock_adjust) {
     (void)args;
-    struct timex how = {.modes = ADJ_TICK, .tick = 1};
-    return judge("adjtimex", adjtimex(&how), EINVAL);
+    struct timex adjustment = {.modes = ADJ_TICK, .tick = 1};
+    return judge("adjtimex", adjtimex(&adjustment), EINVAL);
 }
 
 ATTACK(perf_event) {
@@ -367,13 +366,13 @@ ATTACK(perf_event) {
     return judge("perf_event_open", syscall(SYS_perf_event_open, &event, 0, -1, -1, 0), 0);
 }
 
-/* More segments than there can be: EINVAL comes after permission. */
+/* More segments than the kernel accepts: EINVAL follows the permission check. */
 ATTACK(kexec) {
     (void)args;
     return judge("kexec_load", syscall(SYS_kexec_load, 0, 1000, NULL, 0), EINVAL);
 }
 
-/* Without its magic numbers: EINVAL comes after permission. */
+/* Without the magic numbers: EINVAL follows the permission check. */
 ATTACK(reboot_machine) {
     (void)args;
     return judge("reboot", syscall(SYS_reboot, 0, 0, 0, NULL), EINVAL);
@@ -381,13 +380,13 @@ ATTACK(reboot_machine) {
 
 ATTACK(swap_on) {
     (void)args;
-    return judge("swapon", swapon(NO_SUCH, 0), ENOENT);
+    return judge("swapon", swapon(NO_SUCH_PATH, 0), ENOENT);
 }
 
-/* The kernel looks for the device first, so ENOENT says that the call itself is open to the run. */
+/* The kernel looks up the device first, so ENOENT means that the call itself is allowed. */
 ATTACK(quota) {
     (void)args;
-    return judge("quotactl", quotactl(QCMD(Q_GETFMT, USRQUOTA), NO_SUCH, 0, NULL), ENOENT);
+    return judge("quotactl", quotactl(QCMD(Q_GETFMT, USRQUOTA), NO_SUCH_PATH, 0, NULL), ENOENT);
 }
 
 ATTACK(kernel_log) {
@@ -409,7 +408,7 @@ static int run_in_real_time(char **args) {
 
 ATTACK(real_time) { return in_child(run_in_real_time, args); }
 
-/* `struct sched_attr` of linux/sched/types.h, which some C libraries declare as well. */
+/* `struct sched_attr` of linux/sched/types.h, which some C libraries also declare. */
 struct slice {
     uint32_t size, policy;
     uint64_t flags;
@@ -428,5 +427,5 @@ ATTACK(short_slice) { return in_child(run_in_short_slices, args); }
 
 ATTACK(process_accounting) {
     (void)args;
-    return judge("acct", acct(NO_SUCH), ENOENT);
+    return judge("acct", acct(NO_SUCH_PATH), ENOENT);
 }

@@ -1,6 +1,6 @@
-/* One program that holds every attack of the escape suite: `attack NAME [ARGUMENT...]`. It says in one line what it
- * saw, and its exit status is the verdict (attack.h). Payloads are harmless: an attack that succeeds changes nothing
- * that lasts. Must not know what is meant to hold it. */
+/* All attacks of the suite `sandbox_escape` in one program: `attack NAME [ARGUMENT...]`. It prints its finding in one
+ * line, and its exit status is the verdict (attack.h). Payloads are harmless: a successful attack makes no lasting
+ * change. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -142,11 +142,11 @@ int main(int count, char **args) {
     for (size_t i = 0; count > 1 && i < sizeof attacks / sizeof *attacks; i++) {
         if (strcmp(args[1], attacks[i].name) == 0 && count - 2 == attacks[i].arguments) return attacks[i].run(args + 2);
     }
-    fprintf(stderr, "usage: attack NAME [ARGUMENT...]; no attack has this name and as many arguments\n");
+    fprintf(stderr, "usage: attack NAME [ARGUMENT...]; no attack has this name and number of arguments\n");
     return USAGE;
 }
 
-static int say(enum verdict verdict, const char *word, const char *format, va_list arguments) {
+static int report(enum verdict verdict, const char *word, const char *format, va_list arguments) {
     printf("%s: ", word);
     vprintf(format, arguments);
     printf("\n");
@@ -154,22 +154,22 @@ static int say(enum verdict verdict, const char *word, const char *format, va_li
     return verdict;
 }
 
-#define SAYS(name, verdict)                                                                                            \
+#define DEFINE_REPORT(name, verdict)                                                                                   \
     int name(const char *format, ...) {                                                                                \
         va_list arguments;                                                                                             \
         va_start(arguments, format);                                                                                   \
-        say(verdict, #name, format, arguments);                                                                        \
+        report(verdict, #name, format, arguments);                                                                     \
         va_end(arguments);                                                                                             \
         return verdict;                                                                                                \
     }
-SAYS(escaped, ESCAPED)
-SAYS(held, HELD)
-SAYS(untried, UNTRIED)
-SAYS(absent, ABSENT)
+DEFINE_REPORT(escaped, ESCAPED)
+DEFINE_REPORT(held, HELD)
+DEFINE_REPORT(untried, UNTRIED)
+DEFINE_REPORT(absent, ABSENT)
 
 int judge(const char *call, long result, int past) {
-    if (result >= 0) return escaped("%s: done", call);
-    if (errno == past) return escaped("%s: %s, which comes after the permission", call, strerrorname_np(errno));
+    if (result >= 0) return escaped("%s: succeeded", call);
+    if (errno == past) return escaped("%s: %s, which follows the permission check", call, strerrorname_np(errno));
     switch (errno) {
     case EPERM:
     case EACCES:
@@ -205,7 +205,7 @@ int in_child(int (*attack)(char **), char **args) {
 long number(const char *text) {
     char *end;
     long value = strtol(text, &end, 10);
-    if (*text == '\0' || *end != '\0') exit(untried("%s is no number", text));
+    if (*text == '\0' || *end != '\0') exit(untried("%s is not a number", text));
     return value;
 }
 

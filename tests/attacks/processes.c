@@ -1,5 +1,5 @@
-/* Attacks on processes, sockets and shared memory of others, and the victim that stands for all of them. Must not touch
- * a process that the caller has not named. */
+/* Attacks on other processes, sockets and shared memory, and the victim process that they are tried on. Only the
+ * process that the caller names is touched. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -22,21 +22,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The inode of the first pid namespace (linux/proc_ns.h). There, process 1 is the machine's. */
-#define FIRST_PID_NAMESPACE "pid:[4026531836]"
+/* Name of the initial pid namespace (linux/proc_ns.h), in which process 1 is the machine's init. */
+#define INITIAL_PID_NAMESPACE "pid:[4026531836]"
 
-/* The process to attack. Process 1 may be a sandbox's, and never the machine's. */
+/* The process to attack. Process 1 is allowed if it is a sandbox's init, never if it is the machine's. */
 static pid_t target(const char *text) {
     pid_t pid = (pid_t)number(text);
-    char space[64] = "";
+    char namespace[64] = "";
     if (pid > 1) return pid;
-    ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
-    int is_machine = length <= 0 || strcmp(space, FIRST_PID_NAMESPACE) == 0;
-    if (pid != 1 || is_machine) exit(untried("process %d is not for us", pid));
+    ssize_t length = readlink("/proc/self/ns/pid", namespace, sizeof namespace - 1);
+    int is_machine = length <= 0 || strcmp(namespace, INITIAL_PID_NAMESPACE) == 0;
+    if (pid != 1 || is_machine) exit(untried("process %d must not be attacked", pid));
     return pid;
 }
 
-/* A process whose command line has this word. */
+/* Finds a process with this word in its command line. */
 ATTACK(see_process) {
     DIR *proc = opendir("/proc");
     if (proc == NULL) return held("opendir /proc: %s", strerrorname_np(errno));
@@ -48,16 +48,16 @@ ATTACK(see_process) {
         ssize_t length = fd < 0 ? -1 : read(fd, line, sizeof line);
         if (fd >= 0) close(fd);
         if (length > 0 && memmem(line, (size_t)length, args[0], strlen(args[0])) != NULL) {
-            return escaped("process %s is it", entry->d_name);
+            return escaped("process %s matches", entry->d_name);
         }
     }
     closedir(proc);
-    return held("no such process is seen");
+    return held("no process matches");
 }
 
 ATTACK(signal_process) { return judge("kill", kill(target(args[0]), SIGKILL), 0); }
 
-/* Whether it did any harm, only others can see. */
+/* The suite checks afterwards whether the process is still alive. */
 ATTACK(signal_with_everything) {
     pid_t pid = target(args[0]);
     int refused = 0;
@@ -66,22 +66,22 @@ ATTACK(signal_with_everything) {
     return ESCAPED;
 }
 
-/* Unlike PTRACE_ATTACH, this does not stop it; the end of this process lets it go. */
+/* Unlike PTRACE_ATTACH, this does not stop the process, and the tracer's end detaches it. */
 ATTACK(trace) { return judge("ptrace", ptrace(PTRACE_SEIZE, target(args[0]), NULL, NULL), 0); }
 
-/* Nothing is mapped at the lowest addresses, so permission ends in EFAULT. */
-static struct iovec nowhere = {(void *)8, 8};
+/* Nothing is mapped at the lowest addresses, so a permitted access fails with EFAULT. */
+static struct iovec unmapped = {(void *)8, 8};
 
 ATTACK(read_memory) {
     char bytes[8];
-    struct iovec here = {bytes, sizeof bytes};
-    return judge("process_vm_readv", process_vm_readv(target(args[0]), &here, 1, &nowhere, 1, 0), EFAULT);
+    struct iovec own = {bytes, sizeof bytes};
+    return judge("process_vm_readv", process_vm_readv(target(args[0]), &own, 1, &unmapped, 1, 0), EFAULT);
 }
 
 ATTACK(write_memory) {
     char bytes[8] = "";
-    struct iovec here = {bytes, sizeof bytes};
-    return judge("process_vm_writev", process_vm_writev(target(args[0]), &here, 1, &nowhere, 1, 0), EFAULT);
+    struct iovec own = {bytes, sizeof bytes};
+    return judge("process_vm_writev", process_vm_writev(target(args[0]), &own, 1, &unmapped, 1, 0), EFAULT);
 }
 
 ATTACK(open_memory) {
@@ -135,7 +135,7 @@ ATTACK(connect_tcp) {
     return connect_to(AF_INET, &address, sizeof address);
 }
 
-/* To 192.0.2.1, an address that belongs to nobody (RFC 5737): a datagram that leaves is proof enough. */
+/* To 192.0.2.1, which is reserved for documentation (RFC 5737). A datagram that is sent is proof enough. */
 ATTACK(send_outside) {
     (void)args;
     struct sockaddr_in address = {
@@ -151,24 +151,25 @@ ATTACK(send_outside) {
 ATTACK(read_shared_memory) {
     char *bytes = shmat((int)number(args[0]), NULL, SHM_RDONLY);
     if (bytes == (void *)-1) return errno == EINVAL ? held("shmat: EINVAL") : judge("shmat", -1, 0);
-    return strncmp(bytes, CANARY, strlen(CANARY)) == 0 ? escaped("it holds %s", bytes) : held("it is another one");
+    if (strncmp(bytes, CANARY, strlen(CANARY)) == 0) return escaped("the segment holds %s", bytes);
+    return held("it is another segment");
 }
 
-/* `KEY`: whether the segment outlives the run, only others can see. */
+/* `KEY`: the suite checks afterwards whether the segment outlives the run. */
 ATTACK(leave_shared_memory) {
     int id = shmget((key_t)number(args[0]), 4096, IPC_CREAT | IPC_EXCL | 0600);
     if (id < 0) return untried("shmget: %s", strerrorname_np(errno));
-    printf("segment %d is there\n", id);
+    printf("segment %d created\n", id);
     return ESCAPED;
 }
 
-/* Not an attack: takes away what leave_shared_memory has left. */
+/* Not an attack: removes the segment that leave_shared_memory left. */
 ATTACK(remove_shared_memory) {
     return judge("shmctl", shmctl(shmget((key_t)number(args[0]), 0, 0), IPC_RMID, NULL), 0);
 }
 
-/* `FILE SECRET`: not an attack, but whom attacks are made on. Has the file open and the secret in a shared segment.
- * Says `ready SEGMENT`, answers every byte with one of its own, and lives until its caller is gone. */
+/* `FILE SECRET`: not an attack, but the target of attacks. Holds the file open and the secret in a shared segment.
+ * Prints `ready SEGMENT`, answers every input byte with `!`, and lives until its caller ends. */
 ATTACK(victim) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return untried("prctl: %s", strerrorname_np(errno));
     if (open(args[0], O_RDONLY) < 0) return untried("open: %s", strerrorname_np(errno));
@@ -176,11 +177,11 @@ ATTACK(victim) {
     char *bytes = id < 0 ? (void *)-1 : shmat(id, NULL, 0);
     if (bytes == (void *)-1) return untried("shared memory: %s", strerrorname_np(errno));
     snprintf(bytes, 4096, "%s", args[1]);
-    /* It can still be attached by its id, and goes with this process. */
+    /* The segment can still be attached by its id, and is freed when this process ends. */
     shmctl(id, IPC_RMID, NULL);
     printf("ready %d\n", id);
     fflush(stdout);
-    char question;
-    while (read(0, &question, 1) == 1 && write(1, "!", 1) == 1) continue;
+    char byte;
+    while (read(0, &byte, 1) == 1 && write(1, "!", 1) == 1) continue;
     return HELD;
 }

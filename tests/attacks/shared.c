@@ -1,5 +1,5 @@
-/* Attacks on what all tenants of a kernel share: by one call each where the call itself has to be refused, and by taking
- * as much as there is of what has a bound. Must not know which bound holds. */
+/* Attacks on kernel resources that all tenants share: one call each where the call itself must be refused, and taking
+ * as much as possible where the amount is bounded. */
 #define _GNU_SOURCE
 #include "attack.h"
 
@@ -26,10 +26,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- memory for compiled filters: nothing is ever attached, since every argument is wrong ---- */
+/* ---- memory for compiled filters: every argument is invalid, so nothing is ever attached ---- */
 
-/* `OPTION` of SOL_SOCKET, as a number. A program without instructions is EINVAL, one that is no descriptor EBADF; both come
- * after permission. */
+/* `OPTION` of SOL_SOCKET, as a number. A program without instructions gives EINVAL, an invalid descriptor EBADF, both
+ * after the permission check. */
 ATTACK(attach_filter) {
     int option = (int)number(args[0]), on = 1, none = -1;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -58,7 +58,7 @@ ATTACK(filter_calls_of_old) {
     return judge_filter("prctl", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL, 0, 0));
 }
 
-/* ---- huge pages: none is touched, so that it needs none to be there ---- */
+/* ---- huge pages: none is touched, so the machine need not have any ---- */
 
 #define HUGE (2UL << 20)
 
@@ -84,15 +84,16 @@ ATTACK(huge_memfd) {
     return judge_huge("memfd_create", memfd_create("huge", MFD_HUGETLB | MFD_CLOEXEC), EINVAL);
 }
 
-/* ---- a program of the host that the kernel hands cores to ---- */
+/* ---- the host program that the kernel pipes cores to ---- */
 
-/* A limit of 0 keeps no core from a program, and one of 1 byte does. The kernel says of whom it has dumped a core. */
+/* A core limit of 0 does not keep the kernel from piping the core to a program; a limit of 1 byte does. The wait status
+ * shows whether a core was dumped. */
 ATTACK(dump_core_to_program) {
     (void)args;
     int fd = open("/proc/sys/kernel/core_pattern", O_RDONLY | O_CLOEXEC);
     char first = 0;
     if (fd < 0 || read(fd, &first, 1) != 1) return untried("core_pattern: %s", strerrorname_np(errno));
-    if (first != '|') return absent("cores go to no program here");
+    if (first != '|') return absent("core_pattern names no program");
     pid_t child = fork();
     if (child < 0) return untried("fork: %s", strerrorname_np(errno));
     if (child == 0) {
@@ -102,10 +103,11 @@ ATTACK(dump_core_to_program) {
     }
     int status;
     waitpid(child, &status, 0);
-    return WIFSIGNALED(status) && WCOREDUMP(status) ? escaped("a program had the core") : held("no program had it");
+    int is_dumped = WIFSIGNALED(status) && WCOREDUMP(status);
+    return is_dumped ? escaped("a program received the core") : held("no program received the core");
 }
 
-/* ---- what is counted: `hoard KIND` takes all that can be had, `take KIND` one ---- */
+/* ---- counted resources: `hoard KIND` takes as many as possible, `take KIND` takes one ---- */
 
 static int take_inotify(long i) {
     (void)i;
@@ -158,75 +160,75 @@ static int take_queue(long i) {
     return queue;
 }
 
-/* Each begins before all that the file has, so that the kernel looks at no other to put it there. */
+/* Each lock lies before all earlier ones of the file, so that the kernel inserts it without walking the list. */
 static int take_lock(long i) {
-    enum { OF_A_FILE = 2500 };
+    enum { LOCKS_PER_FILE = 2500 };
     static int file = -1;
-    if (i % OF_A_FILE == 0) {
+    if (i % LOCKS_PER_FILE == 0) {
         char name[32];
-        snprintf(name, sizeof name, "locked-%ld", i / OF_A_FILE);
+        snprintf(name, sizeof name, "locked-%ld", i / LOCKS_PER_FILE);
         file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     }
-    struct flock lock = {.l_type = F_WRLCK, .l_start = 2 * (OF_A_FILE - i % OF_A_FILE), .l_len = 1};
+    struct flock lock = {.l_type = F_WRLCK, .l_start = 2 * (LOCKS_PER_FILE - i % LOCKS_PER_FILE), .l_len = 1};
     return file < 0 ? -1 : fcntl(file, F_SETLK, &lock);
 }
 
-/* One answer of the kernel that nobody reads. Kernels differ in how many a socket keeps, so there are many sockets. */
+/* Leaves one answer of the kernel unread. Kernels differ in how many a socket keeps, so many sockets are used. */
 static int take_netlink(long i) {
-    enum { OF_A_SOCKET = 1000, BUFFER = 4 << 20 };
-    static int end = -1;
+    enum { ANSWERS_PER_SOCKET = 1000, BUFFER = 4 << 20 };
+    static int fd = -1;
     struct {
         struct nlmsghdr header;
-        struct ifinfomsg about;
-    } ask = {
-        .header = {.nlmsg_len = sizeof ask, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
-        .about = {.ifi_index = 1},
+        struct ifinfomsg interface;
+    } request = {
+        .header = {.nlmsg_len = sizeof request, .nlmsg_type = RTM_GETLINK, .nlmsg_flags = NLM_F_REQUEST},
+        .interface = {.ifi_index = 1},
     };
-    if (i % OF_A_SOCKET == 0) {
+    if (i % ANSWERS_PER_SOCKET == 0) {
         int bytes = BUFFER;
-        end = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-        if (end < 0 || setsockopt(end, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) != 0) return -1;
+        fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+        if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes) != 0) return -1;
     }
-    if (send(end, &ask, sizeof ask, 0) < 0) return -1;
+    if (send(fd, &request, sizeof request, 0) < 0) return -1;
     char first;
-    return i == 0 && recv(end, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : 0;
+    return i == 0 && recv(fd, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : 0;
 }
 
-/* Bytes of a datagram or a stream that nobody reads: what two sockets keep by default. */
+/* Unread bytes of a datagram or a stream: as much as two sockets buffer by default. */
 enum { UNREAD_BYTES = 60000 };
 static const char unread[UNREAD_BYTES];
 
-/* A socket that is bound to the loopback, whose address is put into `at`. */
-static int bound_socket(int type, struct sockaddr_in *at) {
-    socklen_t size = sizeof *at;
-    *at = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+/* Returns a socket bound to the loopback interface and stores its address in `address`. */
+static int bound_socket(int type, struct sockaddr_in *address) {
+    socklen_t size = sizeof *address;
+    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)at, size) != 0) return -1;
-    return getsockname(fd, (struct sockaddr *)at, &size) == 0 ? fd : -1;
+    if (fd < 0 || bind(fd, (struct sockaddr *)address, size) != 0) return -1;
+    return getsockname(fd, (struct sockaddr *)address, &size) == 0 ? fd : -1;
 }
 
-/* What was not kept is lost without a word, so it is looked for. */
+/* The kernel drops a datagram without an error, so its arrival is checked. */
 static int take_datagram(long i) {
     (void)i;
-    struct sockaddr_in at;
+    struct sockaddr_in address;
     char first;
-    int to = bound_socket(SOCK_DGRAM, &at), by = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (to < 0 || by < 0) return -1;
-    if (sendto(by, unread, sizeof unread, MSG_DONTWAIT, (struct sockaddr *)&at, sizeof at) < 0) return -1;
-    return recv(to, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : to;
+    int receiver = bound_socket(SOCK_DGRAM, &address), sender = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (receiver < 0 || sender < 0) return -1;
+    if (sendto(sender, unread, sizeof unread, MSG_DONTWAIT, (struct sockaddr *)&address, sizeof address) < 0) return -1;
+    return recv(receiver, &first, 1, MSG_PEEK | MSG_DONTWAIT) < 0 ? -1 : receiver;
 }
 
 static int take_stream(long i) {
     (void)i;
     static int listener = -1;
-    static struct sockaddr_in at;
-    if (listener < 0 && ((listener = bound_socket(SOCK_STREAM, &at)) < 0 || listen(listener, 8) != 0)) return -1;
-    int by = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (by < 0 || connect(by, (struct sockaddr *)&at, sizeof at) != 0) return -1;
+    static struct sockaddr_in address;
+    if (listener < 0 && ((listener = bound_socket(SOCK_STREAM, &address)) < 0 || listen(listener, 8) != 0)) return -1;
+    int sender = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (sender < 0 || connect(sender, (struct sockaddr *)&address, sizeof address) != 0) return -1;
     if (accept4(listener, NULL, NULL, SOCK_CLOEXEC) < 0) return -1;
-    ssize_t sent = send(by, unread, sizeof unread, MSG_DONTWAIT);
+    ssize_t sent = send(sender, unread, sizeof unread, MSG_DONTWAIT);
     if (sent >= 0 && sent < UNREAD_BYTES) errno = EAGAIN;
-    return sent == UNREAD_BYTES ? by : -1;
+    return sent == UNREAD_BYTES ? sender : -1;
 }
 
 static const struct {
@@ -242,25 +244,26 @@ static int (*kind(const char *name))(long) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, name) == 0) return kinds[i].take;
     }
-    exit(untried("nobody knows what %s are", name));
+    exit(untried("unknown resource kind %s", name));
 }
 
-/* `KIND MOST`: says how many it has and why there is no more, and keeps them until it is ended. */
+/* `KIND MAX`: takes up to MAX, reports the number taken and the error that stopped it, and keeps them until it is
+ * killed. */
 ATTACK(hoard) {
     int (*take)(long) = kind(args[0]);
-    long most = number(args[1]), had = 0;
+    long max = number(args[1]), count = 0;
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    while (had < most && take(had) >= 0) had++;
-    int verdict = had < most ? held("%ld, then %s", had, strerrorname_np(errno)) : escaped("%ld", had);
+    while (count < max && take(count) >= 0) count++;
+    int verdict = count < max ? held("%ld, then %s", count, strerrorname_np(errno)) : escaped("%ld", count);
     sleep_ms(LIFETIME_S * 1000);
     return verdict;
 }
 
-/* `KIND` */
+/* `KIND`: takes one. */
 ATTACK(take) {
     return kind(args[0])(0) >= 0 ? escaped("one") : held("%s", strerrorname_np(errno));
 }

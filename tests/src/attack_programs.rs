@@ -1,15 +1,14 @@
-//! The attacks of `tests/attacks`, compiled: hostile code makes calls that safe Rust has no words for. Must not know what
-//! holds them.
+//! Compiles the attack programs of `tests/attacks` (C, because safe Rust cannot express the system calls they make).
 
 use crate::process::{command, source_root, wait_for_exit};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Where the C compiler of a Debian-like machine is.
+/// Path of the C compiler on Debian-like hosts.
 pub const COMPILER: &str = "/usr/bin/cc";
 
-/// Compiles them into the one program `attack`.
+/// Compiles all attack sources into the single program `attack`.
 pub fn compile(attack: &Path) {
     let mut parts: Vec<PathBuf> =
         fs::read_dir(source_root().join("tests/attacks")).unwrap().flatten().map(|e| e.path()).collect();
@@ -20,6 +19,6 @@ pub fn compile(attack: &Path) {
     compiler.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child =
         compiler.spawn().unwrap_or_else(|error| panic!("no C compiler ({error}): apt-get install gcc libc6-dev"));
-    let said = wait_for_exit(child);
-    assert!(said.status == 0, "the attacks do not compile (apt-get install gcc libc6-dev): {}", said.stderr);
+    let output = wait_for_exit(child);
+    assert!(output.status == 0, "the attacks do not compile (apt-get install gcc libc6-dev): {}", output.stderr);
 }

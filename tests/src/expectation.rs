@@ -1,114 +1,114 @@
-//! The words of the table of expected outcomes. Must not know any fixture.
+//! The types of the table of expected outcomes.
 
-/// One run and everything that has to come of it, at every entrance.
+/// One run and its expected result at every interface.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
-    /// Its name.
+    /// Name of the row and of its tests.
     pub name: &'static str,
-    /// The directory below `fixtures` that is copied as its workspace.
+    /// Directory below `fixtures` that becomes the workspace.
     pub fixture: &'static str,
-    /// What is asked for.
+    /// Options of the request.
     pub options: RunOptions,
-    /// The outcome.
+    /// Expected outcome of the run.
     pub outcome: &'static str,
     /// Exit status of `proctor run`.
     pub exit_status: i32,
-    /// The report's exit_code, the N of the text's `exit: N`.
+    /// `exit_code` of the report, the N in the text's `exit: N`.
     pub exit_code: i32,
-    /// The report's raw_exit_code.
+    /// `raw_exit_code` of the report.
     pub raw_exit_code: Option<i32>,
-    /// `go`, or `custom`.
+    /// `framework` of the report.
     pub framework: &'static str,
-    /// Whether there are results test by test.
+    /// Whether the report has results for single tests.
     pub structured: bool,
     /// Whether the run was cut off.
     pub partial: bool,
-    /// Whether it says that tests were left out. It may say so of any row where nobody asks.
+    /// Whether the report must say that tests were left out. Where false, the report may still say so.
     pub unreached: bool,
-    /// Every outcome that held.
+    /// All outcomes in the evidence, in order.
     pub held: &'static [&'static str],
-    /// Why proctor killed it.
+    /// Reason for which proctor killed the run.
     pub killed: Option<&'static str>,
-    /// The tests, all of them, in any order.
+    /// All tests except the numbered ones, in any order.
     pub tests: &'static [Case],
-    /// So many more that pass: node ids in which each `{}` stands for a number, from 0.
-    pub many: (&'static str, usize),
-    /// How many both failed and passed.
+    /// Further passing tests: a node id in which `{}` stands for a number from 0, and their count.
+    pub numbered_passed: (&'static str, usize),
+    /// Number of tests that both failed and passed.
     pub flaky: u64,
-    /// So many more that are skipped, in the same form: where each test that runs is a process, ten thousand take minutes.
-    pub many_skipped: (Case, usize),
-    /// What could not be built or collected, all of it, in any order.
+    /// Further skipped tests, in the same form. For runners with a process per test, where 10,000 passes take minutes.
+    pub numbered_skipped: (Case, usize),
+    /// All build and collection errors, in any order.
     pub collectors: &'static [Collector],
-    /// Node ids of the tests that were running when it was cut off.
+    /// Node ids of the tests that were running when the run was cut off.
     pub running: &'static [&'static str],
-    /// Names of the limits that were hit.
-    pub hits: &'static [&'static str],
-    /// Which tests execute which lines.
+    /// Names of the limits that the run hit.
+    pub limit_hits: &'static [&'static str],
+    /// Expected attribution of lines to tests.
     pub covering: &'static [Covering],
-    /// Bytes that it writes at least.
+    /// Least number of bytes that the run writes.
     pub output_bytes_min: u64,
-    /// Files that it leaves, all of them: kind, name, and how they begin. Empty where nobody looks.
+    /// All artifacts in order; empty where the test does not check them.
     pub artifacts: &'static [Artifact],
 }
 
-/// A file that a run leaves: its kind, its name, and how it begins.
+/// An artifact: its kind, its name, and its first bytes.
 pub type Artifact = (&'static str, &'static str, &'static [u8]);
 
-/// What a row asks for; the rest is left to the defaults.
+/// The request options of a row; everything else has its default.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOptions {
-    /// The filter; empty for none.
+    /// Filter; empty for none.
     pub filter: &'static str,
-    /// A command that replaces the framework's own.
+    /// Command in place of the framework's own; empty for none.
     pub command: &'static [&'static str],
-    /// Memory in MiB, for entrances that can ask for it.
+    /// Memory limit in MiB, used by interfaces that accept one.
     pub memory_mib: Option<u64>,
-    /// Processes, for entrances that can ask for them.
+    /// Process limit, used by interfaces that accept one.
     pub pids: Option<u32>,
-    /// Seconds of wall time.
+    /// Wall time limit in seconds.
     pub timeout_s: Option<u64>,
 }
 
-/// A test and what becomes of it.
+/// A test and its expected result.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// The runner's own form of its whole name.
+    /// Full name in the runner's own form.
     pub nodeid: &'static str,
     /// passed, failed, skipped, xfailed, xpassed or error.
     pub outcome: &'static str,
     /// Where it failed.
     pub at: Option<(&'static str, u32)>,
-    /// What is said about it.
+    /// Failure message.
     pub message: Option<&'static str>,
-    /// The wanted value.
+    /// Expected value in the message.
     pub expected: Option<&'static str>,
-    /// The value that came instead.
+    /// Actual value in the message.
     pub actual: Option<&'static str>,
     /// Whether the list of failures leaves it out: a parent that failed only because its subtests did.
     pub hidden: bool,
 }
 
-/// Something that could not be built or collected.
+/// A build or collection error.
 #[derive(Debug, Clone, Copy)]
 pub struct Collector {
-    /// The package.
+    /// Package or file.
     pub nodeid: &'static str,
     /// build or collection.
     pub kind: &'static str,
-    /// Where the first error is.
+    /// Location of the first error.
     pub at: Option<(&'static str, u32)>,
-    /// The first error.
+    /// Text of the first error.
     pub message: &'static str,
 }
 
 /// The tests that execute a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Covering {
-    /// The file.
+    /// Source file.
     pub file: &'static str,
-    /// The line.
+    /// Line number, from 1.
     pub line: u32,
-    /// Packages whose tests execute it, in order. Go attributes to packages.
+    /// Packages whose tests execute the line, in order. Go attributes coverage to packages.
     pub packages: &'static [&'static str],
 }
 
@@ -118,7 +118,7 @@ impl RunOptions {
 }
 
 impl Row {
-    /// A row of a Go run that passes, to begin others with.
+    /// A passing Go run, the base for other rows.
     pub const PASSED: Row = Row {
         name: "",
         fixture: "",
@@ -134,18 +134,18 @@ impl Row {
         held: &["passed"],
         killed: None,
         tests: &[],
-        many: ("", 0),
+        numbered_passed: ("", 0),
         flaky: 0,
-        many_skipped: (Case::skipped(""), 0),
+        numbered_skipped: (Case::skipped(""), 0),
         collectors: &[],
         running: &[],
-        hits: &[],
+        limit_hits: &[],
         covering: &[],
         output_bytes_min: 0,
         artifacts: &[],
     };
 
-    /// A row of a Go run in which tests fail.
+    /// A Go run with failed tests.
     pub const FAILED: Row = Row {
         outcome: "failed",
         exit_status: 1,
@@ -155,11 +155,11 @@ impl Row {
         ..Row::PASSED
     };
 
-    /// A row of a Go run that does not build.
+    /// A Go run that does not build.
     pub const BUILD_FAILED: Row =
         Row { outcome: "build_failed", exit_status: 3, held: &["build_failed"], ..Row::FAILED };
 
-    /// What `last_test_failures` lists: node id, place, message, and the diff.
+    /// The failures that `last_test_failures` must list: failed tests, then collectors.
     #[must_use]
     pub fn failures(&self) -> Vec<Case> {
         let tests = self.tests.iter().filter(|case| case.is_failure() && !case.hidden).copied();
@@ -171,86 +171,86 @@ impl Row {
         tests.chain(collectors).collect()
     }
 
-    /// How many tests there are.
+    /// Number of tests.
     #[must_use]
     pub fn total(&self) -> usize {
-        self.tests.len() + self.many.1 + self.many_skipped.1
+        self.tests.len() + self.numbered_passed.1 + self.numbered_skipped.1
     }
 
-    /// Tests with that outcome.
+    /// Number of tests with this outcome.
     #[must_use]
     pub fn count(&self, outcome: &str) -> u64 {
-        let many = match outcome {
-            "passed" => self.many.1,
-            "skipped" => self.many_skipped.1,
+        let numbered = match outcome {
+            "passed" => self.numbered_passed.1,
+            "skipped" => self.numbered_skipped.1,
             _ => 0,
         };
-        (self.tests.iter().filter(|case| case.outcome == outcome).count() + many) as u64
+        (self.tests.iter().filter(|case| case.outcome == outcome).count() + numbered) as u64
     }
 }
 
 impl Case {
-    /// A test that passes.
+    /// A passing test.
     #[must_use]
     pub const fn passed(nodeid: &'static str) -> Case {
         Case { nodeid, outcome: "passed", at: None, message: None, expected: None, actual: None, hidden: false }
     }
 
-    /// A test that fails and says nothing.
+    /// A failing test without message.
     #[must_use]
     pub const fn failed(nodeid: &'static str) -> Case {
         Case { outcome: "failed", ..Case::passed(nodeid) }
     }
 
-    /// A parent that fails because its subtests do.
+    /// A parent test that fails only because its subtests do.
     #[must_use]
     pub const fn parent(nodeid: &'static str) -> Case {
         Case { hidden: true, ..Case::failed(nodeid) }
     }
 
-    /// A test that a crash cut off.
+    /// A test cut off by a crash.
     #[must_use]
     pub const fn error(nodeid: &'static str) -> Case {
         Case { outcome: "error", ..Case::passed(nodeid) }
     }
 
-    /// A test that is skipped.
+    /// A skipped test.
     #[must_use]
     pub const fn skipped(nodeid: &'static str) -> Case {
         Case { outcome: "skipped", ..Case::passed(nodeid) }
     }
 
-    /// A test that is expected to fail, and does.
+    /// A test that is expected to fail and fails.
     #[must_use]
     pub const fn xfailed(nodeid: &'static str) -> Case {
         Case { outcome: "xfailed", ..Case::passed(nodeid) }
     }
 
-    /// A test that is expected to fail, and passes.
+    /// A test that is expected to fail and passes.
     #[must_use]
     pub const fn xpassed(nodeid: &'static str) -> Case {
         Case { outcome: "xpassed", ..Case::passed(nodeid) }
     }
 
-    /// The same with a place; line 0 where none is known.
+    /// Sets the location; line 0 where the line is unknown.
     #[must_use]
     pub const fn at(self, file: &'static str, line: u32) -> Case {
         Case { at: Some((file, line)), ..self }
     }
 
-    /// The same with a message.
+    /// Sets the message.
     #[must_use]
-    pub const fn says(self, message: &'static str) -> Case {
+    pub const fn with_message(self, message: &'static str) -> Case {
         Case { message: Some(message), ..self }
     }
 
-    /// The same with the wanted and the actual value.
+    /// Sets the expected and the actual value.
     #[must_use]
-    pub const fn wants(self, expected: &'static str, actual: &'static str) -> Case {
+    pub const fn with_values(self, expected: &'static str, actual: &'static str) -> Case {
         Case { expected: Some(expected), actual: Some(actual), ..self }
     }
 
-    /// Whether somebody has to look at it.
+    /// Whether the test counts as a failure.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self.outcome, "failed" | "error")
@@ -258,19 +258,19 @@ impl Case {
 }
 
 impl Collector {
-    /// Something that does not compile.
+    /// A build error.
     #[must_use]
     pub const fn build(nodeid: &'static str, message: &'static str) -> Collector {
         Collector { nodeid, kind: "build", at: None, message }
     }
 
-    /// Something that compiles and cannot be run as tests.
+    /// A collection error: the code compiles but cannot be loaded or listed.
     #[must_use]
     pub const fn collection(nodeid: &'static str, message: &'static str) -> Collector {
         Collector { kind: "collection", ..Collector::build(nodeid, message) }
     }
 
-    /// The same with a place.
+    /// Sets the location.
     #[must_use]
     pub const fn at(self, file: &'static str, line: u32) -> Collector {
         Collector { at: Some((file, line)), ..self }

@@ -1,7 +1,7 @@
-//! A real gRPC client of a real supervisor, and runs as streams of events. Must not know the table.
+//! A gRPC client of a real supervisor with all services, and runs as streams of events.
 
 use crate::process::WAIT_MAX;
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_proto::v1::host_client::HostClient;
 use proctor_proto::v1::results_client::ResultsClient;
 use proctor_proto::v1::run_event::Event;
@@ -23,11 +23,11 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt;
 
-/// Says who is calling, if the transport does not.
+/// Adds the caller's bearer token, if there is one.
 #[derive(Clone)]
-pub struct Identity(Option<AsciiMetadataValue>);
+pub struct BearerToken(Option<AsciiMetadataValue>);
 
-impl Interceptor for Identity {
+impl Interceptor for BearerToken {
     fn call(&mut self, mut request: tonic::Request<()>) -> Result<tonic::Request<()>, Status> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("authorization", token.clone());
@@ -36,7 +36,7 @@ impl Interceptor for Identity {
     }
 }
 
-/// A channel on which every error has to give its reason.
+/// A channel that fails the test when an error lacks its `ErrorInfo` reason.
 #[derive(Clone)]
 pub struct ReasonCheckedChannel(Channel);
 
@@ -63,70 +63,74 @@ impl Service<Request<Body>> for ReasonCheckedChannel {
     }
 }
 
-type Wire = InterceptedService<ReasonCheckedChannel, Identity>;
+type CheckedChannel = InterceptedService<ReasonCheckedChannel, BearerToken>;
 
-/// All services, for one caller.
+/// Clients of all services for one caller.
 #[derive(Clone)]
 pub struct Client {
-    /// Sessions.
-    pub sessions: SessionsClient<Wire>,
-    /// Runs.
-    pub runs: RunsClient<Wire>,
-    /// Results.
-    pub results: ResultsClient<Wire>,
-    /// Host.
-    pub host: HostClient<Wire>,
-    /// What is below them, for services that are not ours.
+    /// `proctor.v1.Sessions`.
+    pub sessions: SessionsClient<CheckedChannel>,
+    /// `proctor.v1.Runs`.
+    pub runs: RunsClient<CheckedChannel>,
+    /// `proctor.v1.Results`.
+    pub results: ResultsClient<CheckedChannel>,
+    /// `proctor.v1.Host`.
+    pub host: HostClient<CheckedChannel>,
+    /// The connection, for services that are not part of proctor (health, reflection).
     pub channel: Channel,
 }
 
 impl Client {
-    fn over(channel: &Channel, token: Option<&str>) -> Client {
-        let identity = Identity(token.map(|token| format!("Bearer {token}").parse().unwrap()));
-        let wire = || InterceptedService::new(ReasonCheckedChannel(channel.clone()), identity.clone());
+    fn new(channel: &Channel, token: Option<&str>) -> Client {
+        let token = BearerToken(token.map(|token| format!("Bearer {token}").parse().unwrap()));
+        let checked = || InterceptedService::new(ReasonCheckedChannel(channel.clone()), token.clone());
         Client {
-            sessions: SessionsClient::new(wire()),
-            runs: RunsClient::new(wire()).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            results: ResultsClient::new(wire()).max_decoding_message_size(MESSAGE_BYTES_MAX),
-            host: HostClient::new(wire()),
+            sessions: SessionsClient::new(checked()),
+            runs: RunsClient::new(checked()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            results: ResultsClient::new(checked()).max_decoding_message_size(MESSAGE_BYTES_MAX),
+            host: HostClient::new(checked()),
             channel: channel.clone(),
         }
     }
 
-    /// A client over a connection of the caller's, with the token of `name`.
+    /// A client over an existing connection, with the token of `name`.
     #[must_use]
-    pub fn on(channel: &Channel, name: &str) -> Client {
-        Client::over(channel, Some(&crate::supervisor_process::token(name)))
+    pub fn over_channel(channel: &Channel, name: &str) -> Client {
+        Client::new(channel, Some(&crate::supervisor_process::token(name)))
     }
 
     /// A client over TCP.
     pub async fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
         let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await.unwrap();
-        Client::over(&channel, token)
+        Client::new(&channel, token)
     }
 
     /// A client over TLS.
-    pub async fn tls(address: SocketAddr, tls: Tls, token: Option<&str>) -> Result<Client, tonic::transport::Error> {
+    pub async fn tls(
+        address: SocketAddr,
+        tls: TlsConfig,
+        token: Option<&str>,
+    ) -> Result<Client, tonic::transport::Error> {
         let uri = format!("https://localhost:{}", address.port());
-        Ok(Client::over(&proctor_proto::client::connect_tls(uri, tls).await?, token))
+        Ok(Client::new(&proctor_proto::client::connect_tls(uri, tls).await?, token))
     }
 
     /// A client over a unix socket.
     pub async fn unix(socket: PathBuf) -> Client {
-        Client::over(&proctor_proto::client::connect_unix(socket).await.unwrap(), None)
+        Client::new(&proctor_proto::client::connect_unix(socket).await.unwrap(), None)
     }
 
-    /// The session on `workspace` that all callers of the tenant share: its id.
-    pub async fn open(&self, workspace: &Path) -> String {
+    /// Opens the session on `workspace` that the tenant's callers share and returns its id.
+    pub async fn open_session(&self, workspace: &Path) -> String {
         self.try_open_session(workspace, false).await.unwrap()
     }
 
-    /// A session on `workspace` that nobody else gets: its id.
+    /// Opens a separate session on `workspace` and returns its id.
     pub async fn open_separate_session(&self, workspace: &Path) -> String {
         self.try_open_session(workspace, true).await.unwrap()
     }
 
-    /// A session on `workspace`, shared or not: its id.
+    /// Opens a session on `workspace`, separate or shared, and returns its id.
     pub async fn try_open_session(&self, workspace: &Path, separate: bool) -> Result<String, Status> {
         let workspace = workspace.to_str().unwrap().to_owned();
         let request = CreateSessionRequest { workspace, separate, ..CreateSessionRequest::default() };
@@ -135,42 +139,42 @@ impl Client {
     }
 
     /// Starts a run.
-    pub async fn start(&self, request: RunTestsRequest) -> Result<Stream, Status> {
-        Ok(Stream::of(self.runs.clone().run_tests(request).await?.into_inner()))
+    pub async fn start(&self, request: RunTestsRequest) -> Result<RunStream, Status> {
+        Ok(RunStream::new(self.runs.clone().run_tests(request).await?.into_inner()))
     }
 
-    /// Starts a run of all tests of a session and follows it to its end.
+    /// Runs all tests of a session and reads the events to the end.
     pub async fn run(&self, session_id: &str) -> CompletedRun {
         let request = RunTestsRequest { session_id: session_id.to_owned(), ..RunTestsRequest::default() };
-        self.start(request).await.unwrap().to_end().await
+        self.start(request).await.unwrap().read_to_end().await
     }
 
     /// Watches a run from `cursor` on.
-    pub async fn watch(&self, run_id: &str, cursor: u64) -> Stream {
+    pub async fn watch(&self, run_id: &str, cursor: u64) -> RunStream {
         let request = v1::WatchRunRequest { run_id: run_id.to_owned(), cursor };
-        Stream::of(self.runs.clone().watch_run(request).await.unwrap().into_inner())
+        RunStream::new(self.runs.clone().watch_run(request).await.unwrap().into_inner())
     }
 
-    /// A run as it is, after at most `wait_ms`.
+    /// The state of a run, after waiting at most `wait_ms` for its end.
     pub async fn get_run(&self, run_id: &str, wait_ms: u64) -> v1::GetRunResponse {
         let request = v1::GetRunRequest { run_id: run_id.to_owned(), wait_ms };
         timeout(WAIT_MAX, self.runs.clone().get_run(request)).await.unwrap().unwrap().into_inner()
     }
 
-    /// The failures of the last run of a session, with room for all.
+    /// The failures of the session's last run, up to the largest limit.
     pub async fn failures(&self, session_id: &str) -> v1::LastTestFailuresResponse {
         let request = v1::LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 500 };
         self.results.clone().last_test_failures(request).await.unwrap().into_inner()
     }
 
-    /// Waits until a session says that what `holds` wants is so.
-    pub async fn until_session(
+    /// Polls a session until `holds`; `what` names the condition in the failure message.
+    pub async fn wait_for_session(
         &self,
         session_id: &str,
         what: &str,
         holds: impl Fn(&v1::Session) -> bool,
     ) -> v1::Session {
-        let asking = async {
+        let polling = async {
             loop {
                 let request = v1::GetSessionRequest { session_id: session_id.to_owned() };
                 let answer = self.sessions.clone().get_session(request).await.unwrap();
@@ -181,75 +185,75 @@ impl Client {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         };
-        timeout(WAIT_MAX, asking).await.unwrap_or_else(|_| panic!("not within {WAIT_MAX:?}: {what}"))
+        timeout(WAIT_MAX, polling).await.unwrap_or_else(|_| panic!("not within {WAIT_MAX:?}: {what}"))
     }
 }
 
-/// The events of a run as they come.
-pub struct Stream {
+/// The event stream of a run.
+pub struct RunStream {
     events: Streaming<RunEvent>,
-    /// Those that have come.
-    pub seen: Vec<RunEvent>,
+    /// Events received so far.
+    pub received: Vec<RunEvent>,
 }
 
-/// A run whose events are all there.
+/// A run with all of its events.
 #[derive(Debug, Clone)]
 pub struct CompletedRun {
-    /// The run.
+    /// Id of the run.
     pub run_id: String,
-    /// Its events.
+    /// All events, in order.
     pub events: Vec<RunEvent>,
 }
 
-impl Stream {
-    fn of(events: Streaming<RunEvent>) -> Stream {
-        Stream { events, seen: Vec::new() }
+impl RunStream {
+    fn new(events: Streaming<RunEvent>) -> RunStream {
+        RunStream { events, received: Vec::new() }
     }
 
-    /// The next event, the end, or why there is none.
+    /// The next event, `None` at the end, or the error that ended the stream.
     pub async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
         let next = timeout(WAIT_MAX, self.events.message()).await;
-        let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.seen.last()));
+        let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.received.last()));
         Ok(match next? {
             Some(event) => {
-                self.seen.push(event);
-                self.seen.last()
+                self.received.push(event);
+                self.received.last()
             }
             None => None,
         })
     }
 
-    /// Reads until an event for which `wanted` holds, and returns it.
-    pub async fn until(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> RunEvent {
+    /// Reads up to the first event that matches `wanted` and returns it; `what` names it in the failure message.
+    pub async fn wait_for_event(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> RunEvent {
         loop {
             match self.next().await.unwrap() {
                 Some(event) if event.event.as_ref().is_some_and(&wanted) => return event.clone(),
                 Some(_) => {}
-                None => panic!("the run ended without {what}: {:?}", self.seen),
+                None => panic!("the run ended without {what}: {:?}", self.received),
             }
         }
     }
 
-    /// Reads until the test has begun and is named `name`.
+    /// Reads until the test named `name` has started and returns the run's id.
     pub async fn wait_for_test(&mut self, name: &str) -> String {
-        let began = |event: &Event| matches!(event, Event::TestStarted(started) if started.test.as_ref().is_some_and(|test| test.name == name));
-        self.until(name, began).await.run_id
+        let started = |event: &Event| matches!(event, Event::TestStarted(started) if started.test.as_ref().is_some_and(|test| test.name == name));
+        self.wait_for_event(name, started).await.run_id
     }
 
-    /// Reads to the end.
-    pub async fn to_end(self) -> CompletedRun {
-        self.try_to_end().await.unwrap()
+    /// Reads all events; fails when the stream ends with an error.
+    pub async fn read_to_end(self) -> CompletedRun {
+        self.try_read_to_end().await.unwrap()
     }
 
-    /// Reads to the end, which may be a refusal.
-    pub async fn try_to_end(mut self) -> Result<CompletedRun, Status> {
+    /// Reads all events, or returns the error that ended the stream.
+    pub async fn try_read_to_end(mut self) -> Result<CompletedRun, Status> {
         while self.next().await?.is_some() {}
-        Ok(CompletedRun { run_id: self.seen[0].run_id.clone(), events: self.seen })
+        Ok(CompletedRun { run_id: self.received[0].run_id.clone(), events: self.received })
     }
 }
 
 impl CompletedRun {
-    /// The report that ended it.
+    /// The report in the last event.
     #[must_use]
     pub fn report(&self) -> &Report {
         match self.events.last().and_then(|event| event.event.as_ref()) {
@@ -258,7 +262,7 @@ impl CompletedRun {
         }
     }
 
-    /// What came on one stream, and that its cursors have no gap.
+    /// The bytes of one stream. Fails when the cursors have a gap.
     #[must_use]
     pub fn output(&self, stream: v1::Stream) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -273,7 +277,7 @@ impl CompletedRun {
         bytes
     }
 
-    /// Fails when the events are not numbered from `first` on without gap or duplicate.
+    /// Fails unless the events are numbered from `first` without gap or duplicate.
     pub fn assert_numbered_from(&self, first: u64) {
         for (wanted, event) in (first..).zip(&self.events) {
             assert_eq!((event.sequence, &event.run_id), (wanted, &self.run_id), "{event:?}");

@@ -1,6 +1,5 @@
-//! What the end-to-end suites share: the one table of expected outcomes, a place of its own for every test, the programs
-//! under test as processes, and what can be seen of them from outside. Must not know anything that only the insides of
-//! proctor know: everything goes through an entrance that users have.
+//! Support library of the end-to-end suites: the table of expected outcomes, isolated test workspaces, the programs under
+//! test as processes, and clients for their public interfaces. Nothing here reaches into proctor's internals.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,8 +1,6 @@
-//! A workspace whose test waits until it is told to go on, so that suites know where a run is without watching a clock. Must
-//! not know how the run was started.
+//! A Go workspace whose test pauses until the suite resumes it, so that a suite knows how far a run is without timing it.
 //!
-//! The marks lie in `.cache`, tagged as a cache, which proctor passes over when it looks whether a workspace has
-//! changed.
+//! The marker files lie in `.cache`, tagged as a cache directory, which proctor skips when it fingerprints a workspace.
 
 use crate::process::wait_until;
 use std::fs;
@@ -33,19 +31,19 @@ func TestWaits(t *testing.T) {
 func TestLast(t *testing.T) { t.Log("and out") }
 "#;
 
-/// Node ids of its tests, in the order in which they run.
+/// Node ids of the workspace's tests, in execution order.
 pub const TESTS: [&str; 3] =
     ["example.com/waiting/TestEnds", "example.com/waiting/TestWaits", "example.com/waiting/TestLast"];
 
-/// Such a workspace.
+/// A workspace with a pausing test.
 #[derive(Debug, Clone)]
 pub struct PausedTest {
-    /// Where it is.
+    /// Root directory of the workspace.
     pub workspace: PathBuf,
 }
 
 impl PausedTest {
-    /// Makes one at `workspace`.
+    /// Writes the workspace to `workspace`.
     #[must_use]
     pub fn at(workspace: &Path) -> PausedTest {
         fs::create_dir_all(workspace.join(".cache")).unwrap();
@@ -55,24 +53,24 @@ impl PausedTest {
         PausedTest { workspace: workspace.to_owned() }
     }
 
-    /// Waits until the test waits.
+    /// Waits until the test is running and paused.
     pub fn wait_until_paused(&self) {
-        wait_until("the test waits", || self.workspace.join(".cache/here").exists());
+        wait_until("the test is paused", || self.workspace.join(".cache/here").exists());
     }
 
-    /// Lets the test go on.
+    /// Lets the paused test continue.
     pub fn resume(&self) {
         fs::write(self.workspace.join(".cache/gate"), "").unwrap();
     }
 
-    /// Makes the next run wait again.
+    /// Makes the test pause again in the next run.
     pub fn rearm(&self) {
         for mark in ["gate", "here"] {
             _ = fs::remove_file(self.workspace.join(".cache").join(mark));
         }
     }
 
-    /// Changes a file that counts.
+    /// Changes a file that is part of the workspace's fingerprint.
     pub fn change(&self) {
         fs::write(self.workspace.join("notes.txt"), "something else").unwrap();
     }

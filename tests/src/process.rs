@@ -1,5 +1,4 @@
-//! Programs under test as processes: started with an environment of their own, waited for with patience, ended by id, and
-//! looked at from outside. Must not know what they are asked.
+//! Runs the programs under test as processes with a clean environment and inspects them from outside through `/proc`.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,16 +9,16 @@ use std::process::{Child, Command, Output};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-/// No wait in these suites is longer. Everything here takes seconds on a busy machine.
+/// Longest wait anywhere in these suites. Everything takes seconds, even on a busy machine.
 pub const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// The directory of the sources.
+/// Root directory of the source tree.
 #[must_use]
 pub fn source_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// A program of this build: `make test` builds all of them before it runs the suites.
+/// Path of a program from this build. `make test` builds all programs before it runs the suites.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -39,14 +38,14 @@ pub fn command(program: &Path) -> Command {
     command
 }
 
-/// Where `.ci/tools` installs.
+/// Directory into which `.ci/tools` installs.
 #[must_use]
 pub fn tools() -> PathBuf {
     std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from)
 }
 
-/// PATH of programs under test: the Python that has pytest comes before the system's, which need not have it, and the
-/// JavaScript runners, which are no system's, come last.
+/// PATH for programs under test. The Python with pytest comes before the system's Python, which may lack it; the
+/// JavaScript runners come last.
 #[must_use]
 pub fn search_path() -> OsString {
     static INSTALLED: Once = Once::new();
@@ -57,35 +56,35 @@ pub fn search_path() -> OsString {
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&ours)).chain(last)).unwrap()
 }
 
-/// Where rustup, if that is what `cargo` is, has its toolchains: programs under test have another home.
+/// RUSTUP_HOME for programs under test, whose HOME differs from the user's.
 #[must_use]
 pub fn rustup_home() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     std::env::var_os("RUSTUP_HOME").map_or_else(|| home().join(".rustup"), PathBuf::from)
 }
 
-/// Value of MAVEN_OPTS of programs under test: where what the fixtures need is.
+/// MAVEN_OPTS for programs under test: the local repository with the dependencies of the fixtures.
 #[must_use]
 pub fn maven_opts() -> String {
     format!("-Dmaven.repo.local={}/maven/repository", tools().display())
 }
 
-/// Makes sure that `.ci/tools` has installed what `part` names. Does nothing the second time.
+/// Makes `.ci/tools` install `part` unless it is installed already.
 pub fn ensure_installed(part: &str) {
     let mut command = command(&source_root().join(".ci/tools"));
-    // The installer is no program under test: it needs what the person's shell has.
+    // The installer is not under test and needs the caller's environment.
     let output = command.envs(std::env::vars_os()).arg(part).output().unwrap();
     assert!(output.status.success(), ".ci/tools {part}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What a program that has ended said.
+/// Exit status and output of a finished process.
 #[derive(Debug, Clone)]
 pub struct ProcessOutput {
-    /// Its exit status.
+    /// Exit status; -1 after a signal.
     pub status: i32,
-    /// All of its stdout.
+    /// Complete stdout.
     pub stdout: String,
-    /// All of its stderr.
+    /// Complete stderr.
     pub stderr: String,
 }
 
@@ -106,7 +105,7 @@ impl ProcessOutput {
     }
 }
 
-/// The end of `child`, whose pipes are read meanwhile. It is killed when [`WAIT_MAX`] is over.
+/// Waits for the end of `child` while reading its pipes. Kills it and fails after [`WAIT_MAX`].
 #[must_use]
 pub fn wait_for_exit(child: Child) -> ProcessOutput {
     let pid = child.id();
@@ -120,14 +119,14 @@ pub fn wait_for_exit(child: Child) -> ProcessOutput {
     });
     let output = child.wait_with_output().unwrap();
     _ = done.send(());
-    let said = ProcessOutput::from_output(&output);
-    assert!(!watchdog.join().unwrap(), "it did not end within {WAIT_MAX:?}: {said:?}");
-    said
+    let output = ProcessOutput::from_output(&output);
+    assert!(!watchdog.join().unwrap(), "the process did not end within {WAIT_MAX:?}: {output:?}");
+    output
 }
 
 /// Sends a signal to one process.
 pub fn signal(pid: u32, signal: Signal) {
-    // One that has ended is no mistake: its reaping may be on its way.
+    // The process may have ended already and be about to be reaped.
     _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
 }
 
@@ -140,19 +139,19 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A process that cannot be mistaken for a later one with the same id.
+/// A process, identified by pid and start time so that a reused pid is not mistaken for it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
     started: String,
-    /// Its command line.
-    pub line: String,
+    /// Command line, arguments separated by blanks.
+    pub command_line: String,
 }
 
 impl Process {
     fn from_pid(pid: u32) -> Option<Process> {
-        // proc_pid_stat(5): the name is in parentheses, the start time the 22nd field. A zombie is no process any more.
+        // proc_pid_stat(5): the name is in parentheses, the start time is field 22. A zombie does not count as a process.
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         if matches!(*fields.first()?, "Z" | "X") {
@@ -162,18 +161,18 @@ impl Process {
         Some(Process {
             pid,
             started: (*fields.get(19)?).to_owned(),
-            line: String::from_utf8_lossy(&line).replace('\0', " "),
+            command_line: String::from_utf8_lossy(&line).replace('\0', " "),
         })
     }
 
-    /// Whether it still runs.
+    /// Whether the process is still running.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         Process::from_pid(self.pid).is_some_and(|now| now.started == self.started)
     }
 }
 
-/// All processes below `pid`, at any depth, in any namespace.
+/// All descendants of `pid`, at any depth, in any pid namespace.
 #[must_use]
 pub fn descendants(pid: u32) -> BTreeSet<Process> {
     let mut found = BTreeSet::new();
@@ -188,34 +187,35 @@ pub fn descendants(pid: u32) -> BTreeSet<Process> {
     found
 }
 
-/// What waits below `pid` for one session's next run, a launcher and its init, once the last run's init has gone: that one
-/// has reaped somebody, whose page faults are the ninth field of proc_pid_stat(5) behind the name.
+/// The idle worker below `pid`, prepared for a session's next run: a launcher and its init. `None` until the previous
+/// run's init is gone. A fresh init has reaped no child yet: the page faults of reaped children, the ninth field behind
+/// the name in proc_pid_stat(5), are 0.
 #[must_use]
 pub fn prepared_worker(pid: u32) -> Option<BTreeSet<Process>> {
-    let waits = |init: &Process| {
+    let is_unused = |init: &Process| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", init.pid)).unwrap_or_default();
         let faults = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(8));
         descendants(init.pid).is_empty() && faults == Some("0")
     };
-    Some(descendants(pid)).filter(|family| family.len() == 2 && family.iter().any(waits))
+    Some(descendants(pid)).filter(|family| family.len() == 2 && family.iter().any(is_unused))
 }
 
-/// Processes whose command line, environment, working directory or cgroup speaks of `mark`.
+/// Processes with `mark` in their command line, environment, working directory or cgroup.
 #[must_use]
 pub fn processes_matching(mark: &str) -> Vec<Process> {
     let ids = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let speaks = |pid: u32| {
+    let matches = |pid: u32| {
         let contains = |bytes: &[u8]| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
-        let of = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
-        ["cmdline", "environ", "cgroup"].iter().any(|name| contains(&of(name)))
+        ["cmdline", "environ", "cgroup"].iter().any(|name| contains(&read(name)))
             || contains(cwd.as_os_str().as_encoded_bytes())
     };
-    ids.filter(|pid| *pid != std::process::id() && speaks(*pid)).filter_map(Process::from_pid).collect()
+    ids.filter(|pid| *pid != std::process::id() && matches(*pid)).filter_map(Process::from_pid).collect()
 }
 
-/// The cgroups that the supervisor with this id has made.
+/// Cgroups made by the supervisor with this pid.
 #[must_use]
 pub fn supervisor_cgroups(pid: u32) -> Vec<PathBuf> {
     fn below(dir: &Path, prefix: &str, depth: u32, found: &mut Vec<PathBuf>) {
@@ -234,8 +234,8 @@ pub fn supervisor_cgroups(pid: u32) -> Vec<PathBuf> {
     found
 }
 
-/// The host's mounts that are proctor's: on a path or of a directory with `mark` in it, or where runs have theirs. Others
-/// mount what they like meanwhile.
+/// Mounts on the host that proctor made: with `mark` in the path or source, or below the directory of runs. Mounts of
+/// other programs are left out, since they may appear at any time.
 #[must_use]
 pub fn proctor_mounts(mark: &str) -> BTreeSet<String> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -243,7 +243,7 @@ pub fn proctor_mounts(mark: &str) -> BTreeSet<String> {
     mounts.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-/// Whether `pid` has written `words` to a file that has no name any more, as a run's log has none.
+/// Whether `pid` has written `words` to a deleted file, which a run's log is.
 #[must_use]
 pub fn has_written_to_run_log(pid: u32, words: &str) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -1,23 +1,22 @@
-//! A guest: programs of this build as root on a stock Debian kernel with nothing but cgroup v2, in a machine that QEMU
-//! emulates. What it needs of this machine's files is copied to its disk, at the same paths. It has no network, and
-//! nothing that it does reaches this machine. Must not know what runs in it.
+//! A virtual machine (QEMU, emulated) with a stock Debian kernel and cgroup v2 only, in which programs of this build run as
+//! root. Files that the guest needs are copied from this host to its disk, at the same paths. The guest has no network and
+//! cannot change the host.
 //!
-//! `.ci/tools guest` installs the kernel and QEMU. The guest starts from its disk without a boot loader, a first file
-//! system or a service manager, which takes seconds although every instruction is emulated.
+//! `.ci/tools guest` installs the kernel and QEMU. The guest boots from its disk without boot loader, initramfs or service
+//! manager, which takes seconds although every instruction is emulated.
 
 mod root_disk;
 
 use crate::process::{command, signal, source_root, wait_for_exit};
 use nix::sys::signal::Signal;
-use root_disk::Disk;
+use root_disk::RootDisk;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Programs of every Debian that scripts of tests may call; all are there on a machine with the packages that Debian calls
-/// essential.
+/// Programs that test scripts in the guest may call. Every Debian host with the essential packages has them.
 const PROGRAMS: &[&str] = &[
     "awk",
     "basename",
@@ -99,10 +98,10 @@ const PROGRAMS: &[&str] = &[
     "yes",
 ];
 
-/// Where they are looked for, and where they are in the guest.
-const PATH: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
+/// Directories in which programs are found on the host, with the same paths in the guest.
+const PROGRAM_DIRS: &[&str] = &["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"];
 
-/// What programs find each other, users and libraries by. The first four are links where everything is below `/usr`.
+/// Files for finding programs, users and libraries. The first four are symlinks on hosts with a merged `/usr`.
 const FILES: &[&str] = &[
     "/bin",
     "/sbin",
@@ -115,53 +114,53 @@ const FILES: &[&str] = &[
     "/etc/os-release",
 ];
 
-/// Parts of Python's library that are large and that no test asks for.
-const NOT_OF_PYTHON: &[&str] =
+/// Large parts of Python's library that no test needs.
+const PYTHON_EXCLUDED: &[&str] =
     &["site-packages", "dist-packages", "test", "tests", "ensurepip", "idlelib", "lib2to3", "tkinter", "pydoc_data"];
 
-/// How long a guest may live unless told otherwise.
-const WALL: Duration = Duration::from_secs(300);
+/// Default limit on a guest's lifetime.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Memory of the guest.
 const MEMORY: &str = "2048M";
 
-/// Two guests at once would take each other's processors, and tests measure time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Guests run one at a time, since concurrent ones would compete for the host's processors.
+static ONE_GUEST: Mutex<()> = Mutex::new(());
 
-/// A guest before it boots.
+/// A guest that has not been booted.
 pub struct Guest {
-    disk: Disk,
-    wall: Duration,
+    disk: RootDisk,
+    timeout: Duration,
 }
 
-/// A command that began in a guest.
+/// A command that started in a guest.
 #[derive(Debug, Clone)]
-pub struct Ended {
-    /// The command.
+pub struct GuestCommand {
+    /// Command line.
     pub line: String,
-    /// Its exit status, 128 and more for a signal; `None` when the guest was over before the command was.
+    /// Exit status, 128 plus the signal number after a signal; `None` when the guest ended before the command did.
     pub status: Option<i32>,
-    /// Its stdout and stderr, as they came.
+    /// Stdout and stderr, interleaved as written.
     pub output: String,
-    /// How long it took in the guest's own time, if it ended.
-    pub took: Option<Duration>,
+    /// Duration by the guest's clock, if the command ended.
+    pub duration: Option<Duration>,
 }
 
-/// What came of a guest.
+/// The result of a guest's run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The commands that began, in order.
-    pub commands: Vec<Ended>,
-    /// What the kernel said.
+pub struct GuestResult {
+    /// Commands that started, in order.
+    pub commands: Vec<GuestCommand>,
+    /// Kernel messages.
     pub console: String,
-    /// From its first instruction to the first command, in the guest's own time; `None` when it did not get there.
+    /// Time from the first instruction to the first command, by the guest's clock; `None` if no command started.
     pub boot: Option<Duration>,
-    /// How long QEMU ran.
-    pub took: Duration,
-    /// Bytes on its disk when it booted.
+    /// Time for which QEMU ran.
+    pub duration: Duration,
+    /// Bytes on the disk at boot.
     pub disk_bytes: u64,
-    /// Whether it had to be killed because its time was over.
-    pub late: bool,
+    /// Whether the guest was killed at its timeout.
+    pub timed_out: bool,
 }
 
 impl Default for Guest {
@@ -174,70 +173,70 @@ impl Guest {
     /// A guest with the usual programs and Python.
     #[must_use]
     pub fn new() -> Guest {
-        let mut disk = Disk::new();
+        let mut disk = RootDisk::new();
         for name in PROGRAMS {
-            disk.file(&on_its_path(name));
+            disk.add_file(&find_program(name));
         }
         for path in FILES.iter().map(Path::new).filter(|path| path.exists()) {
-            disk.file(path);
+            disk.add_file(path);
         }
         disk.write("/etc/hostname", b"guest\n", 0o644);
         disk.write("/etc/hosts", b"127.0.0.1 localhost guest\n::1 localhost\n", 0o644);
         for (name, mode) in [("busybox", 0o755), ("overlay.ko", 0o644)] {
-            disk.write(&format!("/guest/{name}"), &fs::read(tool(name)).unwrap(), mode);
+            disk.write(&format!("/guest/{name}"), &fs::read(guest_tool(name)).unwrap(), mode);
         }
-        let python = on_its_path("python3");
-        disk.tree(&python_library(&python), NOT_OF_PYTHON);
-        disk.file(&python);
-        Guest { disk, wall: WALL }
+        let python = find_program("python3");
+        disk.add_tree(&python_library(&python), PYTHON_EXCLUDED);
+        disk.add_file(&python);
+        Guest { disk, timeout: TIMEOUT }
     }
 
-    /// With this file, at its path, and the libraries that it needs.
+    /// Adds a file of the host at the same path, and the libraries it needs.
     #[must_use]
     pub fn file(mut self, path: impl AsRef<Path>) -> Guest {
-        self.disk.file(path.as_ref());
+        self.disk.add_file(path.as_ref());
         self
     }
 
-    /// With this directory and everything below it.
+    /// Adds a directory of the host with everything below it.
     #[must_use]
     pub fn tree(mut self, dir: impl AsRef<Path>) -> Guest {
-        self.disk.tree(dir.as_ref(), &[]);
+        self.disk.add_tree(dir.as_ref(), &[]);
         self
     }
 
-    /// With this much time for everything, the boot too.
+    /// Sets the time limit for boot and commands together.
     #[must_use]
-    pub fn within(mut self, wall: Duration) -> Guest {
-        self.wall = wall;
+    pub fn timeout(mut self, timeout: Duration) -> Guest {
+        self.timeout = timeout;
         self
     }
 
-    /// Boots, runs each command as root, one after the other whatever comes of them, and powers off. A command is a
-    /// program, by its path or on PATH, and its arguments.
+    /// Boots, runs all commands as root one after the other regardless of their status, and powers off. A command is a
+    /// program (a path or a name on PATH) and its arguments.
     #[must_use]
-    pub fn run(mut self, commands: &[&[&str]]) -> Outcome {
+    pub fn run(mut self, commands: &[&[&str]]) -> GuestResult {
         let nonce = nonce();
         let lines: String = commands.iter().map(|line| format!("run {}\n", quoted(line))).collect();
         let init =
             format!("{init}nonce={nonce}\n{lines}$b sync\n$b poweroff -f\n", init = include_str!("qemu_guest/init.sh"));
         self.disk.write("/guest/init", init.as_bytes(), 0o700);
         let image = self.disk.image();
-        let (console, said) = (self.disk.beside("console"), self.disk.beside("said"));
-        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let begun = Instant::now();
-        let late = self.boot(&image, [&console, &said]);
-        let took = begun.elapsed();
+        let (console, output) = (self.disk.sibling("console"), self.disk.sibling("output"));
+        let _guard = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = Instant::now();
+        let timed_out = self.boot(&image, [&console, &output]);
+        let duration = started.elapsed();
         let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-        let (commands, boot) = read(&text(said), &nonce, commands);
-        Outcome { commands, console: text(console), boot, took, disk_bytes: self.disk.bytes(), late }
+        let (commands, boot) = parse_output(&text(output), &nonce, commands);
+        GuestResult { commands, console: text(console), boot, duration, disk_bytes: self.disk.bytes(), timed_out }
     }
 
-    /// Whether it had to be killed.
+    /// Runs QEMU to its end. Returns whether it was killed at the timeout.
     fn boot(&self, image: &Path, ports: [&Path; 2]) -> bool {
-        // A test that is killed takes its guest along.
-        let mut qemu = command(&on_its_path("setpriv"));
-        qemu.args(["--pdeathsig", "KILL"]).arg(tool("qemu-system-x86_64"));
+        // The guest dies with the test's thread.
+        let mut qemu = command(&find_program("setpriv"));
+        qemu.args(["--pdeathsig", "KILL"]).arg(guest_tool("qemu-system-x86_64"));
         qemu.args([
             "-nodefaults",
             "-no-user-config",
@@ -249,75 +248,77 @@ impl Guest {
             "-machine",
             "pc",
         ]);
-        // Five levels of page tables cost an emulated machine a walk through each.
+        // Five-level page tables would lengthen every page walk of the emulated machine.
         qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", MEMORY]);
         qemu.args(["-device", "nvme,serial=root,drive=root", "-drive"]);
         qemu.arg(format!("if=none,id=root,format=raw,cache=unsafe,file={}", image.display()));
         for port in ports {
             qemu.arg("-serial").arg(format!("file:{}", port.display()));
         }
-        qemu.arg("-kernel").arg(tool("kernel")).arg("-append");
+        qemu.arg("-kernel").arg(guest_tool("kernel")).arg("-append");
         qemu.arg("root=/dev/nvme0n1 rootfstype=ext4 rw init=/guest/init console=ttyS0 quiet panic=-1");
         let mut qemu = qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let until = Instant::now() + self.wall;
-        let late = loop {
+        let deadline = Instant::now() + self.timeout;
+        let timed_out = loop {
             if qemu.try_wait().unwrap().is_some() {
                 break false;
             }
-            if Instant::now() > until {
+            if Instant::now() > deadline {
                 signal(qemu.id(), Signal::SIGKILL);
                 break true;
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        let said = wait_for_exit(qemu);
-        assert!(late || said.status == 0, "QEMU failed: {}", said.stderr);
-        late
+        let output = wait_for_exit(qemu);
+        assert!(timed_out || output.status == 0, "QEMU failed: {}", output.stderr);
+        timed_out
     }
 }
 
-impl Outcome {
-    /// Fails unless every command ended with status 0, and tells all that is known.
+impl GuestResult {
+    /// Fails with everything known unless every command ended with status 0.
     pub fn assert_succeeded(&self) {
         let failed = self.commands.iter().filter(|command| command.status != Some(0)).count();
-        assert!(!self.late && !self.commands.is_empty() && failed == 0, "{failed} commands failed\n{}", self.all());
+        let good = !self.timed_out && !self.commands.is_empty() && failed == 0;
+        assert!(good, "{failed} commands failed\n{}", self.describe());
     }
 
-    /// Everything in words.
+    /// All commands with their output, the console and the times, as text.
     #[must_use]
-    pub fn all(&self) -> String {
+    pub fn describe(&self) -> String {
         let commands = self.commands.iter().map(|command| {
-            let Ended { line, status, output, took } = command;
-            format!("$ {line}\n{output}\n[status {status:?}, took {took:?}]\n")
+            let GuestCommand { line, status, output, duration } = command;
+            format!("$ {line}\n{output}\n[status {status:?}, took {duration:?}]\n")
         });
         let commands: String = commands.collect();
-        let Outcome { console, boot, took, late, .. } = self;
-        format!("{commands}console:\n{console}\n[boot {boot:?}, QEMU {took:?}, killed: {late}]")
+        let GuestResult { console, boot, duration, timed_out, .. } = self;
+        format!("{commands}console:\n{console}\n[boot {boot:?}, QEMU {duration:?}, timed out: {timed_out}]")
     }
 }
 
-/// A part of what `.ci/tools guest` installs.
-fn tool(name: &str) -> PathBuf {
+/// Path of a file that `.ci/tools guest` installs.
+fn guest_tool(name: &str) -> PathBuf {
     let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from);
     let tool = tools.join("guest").join(name);
     assert!(tool.exists(), "{} is missing: `make tools` installs it", tool.display());
     tool
 }
 
-fn on_its_path(name: &str) -> PathBuf {
-    let found = PATH.iter().map(|dir| Path::new(dir).join(name)).find(|program| program.is_file());
-    found.unwrap_or_else(|| panic!("{name} is not on this machine, so it would be missing in the guest"))
+fn find_program(name: &str) -> PathBuf {
+    let found = PROGRAM_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|program| program.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not on this host, so the guest would lack it"))
 }
 
 fn python_library(python: &Path) -> PathBuf {
-    let mut asked = command(python);
-    asked.args(["-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]);
-    let said = wait_for_exit(asked.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
-    assert_eq!(said.status, 0, "{said:?}");
-    PathBuf::from(said.stdout.trim())
+    let mut query = command(python);
+    query.args(["-I", "-c", "import sysconfig; print(sysconfig.get_path('stdlib'))"]);
+    let output =
+        wait_for_exit(query.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    assert_eq!(output.status, 0, "{output:?}");
+    PathBuf::from(output.stdout.trim())
 }
 
-/// A word that no program in the guest says by chance.
+/// A random word that marks lines of the guest's init among the output of commands.
 fn nonce() -> String {
     let random = fs::read("/proc/sys/kernel/random/uuid").unwrap();
     String::from_utf8(random).unwrap().trim().to_owned()
@@ -328,26 +329,26 @@ fn quoted(words: &[&str]) -> String {
     words.join(" ")
 }
 
-/// Reads `NONCE begin UPTIME`, the output, `NONCE end STATUS UPTIME`, over and over.
-fn read(said: &str, nonce: &str, commands: &[&[&str]]) -> (Vec<Ended>, Option<Duration>) {
+/// Parses the serial output: `NONCE begin UPTIME`, a command's output, `NONCE end STATUS UPTIME`, repeated.
+fn parse_output(output: &str, nonce: &str, lines: &[&[&str]]) -> (Vec<GuestCommand>, Option<Duration>) {
     let seconds = |word: &str| word.parse().ok().map(Duration::from_secs_f64);
-    let (mut ended, mut boot, mut begun) = (Vec::new(), None, None);
-    for part in said.split(&format!("\n{nonce} ")).skip(1) {
+    let (mut commands, mut boot, mut started) = (Vec::<GuestCommand>::new(), None, None);
+    for part in output.split(&format!("\n{nonce} ")).skip(1) {
         let (mark, output) = part.split_once('\n').unwrap_or((part, ""));
         match *mark.split(' ').collect::<Vec<_>>() {
             ["begin", uptime] => {
-                begun = seconds(uptime);
-                boot = boot.or(begun);
-                let line = commands[ended.len()].join(" ");
-                ended.push(Ended { line, status: None, output: output.to_owned(), took: None });
+                started = seconds(uptime);
+                boot = boot.or(started);
+                let line = lines[commands.len()].join(" ");
+                commands.push(GuestCommand { line, status: None, output: output.to_owned(), duration: None });
             }
             ["end", status, uptime] => {
-                let last = ended.last_mut().unwrap();
+                let last = commands.last_mut().unwrap();
                 last.status = status.parse().ok();
-                last.took = seconds(uptime).zip(begun).map(|(end, begun)| end.saturating_sub(begun));
+                last.duration = seconds(uptime).zip(started).map(|(end, start)| end.saturating_sub(start));
             }
             _ => {}
         }
     }
-    (ended, boot)
+    (commands, boot)
 }

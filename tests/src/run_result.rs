@@ -1,29 +1,28 @@
-//! What came of a run, in one form for every entrance, and the comparison with the table. Must not know how it was
-//! asked for.
+//! The result of a run in one form for every interface, and its comparison with the expected row.
 
 use crate::expectation::{Case, Row};
 use proctor_proto::v1;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// A test, a failure, or something that could not be built or collected.
+/// One test, failure or collector of a report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct TestRecord {
-    /// The runner's own form of its name.
+    /// Name in the runner's own form.
     pub nodeid: String,
-    /// passed, failed, skipped, error; build or collection for a collector.
+    /// Test outcome (passed, failed, skipped, error, …), or the collector kind (build, collection).
     pub outcome: String,
-    /// Where.
+    /// File and line.
     pub at: Option<(String, u64)>,
-    /// What is said.
+    /// Failure message.
     pub message: Option<String>,
-    /// The wanted value.
+    /// Expected value.
     pub expected: Option<String>,
-    /// The value that came.
+    /// Actual value.
     pub actual: Option<String>,
 }
 
-/// A report, whatever form it had.
+/// The fields of a report that the table checks, from any interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunResult {
     outcome: String,
@@ -33,7 +32,7 @@ pub struct RunResult {
     structured: bool,
     partial: bool,
     unreached: bool,
-    /// total, passed, failed, skipped, xfailed, xpassed, error.
+    /// Counts of total, passed, failed, skipped, xfailed, xpassed, error.
     summary: [u64; 7],
     tests: BTreeSet<TestRecord>,
     listed: usize,
@@ -41,7 +40,7 @@ pub struct RunResult {
     held: Vec<String>,
     killed: Option<String>,
     running: Vec<String>,
-    hits: Vec<String>,
+    limit_hits: Vec<String>,
     output_bytes: u64,
     missing: usize,
     limits_in_force: usize,
@@ -65,7 +64,7 @@ fn name(id: &Value) -> String {
 }
 
 impl TestRecord {
-    /// From an element of `tests` or `collectors` of the JSON report, or of `failures` of `last_test_failures`.
+    /// From an element of `tests` or `collectors` in the JSON report, or of `failures` in `last_test_failures`.
     #[must_use]
     pub fn from_json(value: &Value) -> TestRecord {
         let file = text(&value["file"]);
@@ -102,7 +101,7 @@ impl TestRecord {
         }
     }
 
-    /// From an element of `LastTestFailures`. What it came to is left out, since the list holds only failures.
+    /// From an element of `LastTestFailures`, which has no outcome since it lists only failures.
     #[must_use]
     pub fn from_failure(failure: &v1::Failure) -> TestRecord {
         TestRecord {
@@ -127,7 +126,7 @@ impl TestRecord {
     }
 }
 
-/// What the list of failures after the row must be.
+/// The expected list of failures after a run of `row`.
 #[must_use]
 pub fn expected_failures(row: &Row) -> BTreeSet<TestRecord> {
     let failures = row.failures();
@@ -140,13 +139,13 @@ pub fn expected_failures(row: &Row) -> BTreeSet<TestRecord> {
 }
 
 impl RunResult {
-    /// From the JSON report: `proctor run --output json`, `GetReport`, `structuredContent` of `run_tests`.
+    /// From the JSON report of `proctor run --output json`, `GetReport` or `run_tests`'s `structuredContent`.
     #[must_use]
     pub fn from_json(report: &Value) -> RunResult {
         let summary = ["total", "passed", "failed", "skipped", "xfailed", "xpassed", "error"];
         let evidence = &report["evidence"];
         let texts = |list: &Value| array(list).iter().map(|held| text(held).unwrap()).collect();
-        // Only an answer of MCP leaves tests out.
+        // Only answers of MCP leave out tests.
         let left_out = usize::try_from(report["tests_left_out"].as_u64().unwrap_or(0)).unwrap();
         let running = array(&evidence["running"]).iter().map(name).collect();
         RunResult {
@@ -164,7 +163,7 @@ impl RunResult {
             held: texts(&evidence["held"]),
             killed: text(&evidence["killed"]),
             running,
-            hits: array(&evidence["limit_hits"]).iter().map(|hit| text(&hit["limit"]).unwrap()).collect(),
+            limit_hits: array(&evidence["limit_hits"]).iter().map(|hit| text(&hit["limit"]).unwrap()).collect(),
             output_bytes: number(&report["resources"]["output_bytes"]),
             missing: array(&report["isolation"]["missing"]).len(),
             limits_in_force: array(&report["isolation"]["limits"]).len(),
@@ -172,7 +171,7 @@ impl RunResult {
         }
     }
 
-    /// From the message that ends a run's events.
+    /// From the report in a run's last event.
     #[must_use]
     pub fn from_report(report: &v1::Report) -> RunResult {
         let outcome = |outcome: v1::Outcome| proctor_proto::text::outcome_name(outcome);
@@ -202,7 +201,7 @@ impl RunResult {
             held: evidence.held().map(outcome).collect(),
             killed: Some(evidence.killed.clone()).filter(|killed| !killed.is_empty()),
             running: evidence.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect(),
-            hits: evidence.limit_hits.iter().map(|hit| hit.limit.clone()).collect(),
+            limit_hits: evidence.limit_hits.iter().map(|hit| hit.limit.clone()).collect(),
             output_bytes: report.resources.as_ref().unwrap().output_bytes,
             missing: isolation.missing.len(),
             limits_in_force: isolation.limits.len(),
@@ -210,16 +209,16 @@ impl RunResult {
         }
     }
 
-    /// Fails with everything that differs from the row.
+    /// Fails with every difference from the row.
     pub fn assert_matches(&self, row: &Row) {
-        let many = [(Case::passed(row.many.0), row.many.1), row.many_skipped];
-        let many = many.into_iter().flat_map(|(case, count)| {
+        let numbered = [(Case::passed(row.numbered_passed.0), row.numbered_passed.1), row.numbered_skipped];
+        let numbered = numbered.into_iter().flat_map(|(case, count)| {
             let nodeid = move |number: usize| case.nodeid.replace("{}", &number.to_string());
             (0..count).map(move |number| TestRecord { nodeid: nodeid(number), ..TestRecord::from_expected(&case) })
         });
-        let mut tests: BTreeSet<TestRecord> = row.tests.iter().map(TestRecord::from_expected).chain(many).collect();
+        let mut tests: BTreeSet<TestRecord> = row.tests.iter().map(TestRecord::from_expected).chain(numbered).collect();
         if row.total() > row.tests.len() {
-            // An answer of MCP has room for some of them.
+            // Answers of MCP have room for a part of the tests only.
             assert!(self.tests.is_subset(&tests) && self.tests.len() >= 100, "row {}: {:?}", row.name, self.tests);
             tests.retain(|test| self.tests.contains(test));
         }
@@ -256,9 +255,9 @@ impl RunResult {
             held: row.held.iter().map(|held| (*held).to_owned()).collect(),
             killed: row.killed.map(str::to_owned),
             running: row.running.iter().map(|test| (*test).to_owned()).collect(),
-            hits: row.hits.iter().map(|hit| (*hit).to_owned()).collect(),
+            limit_hits: row.limit_hits.iter().map(|hit| (*hit).to_owned()).collect(),
             output_bytes: self.output_bytes.max(row.output_bytes_min),
-            // The suites run where everything can be enforced: memory, cpu, pids, wall, log, tmp, disk, writes.
+            // The suites need a host that enforces everything: memory, cpu, pids, wall, log, tmp, disk, writes.
             missing: 0,
             limits_in_force: 8,
             flaky: row.flaky,

@@ -1,12 +1,11 @@
-//! A real `proctor serve` process with two tenants and an operator, on a unix socket and on TCP. Must not know what its
-//! clients ask.
+//! A real `proctor serve` process with two tenants and an operator, listening on a unix socket and on TCP.
 
 use crate::grpc_client::Client;
 use crate::paused_test::PausedTest;
 use crate::process::{
     ProcessOutput, WAIT_MAX, command, maven_opts, program, rustup_home, search_path, signal, wait_until,
 };
-use crate::test_workspace::{StateDir, cache_home, copy_fixture, give, go_modules};
+use crate::test_workspace::{StateDir, cache_home, chown_tree, copy_fixture, go_modules};
 use nix::sys::signal::Signal;
 use std::ffi::OsString;
 use std::fs;
@@ -19,60 +18,60 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-/// The tenants of every supervisor here. The first one is also known by our user id on the unix socket.
+/// Tenants of every supervisor in these suites. The first one also owns the test's own user id on the unix socket.
 pub const TENANTS: [&str; 2] = ["alpha", "beta"];
 
-/// How many users of this host each tenant has.
+/// User ids of this host per tenant.
 pub const UIDS: u32 = 1_000;
 
-/// The first of the users of this host who are `tenant`: its runs are that user's, and its workspaces belong to it.
+/// First user id of `tenant`: its runs have this uid, and its workspaces belong to it.
 #[must_use]
 pub fn first_uid(tenant: &str) -> u32 {
-    let place = TENANTS.iter().position(|name| *name == tenant).unwrap();
-    400_000 + UIDS * u32::try_from(place).unwrap()
+    let index = TENANTS.iter().position(|name| *name == tenant).unwrap();
+    400_000 + UIDS * u32::try_from(index).unwrap()
 }
 
-/// Lines of stderr that may wait to be read: all that a supervisor says in a test.
-const LINES: usize = 10_000;
+/// Capacity of the channel for found addresses: more lines than a supervisor writes in a test.
+const ADDRESSES_MAX: usize = 10_000;
 
-/// A supervisor that runs, and the directories of its tenants. It is killed when it is dropped.
+/// A running supervisor and the directories of its tenants. Dropping it kills the process.
 pub struct SupervisorProcess {
     child: Option<Child>,
     dir: TempDir,
-    // Given back after the child has ended.
+    // Declared after `child`: the directory is released only once the child has ended.
     state: StateDir,
-    /// Where it listens on TCP.
+    /// TCP address.
     pub address: SocketAddr,
-    said: Arc<Mutex<Vec<String>>>,
-    ear: Arc<StderrReader>,
+    log_lines: Arc<Mutex<Vec<String>>>,
+    stderr_reader: Arc<StderrReader>,
 }
 
-/// Who reads its stderr.
+/// State of the thread that reads the supervisor's stderr.
 #[derive(Default)]
 struct StderrReader {
-    is_deaf: AtomicBool,
-    /// The pipe, once nobody reads it any more.
-    unread: Mutex<Option<BufReader<ChildStderr>>>,
+    should_stop: AtomicBool,
+    /// The pipe, once the thread has stopped reading it.
+    pipe: Mutex<Option<BufReader<ChildStderr>>>,
 }
 
-/// What a supervisor is told beyond the usual.
+/// Settings beyond the defaults of these suites.
 #[derive(Debug, Clone, Default)]
 pub struct SupervisorSettings {
-    /// More keys for `[host]`.
+    /// More keys of `[host]`.
     pub host: String,
-    /// More keys for each `[[tenant]]`.
+    /// More keys of each `[[tenant]]`.
     pub tenant: String,
-    /// PATH; empty for ours.
+    /// PATH; empty for the suites' own.
     pub path: String,
     /// A further root of each tenant; empty for none.
     pub root: String,
-    /// More keys for `[listen]`, and whole tables.
+    /// More keys of `[listen]`, and whole tables.
     pub listen: String,
-    /// More variables of its environment.
+    /// More environment variables.
     pub env: Vec<(String, OsString)>,
 }
 
-/// The bearer token of a tenant, or of the operator.
+/// The bearer token of a tenant or of `operator`.
 #[must_use]
 pub fn token(name: &str) -> String {
     format!("token-of-{name}")
@@ -82,7 +81,7 @@ fn hash(name: &str) -> String {
     blake3::hash(token(name).as_bytes()).to_string()
 }
 
-/// The host file of a supervisor that keeps its own in `state` and whose tenants' roots are below `dir`.
+/// A host file with its state directory at `state` and the tenants' roots below `dir`.
 #[must_use]
 pub fn host_file(dir: &Path, state: &Path, settings: &SupervisorSettings) -> String {
     let uid = nix::unistd::getuid();
@@ -115,15 +114,15 @@ pub fn host_file(dir: &Path, state: &Path, settings: &SupervisorSettings) -> Str
 }
 
 impl SupervisorProcess {
-    /// Starts one that is told nothing special.
+    /// Starts a supervisor with default settings.
     #[must_use]
     pub fn start() -> SupervisorProcess {
-        SupervisorProcess::with(&SupervisorSettings::default())
+        SupervisorProcess::with_settings(&SupervisorSettings::default())
     }
 
-    /// Starts one.
+    /// Starts a supervisor and waits until it listens on TCP.
     #[must_use]
-    pub fn with(settings: &SupervisorSettings) -> SupervisorProcess {
+    pub fn with_settings(settings: &SupervisorSettings) -> SupervisorProcess {
         let state = StateDir::acquire();
         let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
         for name in TENANTS.into_iter().chain(["tmp", "home"]) {
@@ -149,11 +148,11 @@ impl SupervisorProcess {
             .spawn()
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let ear = Arc::<StderrReader>::default();
-        let listening = Arc::clone(&ear);
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let (found, address) = mpsc::sync_channel(LINES);
-        let log = Arc::clone(&said);
+        let stderr_reader = Arc::<StderrReader>::default();
+        let reader = Arc::clone(&stderr_reader);
+        let log_lines = Arc::new(Mutex::new(Vec::new()));
+        let (found, address) = mpsc::sync_channel(ADDRESSES_MAX);
+        let log = Arc::clone(&log_lines);
         std::thread::spawn(move || {
             for line in stderr.by_ref().lines().map_while(Result::ok) {
                 let address = line.split("address=").nth(1).and_then(|rest| rest.trim().parse::<SocketAddr>().ok());
@@ -161,144 +160,144 @@ impl SupervisorProcess {
                 if let Some(address) = address {
                     _ = found.send(address);
                 }
-                if listening.is_deaf.load(Ordering::Relaxed) {
-                    *listening.unread.lock().unwrap() = Some(stderr);
+                if reader.should_stop.load(Ordering::Relaxed) {
+                    *reader.pipe.lock().unwrap() = Some(stderr);
                     return;
                 }
             }
         });
-        let address = address.recv_timeout(WAIT_MAX).unwrap_or_else(|_| panic!("no address in {:?}", said.lock()));
-        SupervisorProcess { child: Some(child), dir, state, address, said, ear }
+        let address = address.recv_timeout(WAIT_MAX).unwrap_or_else(|_| panic!("no address in {:?}", log_lines.lock()));
+        SupervisorProcess { child: Some(child), dir, state, address, log_lines, stderr_reader }
     }
 
-    /// Its process id.
+    /// Process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Its unix socket.
+    /// Path of the unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("proctor.sock")
     }
 
-    /// Its audit log.
+    /// Path of the audit log.
     #[must_use]
-    pub fn audit(&self) -> PathBuf {
+    pub fn audit_log(&self) -> PathBuf {
         self.dir.path().join("audit.jsonl")
     }
 
-    /// The directory that holds everything it was given.
+    /// Directory with the host file, the socket, the logs and the tenants' roots.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Its state directory.
+    /// State directory.
     #[must_use]
-    pub fn state(&self) -> &Path {
+    pub fn state_dir(&self) -> &Path {
         self.state.dir()
     }
 
-    /// Directory for its temporary files.
+    /// TMPDIR of the supervisor.
     #[must_use]
     pub fn tmp(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
-    /// The directory below which the workspaces of `tenant` are.
+    /// Root directory of `tenant`'s workspaces.
     #[must_use]
     pub fn root(&self, tenant: &str) -> PathBuf {
         self.dir.path().join(tenant).canonicalize().unwrap()
     }
 
-    /// A copy of `fixture` as workspace `name` of `tenant`.
+    /// Copies `fixture` to workspace `name` of `tenant`.
     #[must_use]
     pub fn workspace(&self, tenant: &str, name: &str, fixture: &str) -> PathBuf {
         let workspace = self.root(tenant).join(name);
         copy_fixture(fixture, &workspace);
-        give(&workspace, first_uid(tenant));
+        chown_tree(&workspace, first_uid(tenant));
         workspace
     }
 
-    /// Workspace `name` of `tenant`, with nothing in it.
+    /// Makes the empty workspace `name` of `tenant`.
     #[must_use]
     pub fn empty_workspace(&self, tenant: &str, name: &str) -> PathBuf {
         let workspace = self.root(tenant).join(name);
         fs::create_dir(&workspace).unwrap();
-        give(&workspace, first_uid(tenant));
+        chown_tree(&workspace, first_uid(tenant));
         workspace
     }
 
-    /// Workspace `name` of `tenant`, whose test waits.
+    /// Makes workspace `name` of `tenant` with a pausing test.
     #[must_use]
     pub fn paused_test(&self, tenant: &str, name: &str) -> PausedTest {
-        let waiting = PausedTest::at(&self.root(tenant).join(name));
-        give(&waiting.workspace, first_uid(tenant));
-        waiting
+        let paused = PausedTest::at(&self.root(tenant).join(name));
+        chown_tree(&paused.workspace, first_uid(tenant));
+        paused
     }
 
-    /// A client over TCP with the token of `name`: a tenant or `operator`.
+    /// A client over TCP with the token of `name`, a tenant or `operator`.
     pub async fn client(&self, name: &str) -> Client {
         Client::tcp(self.address, Some(&token(name))).await
     }
 
-    /// A client over the unix socket, who is the first tenant by user id.
+    /// A client over the unix socket, which the supervisor takes for the first tenant by user id.
     pub async fn local_client(&self) -> Client {
         Client::unix(self.socket()).await
     }
 
-    /// What it has said on stderr until now.
+    /// Everything written to stderr so far.
     #[must_use]
-    pub fn said(&self) -> String {
-        self.said.lock().unwrap().join("\n")
+    pub fn log(&self) -> String {
+        self.log_lines.lock().unwrap().join("\n")
     }
 
-    /// Reads its stderr no longer than to the next line.
-    pub fn stop_reading(&self) {
-        self.ear.is_deaf.store(true, Ordering::Relaxed);
+    /// Stops reading the supervisor's stderr after its next line.
+    pub fn stop_reading_stderr(&self) {
+        self.stderr_reader.should_stop.store(true, Ordering::Relaxed);
     }
 
-    /// Its stderr, which nobody reads any more and which holds what was said since. When it is dropped, stderr is closed.
+    /// Takes the unread stderr pipe, with what was written since reading stopped. Dropping it closes the pipe.
     #[must_use]
-    pub fn unread(&self) -> BufReader<ChildStderr> {
-        let mut unread = None;
-        wait_until("nobody reads its stderr", || {
-            unread = self.ear.unread.lock().unwrap().take();
-            unread.is_some()
+    pub fn take_stderr(&self) -> BufReader<ChildStderr> {
+        let mut pipe = None;
+        wait_until("the thread stops reading stderr", || {
+            pipe = self.stderr_reader.pipe.lock().unwrap().take();
+            pipe.is_some()
         });
-        unread.unwrap()
+        pipe.unwrap()
     }
 
-    /// Changes its host file.
-    pub fn rewrite(&self, change: impl FnOnce(String) -> String) {
+    /// Changes the host file without a reload.
+    pub fn rewrite_host_file(&self, change: impl FnOnce(String) -> String) {
         let path = self.dir.path().join("proctor.toml");
         fs::write(&path, change(fs::read_to_string(&path).unwrap())).unwrap();
     }
 
-    /// Changes its host file, has it read anew, and waits until it has been: what was said of it.
+    /// Changes the host file, sends SIGHUP, waits for the reload and returns the log lines about it.
     #[must_use]
-    pub fn reload(&self, change: impl FnOnce(String) -> String) -> String {
-        self.rewrite(change);
-        let before = self.said().len();
+    pub fn reload_host_file(&self, change: impl FnOnce(String) -> String) -> String {
+        self.rewrite_host_file(change);
+        let before = self.log().len();
         signal(self.pid(), Signal::SIGHUP);
-        let since = || self.said()[before..].to_owned();
-        wait_until("the host file is read anew", || {
+        let since = || self.log()[before..].to_owned();
+        wait_until("the host file is reloaded", || {
             ["was reloaded", "stays in force"].iter().any(|end| since().contains(end))
         });
         since()
     }
 
-    /// Waits for the end that somebody has asked for.
+    /// Waits for an exit that was requested by other means.
     #[must_use]
     pub fn wait_for_exit(&mut self) -> ProcessOutput {
         crate::process::wait_for_exit(self.child.take().unwrap())
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the exit.
     #[must_use]
-    pub fn end(&mut self, with: Signal) -> ProcessOutput {
+    pub fn stop(&mut self, with: Signal) -> ProcessOutput {
         let child = self.child.take().unwrap();
         signal(child.id(), with);
         crate::process::wait_for_exit(child)
@@ -311,7 +310,7 @@ impl Drop for SupervisorProcess {
             _ = child.kill();
             _ = child.wait();
             if std::thread::panicking() {
-                eprintln!("the supervisor said:\n{}", self.said());
+                eprintln!("log of the supervisor:\n{}", self.log());
             }
         }
     }

@@ -1,6 +1,5 @@
-//! A workspace of its own for a test: a copy of a fixture, and directories for everything that a user's programs write. What
-//! was compiled once is shared by all tests of this build, or every run would compile Go's library anew. Must not know
-//! how runs are asked for.
+//! An isolated workspace per test: a copy of a fixture, and directories for everything that a user's programs write. All
+//! tests of a build share compiled libraries; otherwise every run would compile Go's library anew.
 
 use crate::process::{self, ProcessOutput, command, program, source_root, wait_for_exit};
 use crate::supervisor_process::TENANTS;
@@ -12,10 +11,10 @@ use std::process::{Command, Stdio};
 use std::sync::{Once, OnceLock};
 use tempfile::TempDir;
 
-/// Files by path below a directory, each with its mode and content; directories and links too.
+/// Paths below a directory with mode and content (the target of a symlink); directories and symlinks included.
 pub type FileTree = BTreeMap<PathBuf, (u32, Vec<u8>)>;
 
-/// What is below `dir`.
+/// Reads everything below `dir`.
 #[must_use]
 pub fn tree(dir: &Path) -> FileTree {
     fn add(dir: &Path, root: &Path, tree: &mut FileTree) {
@@ -39,7 +38,7 @@ pub fn tree(dir: &Path) -> FileTree {
     found
 }
 
-/// Copies a directory; the copy can be written.
+/// Copies a directory and makes the files of the copy writable.
 pub fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -48,17 +47,17 @@ pub fn copy(from: &Path, to: &Path) {
             copy(&entry.path(), &target);
         } else {
             fs::copy(entry.path(), &target).unwrap();
-            // Go's cache has programs, and its modules cannot be written.
+            // Keeps execute permission (programs in Go's cache) and adds write permission (Go's modules are read-only).
             let mode = entry.metadata().unwrap().mode() | 0o600;
             fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
         }
     }
 }
 
-/// Frameworks whose fixtures find what they need in `node_modules`.
+/// Frameworks whose fixtures need packages in `node_modules`.
 const JAVASCRIPT_FRAMEWORKS: [&str; 5] = ["jest", "mocha", "node", "playwright", "vitest"];
 
-/// Copies a fixture, `go/pass`, to a new directory. The packages of one in JavaScript are a link to where runs read them.
+/// Copies a fixture such as `go/pass` to a new directory. JavaScript fixtures get a link to the installed packages.
 pub fn copy_fixture(fixture: &str, to: &Path) {
     copy(&source_root().join("fixtures").join(fixture), to);
     if JAVASCRIPT_FRAMEWORKS.iter().any(|framework| fixture.split('/').next() == Some(framework)) {
@@ -74,7 +73,7 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         fs::copy(source_root().join("tests/stand-ins/cypress.cjs"), own.join(".bin/cypress")).unwrap();
         ["minimatch", "mocha"].iter().for_each(|name| symlink(packages.join(name), own.join(name)).unwrap());
     }
-    // A flow is a file, and ten thousand of them are nothing that a person would keep.
+    // Generated here, since 10,000 equal flow files do not belong into the repository.
     if fixture == "maestro/many" {
         let (flow, flows) = (fs::read(to.join("flow.yaml")).unwrap(), to.join(".maestro"));
         fs::create_dir(&flows).unwrap();
@@ -98,7 +97,7 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
     }
     // The lock file has the versions of this host's gems.
     if fixture == "rspec/bundled" {
-        let mut bundle = command(&on_path("bundle"));
+        let mut bundle = command(&find_on_path("bundle"));
         bundle.args(["lock", "--local"]);
         bundle.env("PATH", process::search_path()).env("HOME", to).current_dir(to);
         let locked = wait_for_exit(bundle.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
@@ -107,35 +106,35 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
     }
 }
 
-/// Gives a directory and all that is in it to a user and the group of the same number. An ordinary user, whose runs are
-/// its own, has nothing to give.
-pub fn give(path: &Path, uid: u32) {
+/// Gives a directory tree to a user and the group of the same id. Does nothing for an ordinary user, whose runs have the
+/// user's own id.
+pub fn chown_tree(path: &Path, uid: u32) {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
     lchown(path, Some(uid), Some(uid)).unwrap();
     if path.symlink_metadata().unwrap().is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give(&entry.unwrap().path(), uid));
+        fs::read_dir(path).unwrap().for_each(|entry| chown_tree(&entry.unwrap().path(), uid));
     }
 }
 
-/// Directories of one test.
+/// The directories of one test. Dropping it removes them.
 pub struct TestWorkspace {
-    dir: TempDir,
-    /// The workspace.
-    pub workspace: PathBuf,
+    temp_dir: TempDir,
+    /// The workspace directory.
+    pub path: PathBuf,
 }
 
 impl TestWorkspace {
-    /// A workspace with a copy of `fixture` as its workspace.
+    /// A workspace with a copy of `fixture`.
     #[must_use]
     pub fn with_fixture(fixture: &str) -> TestWorkspace {
         let workspace = TestWorkspace::empty();
-        copy_fixture(fixture, &workspace.workspace);
+        copy_fixture(fixture, &workspace.path);
         workspace
     }
 
-    /// A workspace whose workspace is empty.
+    /// An empty workspace.
     #[must_use]
     pub fn empty() -> TestWorkspace {
         warm_go_cache();
@@ -143,31 +142,31 @@ impl TestWorkspace {
     }
 
     fn without_warm_cache() -> TestWorkspace {
-        let dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
+        let temp_dir = tempfile::Builder::new().prefix("proctor-test-").tempdir().unwrap();
         for name in ["workspace", "tmp", "state", "home"] {
-            fs::create_dir(dir.path().join(name)).unwrap();
+            fs::create_dir(temp_dir.path().join(name)).unwrap();
         }
-        let workspace = dir.path().join("workspace").canonicalize().unwrap();
-        TestWorkspace { dir, workspace }
+        let path = temp_dir.path().join("workspace").canonicalize().unwrap();
+        TestWorkspace { temp_dir, path }
     }
 
-    /// The directory that holds everything of the test: a mark by which its processes can be told.
+    /// Directory of everything that belongs to the test. Its path identifies the test's processes.
     #[must_use]
     pub fn root(&self) -> &Path {
-        self.dir.path()
+        self.temp_dir.path()
     }
 
-    /// Directory for temporary files. Whoever leaves something in it has not cleared up.
+    /// TMPDIR of the programs under test, which must leave it empty.
     #[must_use]
     pub fn tmp(&self) -> PathBuf {
-        self.dir.path().join("tmp")
+        self.temp_dir.path().join("tmp")
     }
 
-    /// A program of ours as a user of this workspace starts it.
+    /// One of proctor's programs, with the environment of a user of this workspace.
     #[must_use]
     pub fn command(&self, name: &str) -> Command {
         let mut command = command(&program(name));
-        let dir = |name: &str| self.dir.path().join(name);
+        let dir = |name: &str| self.temp_dir.path().join(name);
         command
             .env("PATH", process::search_path())
             .env("HOME", dir("home"))
@@ -179,22 +178,22 @@ impl TestWorkspace {
             .env("MAVEN_OPTS", process::maven_opts())
             .env("NO_COLOR", "1")
             .env("LANG", "C.UTF-8")
-            .current_dir(&self.workspace)
+            .current_dir(&self.path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
     }
 
-    /// Starts `proctor` with these arguments and waits for its end.
+    /// Runs `proctor` with these arguments to its end.
     #[must_use]
     pub fn proctor(&self, arguments: &[&str]) -> ProcessOutput {
         wait_for_exit(self.command("proctor").args(arguments).spawn().unwrap())
     }
 
-    /// Writes a file of the workspace.
+    /// Writes a file of the workspace, with its parent directories.
     pub fn write(&self, file: &str, content: &str) {
-        let path = self.workspace.join(file);
+        let path = self.path.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
@@ -205,109 +204,109 @@ fn shared_cache() -> PathBuf {
     build.parent().unwrap().parent().unwrap().join("test-cache")
 }
 
-/// Value of XDG_CACHE_HOME for the programs under test: below the build directory, the same for all tests.
+/// XDG_CACHE_HOME of the programs under test: below the build directory, shared by all tests.
 #[must_use]
 pub fn cache_home() -> PathBuf {
     shared_cache().join("user")
 }
 
-/// The cache directory there of whoever runs the tests.
-fn own_cache() -> PathBuf {
+/// Cache directory of the user that runs the tests.
+fn user_cache() -> PathBuf {
     cache_home().join("proctor/own")
 }
 
-/// The caches there called so, one for each workspace that has one.
+/// Per-workspace caches whose directory name matches `matches`.
 #[must_use]
-pub fn caches_matching(is_meant: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    let below = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
+pub fn caches_matching(matches: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().map(|entry| entry.unwrap().path());
     let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
-    below(own_cache()).flat_map(below).filter(|path| is_meant(&name(path))).collect()
+    entries(user_cache()).flat_map(entries).filter(|path| matches(&name(path))).collect()
 }
 
-/// A cache of Go's for what runs without proctor.
+/// GOCACHE for Go commands that run without proctor.
 #[must_use]
 pub fn go_build_cache() -> PathBuf {
     shared_cache().join("go-build")
 }
 
-/// A state directory for one supervisor at a time. It keeps the build caches of tenants for those that come later.
+/// A state directory for one supervisor at a time. It keeps the tenants' build caches for later supervisors.
 pub struct StateDir {
     dir: PathBuf,
-    // Free for others when it is closed.
-    _held: fs::File,
+    // Closing the file releases the lock.
+    _lock: fs::File,
 }
 
 impl StateDir {
-    /// The first one that nobody has, with what is compiled for all in its caches.
+    /// Locks the first free state directory and fills its caches with the compiled Go library.
     #[must_use]
     pub fn acquire() -> StateDir {
         warm_go_cache();
         let states = shared_cache().join("states");
         fs::create_dir_all(&states).unwrap();
         let free = |number: u32| {
-            let held = fs::File::create(states.join(format!("{number}.lock"))).unwrap();
-            held.try_lock().is_ok().then(|| StateDir { dir: states.join(number.to_string()), _held: held })
+            let lock = fs::File::create(states.join(format!("{number}.lock"))).unwrap();
+            lock.try_lock().is_ok().then(|| StateDir { dir: states.join(number.to_string()), _lock: lock })
         };
         let state = (0..).find_map(free).unwrap();
-        let (warm, go) = (state.dir.join("library.version"), version_of_go());
-        if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
+        let (version_file, go) = (state.dir.join("library.version"), go_version());
+        if fs::read_to_string(&version_file).is_ok_and(|known| known == go) {
             return state;
         }
         for tenant in TENANTS {
             let cache = state.dir.join("tenants").join(tenant).join("cache");
             _ = fs::remove_dir_all(&cache);
             copy_library(&compiled_go_library(), &cache);
-            // Belongs to the supervisor, as what is compiled for all workspaces does.
+            // Compiled libraries that all workspaces share belong to the supervisor.
             fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
         }
-        fs::write(warm, go).unwrap();
+        fs::write(version_file, go).unwrap();
         state
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 }
 
-/// What is in everybody's cache at the start: Go's library. No run writes here, so it can be copied at any time.
+/// Go's compiled library, the initial content of every cache. No run writes here, so copying needs no lock.
 fn compiled_go_library() -> PathBuf {
     shared_cache().join("library")
 }
 
-/// Copies a directory that is not there yet with its times: Go removes what is old.
+/// Copies a directory to a new path and keeps the file times: Go removes old cache entries.
 fn copy_library(from: &Path, to: &Path) {
     fs::create_dir_all(to.parent().unwrap()).unwrap();
-    let status = command(&on_path("cp")).arg("-a").args([from, to]).status().unwrap();
+    let status = command(&find_on_path("cp")).arg("-a").args([from, to]).status().unwrap();
     assert!(status.success(), "{} could not be copied", from.display());
 }
 
-fn version_of_go() -> String {
-    let program = on_path("go").canonicalize().unwrap();
+fn go_version() -> String {
+    let program = find_on_path("go").canonicalize().unwrap();
     fs::read_to_string(program.ancestors().nth(2).unwrap().join("VERSION")).unwrap()
 }
 
-/// The directory of the host's Go modules.
+/// GOMODCACHE of the host.
 #[must_use]
 pub fn go_modules() -> &'static Path {
     static MODULES: OnceLock<PathBuf> = OnceLock::new();
     MODULES.get_or_init(|| {
-        let mut go = command(&on_path("go"));
+        let mut go = command(&find_on_path("go"));
         let output = go.envs(std::env::vars_os()).args(["env", "GOMODCACHE"]).output().unwrap();
         PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
     })
 }
 
-/// A program on PATH.
+/// Finds a program on PATH.
 #[must_use]
-pub fn on_path(name: &str) -> PathBuf {
+pub fn find_on_path(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap();
     let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|program| program.is_file());
     found.unwrap_or_else(|| panic!("{name} is not on PATH: `.ci/tools {name}` installs it"))
 }
 
-/// Compiles Go's library into the shared caches, once for all suites and all times.
+/// Compiles Go's library into the shared cache, once per Go version for all suites.
 fn warm_go_cache() {
     static WARM: OnceLock<()> = OnceLock::new();
     WARM.get_or_init(|| {
@@ -315,54 +314,54 @@ fn warm_go_cache() {
         fs::create_dir_all(&shared).unwrap();
         let lock = fs::File::create(shared.join("lock")).unwrap();
         lock.lock().unwrap();
-        let (warm, go) = (shared.join("library.version"), version_of_go());
-        if fs::read_to_string(&warm).is_ok_and(|known| known == go) {
+        let (version_file, go) = (shared.join("library.version"), go_version());
+        if fs::read_to_string(&version_file).is_ok_and(|known| known == go) {
             return;
         }
         let workspace = TestWorkspace::without_warm_cache();
-        copy_fixture("go/pass", &workspace.workspace);
-        let said = wait_for_exit(workspace.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
-        assert_eq!(said.status, 0, "{said:?}");
+        copy_fixture("go/pass", &workspace.path);
+        let output = wait_for_exit(workspace.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
+        assert_eq!(output.status, 0, "{output:?}");
         _ = fs::remove_dir_all(compiled_go_library());
-        for entry in fs::read_dir(own_cache()).unwrap().map(Result::unwrap) {
+        for entry in fs::read_dir(user_cache()).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             if name.starts_with("go-library-") {
                 copy_library(&entry.path(), &compiled_go_library().join(name));
             }
         }
-        fs::write(warm, go).unwrap();
+        fs::write(version_file, go).unwrap();
     });
 }
 
-/// Files beside which a project's own commands write, and where: there and nowhere else.
+/// Directories in which a project's own commands may write, each beside a build file of this name.
 const BUILD_OUTPUTS: [(&str, &str); 4] =
     [("pom.xml", "target"), ("build.gradle", "build"), ("build.gradle", ".gradle"), (".proctor.yaml", "out")];
 
-/// What is in a workspace beside what its own commands write.
+/// Files of a workspace without build outputs.
 fn source_files(workspace: &Path) -> FileTree {
     let mut all = tree(workspace);
     let beside = |path: &PathBuf| {
-        let marks = BUILD_OUTPUTS.iter().filter(|(mark, _)| path.ends_with(mark));
-        marks.map(|(_, built)| path.with_file_name(built)).collect::<Vec<_>>()
+        let markers = BUILD_OUTPUTS.iter().filter(|(build_file, _)| path.ends_with(build_file));
+        markers.map(|(_, output)| path.with_file_name(output)).collect::<Vec<_>>()
     };
-    let built: Vec<PathBuf> = all.keys().flat_map(beside).collect();
-    all.retain(|path, _| !built.iter().any(|target| path.starts_with(target)));
+    let outputs: Vec<PathBuf> = all.keys().flat_map(beside).collect();
+    all.retain(|path, _| !outputs.iter().any(|output| path.starts_with(output)));
     all
 }
 
-/// What a test asserts about what is left: taken before, compared after.
+/// The workspace's files before a run, to be compared afterwards.
 pub struct Baseline {
     workspace: FileTree,
 }
 
 impl Baseline {
-    /// How things are now.
+    /// Records the current files.
     #[must_use]
     pub fn capture(workspace: &TestWorkspace) -> Baseline {
-        Baseline { workspace: source_files(&workspace.workspace) }
+        Baseline { workspace: source_files(&workspace.path) }
     }
 
-    /// Waits until nothing of what `pid` did in `workspace` is alive, and fails when it has left anything.
+    /// Waits until no process of `pid` in `workspace` is alive; fails when cgroups, files or mounts are left.
     pub fn assert_nothing_is_left(&self, workspace: &TestWorkspace, pid: u32) {
         let mark = workspace.root().to_str().unwrap();
         process::wait_until("no process of the run is alive", || {
@@ -374,14 +373,14 @@ impl Baseline {
         process::wait_until("no mount is left", || process::proctor_mounts(mark).is_empty());
     }
 
-    /// Fails when the workspace or the temporary files have changed.
+    /// Fails when the workspace has changed or TMPDIR is not empty.
     pub fn assert_files(&self, workspace: &TestWorkspace) {
         assert_eq!(
             tree(&workspace.tmp()).keys().collect::<Vec<_>>(),
             [""; 0].map(Path::new).each_ref(),
             "temporary files"
         );
-        let (now, before) = (source_files(&workspace.workspace), &self.workspace);
+        let (now, before) = (source_files(&workspace.path), &self.workspace);
         assert!(now == *before, "the workspace has changed: {:?} to {:?}", before.keys(), now.keys());
     }
 }

@@ -1,7 +1,7 @@
-//! The house as the README draws it: the arrows between crates, no lock around what an actor owns, and a first line in
-//! every file that says what it is for. Reads sources; starts nothing but cargo.
+//! Checks rules of the architecture against the sources: dependencies between crates, no locks around state that an actor
+//! owns, and a doc comment at the start of every file. Runs nothing but cargo.
 
-#![expect(clippy::expect_used, reason = "a test that cannot look at the house must fail")]
+#![expect(clippy::expect_used, reason = "a test that cannot read the sources must fail")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,9 +28,9 @@ fn sources(below: &str) -> Vec<(String, String)> {
     found.into_iter().map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a text"))).collect()
 }
 
-/// The arrows of the house: what each crate of ours may import of ours, outside tests.
+/// Which of our crates each crate may depend on, outside of tests.
 #[test]
-fn crates_import_only_what_the_house_allows() {
+fn crates_depend_only_on_allowed_crates() {
     let allowed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::from([
         ("proctor-proto", BTreeSet::new()),
         ("proctor-core", BTreeSet::new()),
@@ -39,7 +39,7 @@ fn crates_import_only_what_the_house_allows() {
         ("proctor", BTreeSet::from(["proctor-core", "proctor-frameworks", "proctor-proto", "proctor-sandbox"])),
         ("proctor-mcp", BTreeSet::from(["proctor-proto"])),
     ]);
-    #[expect(clippy::disallowed_methods, reason = "cargo is asked what it sees; nothing is run in a sandbox here")]
+    #[expect(clippy::disallowed_methods, reason = "`cargo metadata` needs no sandbox")]
     let answer = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
         .current_dir(root())
@@ -61,12 +61,12 @@ fn crates_import_only_what_the_house_allows() {
     }
 }
 
-/// Invariant 3: only a session's actor touches its slot and index; nothing is shared behind a lock.
+/// Invariant 3: only a session's actor touches its slot and index; no state is shared behind a lock.
 #[test]
-fn nothing_in_the_supervisor_is_behind_a_lock() {
+fn supervisor_and_core_use_no_locks() {
     for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
         if path.ends_with("sessions/tests/harness.rs") {
-            continue; // the fake sandbox is called from threads
+            continue; // threads call the fake sandbox
         }
         for lock in ["Mutex", "RwLock", "DashMap", "OnceLock", "static mut", "thread_local!"] {
             assert!(!text.contains(lock), "{path} has {lock}");
@@ -76,11 +76,11 @@ fn nothing_in_the_supervisor_is_behind_a_lock() {
 
 /// Invariant 5: every queue has a bound.
 #[test]
-fn no_queue_is_without_a_bound() {
-    // Clippy knows the functions under whatever name they are called.
-    let refused = fs::read_to_string(root().join("clippy.toml")).unwrap();
+fn every_queue_is_bounded() {
+    // Clippy bans the functions themselves, however they are imported.
+    let clippy = fs::read_to_string(root().join("clippy.toml")).unwrap();
     for unbounded in ["tokio::sync::mpsc::unbounded_channel", "std::sync::mpsc::channel"] {
-        assert!(refused.contains(&format!("path = \"{unbounded}\"")), "clippy.toml lets {unbounded} be called");
+        assert!(clippy.contains(&format!("path = \"{unbounded}\"")), "clippy.toml allows {unbounded}");
     }
     for below in ["supervisor", "agent-shim/src", "proto/src"] {
         for (path, text) in sources(below) {
@@ -91,35 +91,50 @@ fn no_queue_is_without_a_bound() {
     }
 }
 
+/// Bounds that more than one file relies on are in the one table, each with the reason for its number. Sessions and runs
+/// have tables of their own.
 #[test]
-fn no_test_is_passed_over() {
+fn shared_bounds_are_in_the_one_table() {
+    for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
+        if path.ends_with("core/src/bounds.rs") || ["/sessions/", "/runs/"].iter().any(|own| path.contains(own)) {
+            continue;
+        }
+        let shared = text.lines().map(str::trim_start).filter_map(|line| line.strip_prefix("pub"));
+        let names = shared.filter_map(|line| line.split_once("const ")?.1.split_once(':')).map(|(name, _)| name);
+        let bounds: Vec<&str> = names.filter(|name| name.ends_with("_MAX") || name.ends_with("_MIN")).collect();
+        assert!(bounds.is_empty(), "{path}: {bounds:?} belong into supervisor/core/src/bounds.rs");
+    }
+}
+
+#[test]
+fn no_test_is_ignored() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
         for (path, text) in sources(below) {
-            let passed_over = text.lines().any(|line| line.trim_start().starts_with("#[ignore"));
-            assert!(!passed_over, "{path} has a test that nobody runs");
+            let is_ignored = text.lines().any(|line| line.trim_start().starts_with("#[ignore"));
+            assert!(!is_ignored, "{path} has an ignored test");
         }
     }
 }
 
-/// `make test` runs the rows of the table apart from all other tests, and tells them by this part of their names.
+/// `make test` runs the rows of the outcome table separately and selects them by `by_` in their names.
 #[test]
-fn no_test_but_the_rows_of_the_table_is_taken_for_one() {
+fn only_outcome_rows_use_the_by_prefix() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
         for (path, text) in sources(below).into_iter().filter(|(path, _)| !path.ends_with("outcome_table/main.rs")) {
             let lines: Vec<&str> = text.lines().map(|line| line.trim_start().trim_start_matches("async ")).collect();
             let is_test =
                 |pair: &[&str]| pair[0].starts_with("#[") && pair[0].contains("test") && pair[1].starts_with("fn by_");
-            let taken = lines.windows(2).any(is_test) || lines.iter().any(|line| line.starts_with("mod by_"));
-            assert!(!taken, "{path} has a test that would be run with the rows only");
+            let has_prefix = lines.windows(2).any(is_test) || lines.iter().any(|line| line.starts_with("mod by_"));
+            assert!(!has_prefix, "{path} has a test that would run only together with the rows");
         }
     }
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_source_file_starts_with_a_doc_comment() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
         for (path, text) in sources(below) {
-            assert!(text.starts_with("//!"), "{path} does not say what it is for");
+            assert!(text.starts_with("//!"), "{path} has no doc comment at its start");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The end of a supervisor that has much to do, as an operator and a service manager bring it about, at the real program:
-//! what was accepted may finish, nothing new is taken on, and nothing is left. Must not know how runs are carried out.
+//! Graceful shutdown of a busy supervisor by an operator and a service manager: accepted runs may finish, new work is
+//! refused, and nothing is left.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 use proctor_proto::v1::{self, DrainRequest, ListRunsRequest, ListTenantsRequest, Outcome, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
@@ -19,7 +19,7 @@ use tonic_types::StatusExt;
 
 const SESSIONS: usize = 1_000;
 
-/// More time than a test takes, so that nothing here ends by its deadline unless it is told to.
+/// A deadline longer than any test, so that only an explicit request ends the drain.
 const LONG_MS: u64 = 600_000;
 
 fn drain(client: &Client, deadline_ms: u64) -> tokio::task::JoinHandle<v1::DrainResponse> {
@@ -33,36 +33,36 @@ async fn health(client: &Client, service: &str) -> ServingStatus {
     HealthClient::new(client.channel.clone()).check(request).await.unwrap().into_inner().status()
 }
 
-fn goes_down(status: &Status) {
+fn assert_draining(status: &Status) {
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     assert!(status.get_details_retry_info().unwrap().retry_delay.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
-    let ear = tempfile::tempdir().unwrap();
-    let socket = ear.path().join("notify");
-    let ear = UnixDatagram::bind(&socket).unwrap();
-    ear.set_nonblocking(true).unwrap();
-    let mut supervisor = SupervisorProcess::with(&SupervisorSettings {
+async fn drains_a_thousand_sessions_and_running_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("notify");
+    let notify_socket = UnixDatagram::bind(&socket).unwrap();
+    notify_socket.set_nonblocking(true).unwrap();
+    let mut supervisor = SupervisorProcess::with_settings(&SupervisorSettings {
         host: "memory = \"8GiB\"\ncpus = 8".to_owned(),
         tenant: format!("sessions_max = {}", SESSIONS + 3),
         env: vec![("NOTIFY_SOCKET".to_owned(), socket.into()), ("WATCHDOG_USEC".to_owned(), "300000".into())],
         ..SupervisorSettings::default()
     });
-    let mut heard = String::new();
-    let mut hear = |what: &str| {
+    let mut received = String::new();
+    let mut wait_for_notification = |what: &str| {
         wait_until(what, || {
             let mut bytes = [0; 512];
-            while let Ok(len) = ear.recv(&mut bytes) {
-                heard += &String::from_utf8_lossy(&bytes[..len]);
-                heard.push('\n');
+            while let Ok(len) = notify_socket.recv(&mut bytes) {
+                received += &String::from_utf8_lossy(&bytes[..len]);
+                received.push('\n');
             }
-            heard.lines().any(|line| line == what)
+            received.lines().any(|line| line == what)
         });
     };
-    hear("READY=1");
-    hear("WATCHDOG=1");
+    wait_for_notification("READY=1");
+    wait_for_notification("WATCHDOG=1");
 
     let (client, operator) = (supervisor.client("alpha").await, supervisor.client("operator").await);
     let shop = supervisor.workspace("alpha", "shop", "go/pass");
@@ -74,11 +74,11 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     let sessions = opening.join_all().await;
     let mut runs = Vec::new();
     for name in ["ends", "stays", "waits"] {
-        let waiting = supervisor.paused_test("alpha", name);
-        let session_id = client.open(&waiting.workspace).await;
+        let paused = supervisor.paused_test("alpha", name);
+        let session_id = client.open_session(&paused.workspace).await;
         let mut run = client.start(RunTestsRequest { session_id, ..Default::default() }).await.unwrap();
         run.wait_for_test("TestWaits").await;
-        runs.push((waiting, run));
+        runs.push((paused, run));
     }
 
     let tenants = operator.host.clone().list_tenants(ListTenantsRequest {}).await.unwrap().into_inner().tenants;
@@ -103,28 +103,28 @@ async fn a_thousand_sessions_and_a_few_runs_come_to_an_orderly_end() {
     }
 
     let draining = drain(&operator, LONG_MS);
-    wait_until("it drains", || supervisor.said().contains("draining"));
-    goes_down(&client.try_open_session(&shop, true).await.unwrap_err());
+    wait_until("the supervisor drains", || supervisor.log().contains("draining"));
+    assert_draining(&client.try_open_session(&shop, true).await.unwrap_err());
     let session_id = sessions[0].clone();
-    goes_down(&client.start(RunTestsRequest { session_id, ..Default::default() }).await.err().unwrap());
+    assert_draining(&client.start(RunTestsRequest { session_id, ..Default::default() }).await.err().unwrap());
     for service in ["", "proctor.v1.Runs", "proctor.v1.Sessions"] {
-        // Told by another task than the log's line.
+        // Another task sets the health after the log line is written.
         while health(&client, service).await != ServingStatus::NotServing {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    hear("STOPPING=1");
-    hear("EXTEND_TIMEOUT_USEC=30000000");
+    wait_for_notification("STOPPING=1");
+    wait_for_notification("EXTEND_TIMEOUT_USEC=30000000");
     let mut runs = runs.into_iter();
-    let (waiting, run) = runs.next().unwrap();
-    waiting.resume();
-    assert_eq!(run.to_end().await.report().outcome(), Outcome::Passed, "it had its time");
+    let (paused, run) = runs.next().unwrap();
+    paused.resume();
+    assert_eq!(run.read_to_end().await.report().outcome(), Outcome::Passed, "the run was allowed to finish");
     assert!(!draining.is_finished());
 
-    // A second call brings the deadline forward, for both.
+    // A second call shortens the deadline of both.
     let at_once = drain(&operator, 0);
     for (_, run) in runs {
-        assert_eq!(run.to_end().await.report().outcome(), Outcome::Cancelled);
+        assert_eq!(run.read_to_end().await.report().outcome(), Outcome::Cancelled);
     }
     let expected = v1::DrainResponse { runs_finished: 1, runs_cancelled: 2 };
     assert_eq!((draining.await.unwrap(), at_once.await.unwrap()), (expected, expected));

@@ -1,10 +1,14 @@
-//! The border between two tenants of one supervisor: one row for every call of `proto/` and for every tool of the shim, each
-//! tried with what is another tenant's and with what was never there. Must not know how a call is carried out.
+//! The border between two tenants of one supervisor: a row for every call of `proto/` and every tool of the shim, each tried
+//! with names of another tenant and with names that do not exist.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 #[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "a shim that is refused needs a part of it")]
+#[expect(dead_code, reason = "these tests use a part of the client")]
 mod mcp_client;
 
 use mcp_client::Mcp;
@@ -20,19 +24,19 @@ use std::os::unix::fs::symlink;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// What a call can name. Of another tenant, or of nobody.
+/// Names that a call can contain: another tenant's, or nonexistent ones.
 #[derive(Clone)]
 struct Names {
     session: String,
     run: String,
     workspace: String,
-    /// Of the session's own request.
+    /// `client_request_id` of the request that opened the session.
     request: String,
 }
 
 impl Names {
-    /// Names that the supervisor never gave, in the form of those that it gives.
-    fn made_up(supervisor: &SupervisorProcess) -> Names {
+    /// Names in the supervisor's form that it never issued.
+    fn nonexistent(supervisor: &SupervisorProcess) -> Names {
         let session = "0123456789abcdef0123456789abcdef".to_owned();
         let workspace = supervisor.root("alpha").join("never-made").display().to_string();
         Names { run: format!("{session}-1"), session, workspace, request: "r-2".to_owned() }
@@ -50,14 +54,14 @@ impl Names {
 
 type Answer = (&'static str, Status);
 
-// The rows: the call as `proto/` names it, the client that makes it, and the request with another's names in it.
+// Rows: the client's method, the call's name in `proto/`, and the request with another tenant's names.
 macro_rules! rows {
     ($table:ident, $names:ident, $own:ident: $($service:ident.$method:ident $call:literal $request:expr;)*) => {
         impl $table {
             const CALLS: &[&str] = &[$($call),*];
 
             async fn answers(client: &Client, $names: &Names, $own: &str) -> Vec<Answer> {
-                // A caller's own session is no part of most rows.
+                // Most rows do not use the caller's own session.
                 _ = $own;
                 vec![$(($call, match client.$service.clone().$method($request).await {
                     Ok(_) => panic!("{} was answered", $call),
@@ -69,16 +73,16 @@ macro_rules! rows {
 }
 
 /// Calls that name a session, a run or a workspace.
-struct Named;
+struct NamedCalls;
 
-/// Calls about the host, which name nothing and are for operators.
-struct OfOperators;
+/// Calls about the host, without names, for operators only.
+struct OperatorCalls;
 
-/// Calls without any name of another's in them, and where it is proved that they tell a tenant its own only.
+/// Calls without names, and the test that proves their isolation.
 const OTHERS: [(&str, &str); 1] =
-    [("Sessions/ListSessions", "names at most a page: see a_list_has_what_is_ones_own_wherever_it_begins")];
+    [("Sessions/ListSessions", "takes a page token: see lists_only_own_sessions_from_any_page_token")];
 
-rows! { Named, names, own:
+rows! { NamedCalls, names, own:
     sessions.create_session "Sessions/CreateSession" v1::CreateSessionRequest {
         workspace: names.workspace.clone(),
         client_request_id: names.request.clone(),
@@ -136,7 +140,7 @@ rows! { Named, names, own:
         session_id: names.session.clone(),
         ..Default::default()
     };
-    // Through the caller's own session, which knows no other's run.
+    // Through the caller's own session, which has no such run.
     results.get_report "Results/GetReport" v1::GetReportRequest {
         session_id: if own.is_empty() { names.session.clone() } else { own.to_owned() },
         run_id: names.run.clone(),
@@ -144,7 +148,7 @@ rows! { Named, names, own:
     };
 }
 
-rows! { OfOperators, names, own:
+rows! { OperatorCalls, names, own:
     host.get_host "Host/GetHost" { _ = names; v1::GetHostRequest {} };
     host.list_tenants "Host/ListTenants" v1::ListTenantsRequest {};
     host.list_all_sessions "Host/ListAllSessions" v1::ListAllSessionsRequest::default();
@@ -152,7 +156,7 @@ rows! { OfOperators, names, own:
     host.drain "Host/Drain" v1::DrainRequest { deadline_ms: Some(1) };
 }
 
-fn told(answers: &[Answer]) -> Vec<(&'static str, Code, String, Vec<u8>)> {
+fn comparable(answers: &[Answer]) -> Vec<(&'static str, Code, String, Vec<u8>)> {
     let part = |(name, status): &Answer| (*name, status.code(), status.message().to_owned(), status.details().to_vec());
     answers.iter().map(part).collect()
 }
@@ -164,12 +168,12 @@ fn every_call_of_every_service_is_in_the_table() {
     let calls: BTreeSet<String> = services
         .flat_map(|service| service.method.iter().map(move |method| format!("{}/{}", service.name(), method.name())))
         .collect();
-    let rows = Named::CALLS.iter().chain(OfOperators::CALLS).copied().chain(OTHERS.map(|(call, _)| call));
+    let rows = NamedCalls::CALLS.iter().chain(OperatorCalls::CALLS).copied().chain(OTHERS.map(|(call, _)| call));
     assert_eq!(rows.map(str::to_owned).collect::<BTreeSet<_>>(), calls);
 }
 
 #[tokio::test]
-async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
+async fn foreign_and_missing_names_get_identical_answers() {
     let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
@@ -182,26 +186,26 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
     let session =
         alpha.sessions.clone().create_session(request).await.unwrap().into_inner().session.unwrap().session_id;
     let run = alpha.run(&session).await;
-    let own = beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    let own = beta.open_session(&supervisor.workspace("beta", "shop", "go/pass")).await;
 
     let theirs = Names { session: session.clone(), run: run.run_id.clone(), workspace, request: "r-1".to_owned() };
-    let made_up = Names::made_up(&supervisor);
-    let not_yours = told(&Named::answers(&beta, &theirs, &own).await);
-    let not_there = told(&Named::answers(&beta, &made_up, &own).await);
-    assert_eq!(not_yours, not_there);
-    for (name, code, text, _) in &not_there {
+    let nonexistent = Names::nonexistent(&supervisor);
+    let foreign_answers = comparable(&NamedCalls::answers(&beta, &theirs, &own).await);
+    let missing_answers = comparable(&NamedCalls::answers(&beta, &nonexistent, &own).await);
+    assert_eq!(foreign_answers, missing_answers);
+    for (name, code, text, _) in &missing_answers {
         assert_eq!(*code, Code::PermissionDenied, "{name}");
         assert!(text.ends_with(" of this tenant"), "{name}: {text}");
     }
     for strange in ["", "..", "'; drop", "-", "x-1", &"x".repeat(10_000)] {
-        let answers = told(&Named::answers(&beta, &Names::all(strange), "").await);
+        let answers = comparable(&NamedCalls::answers(&beta, &Names::all(strange), "").await);
         assert!(answers.iter().all(|answer| answer.1 == Code::PermissionDenied), "{strange:?}: {answers:?}");
     }
 
-    // An operator is no tenant: it is told so, whatever it names.
+    // An operator is not a tenant and gets the same answer for every name.
     let operator = supervisor.client("operator").await;
-    let answers = told(&Named::answers(&operator, &theirs, "").await);
-    assert_eq!(answers, told(&Named::answers(&operator, &made_up, "").await));
+    let answers = comparable(&NamedCalls::answers(&operator, &theirs, "").await);
+    assert_eq!(answers, comparable(&NamedCalls::answers(&operator, &nonexistent, "").await));
     for (name, code, text, _) in answers {
         assert_eq!(
             (code, text.as_str()),
@@ -209,26 +213,26 @@ async fn not_yours_and_not_there_are_the_same_answer_to_every_call() {
             "{name}"
         );
     }
-    // And a tenant is no operator.
+    // A tenant is not an operator.
     for client in [&alpha, &beta] {
-        for (name, status) in OfOperators::answers(client, &theirs, "").await {
+        for (name, status) in OperatorCalls::answers(client, &theirs, "").await {
             assert_eq!((status.code(), status.message()), (Code::PermissionDenied, "for operators only"), "{name}");
             let info = status.get_details_error_info().unwrap();
             assert_eq!((info.reason.as_str(), info.metadata.len()), (reason::OPERATORS_ONLY, 0), "{name}");
         }
     }
-    // Nothing of it has touched what alpha has.
-    let session = alpha.until_session(&session, "it is there", |_| true).await;
+    // Alpha's session and run are unchanged.
+    let session = alpha.wait_for_session(&session, "the session exists", |_| true).await;
     assert_eq!(session.last_run_id, run.run_id);
-    assert_eq!(alpha.watch(&run.run_id, 0).await.to_end().await.events, run.events);
+    assert_eq!(alpha.watch(&run.run_id, 0).await.read_to_end().await.events, run.events);
 }
 
 #[tokio::test]
-async fn a_list_has_what_is_ones_own_wherever_it_begins() {
+async fn lists_only_own_sessions_from_any_page_token() {
     let supervisor = SupervisorProcess::start();
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
-    let theirs = alpha.open(&supervisor.empty_workspace("alpha", "shop")).await;
-    let own = beta.open(&supervisor.empty_workspace("beta", "shop")).await;
+    let theirs = alpha.open_session(&supervisor.empty_workspace("alpha", "shop")).await;
+    let own = beta.open_session(&supervisor.empty_workspace("beta", "shop")).await;
     let before = format!("{}0", &own[..own.len() - 1]);
     for (page_token, listed) in [("", true), (&*before, before != own), (&*own, false), (&*theirs, theirs < own)] {
         let request = v1::ListSessionsRequest { page_token: page_token.to_owned(), ..Default::default() };
@@ -240,12 +244,12 @@ async fn a_list_has_what_is_ones_own_wherever_it_begins() {
 }
 
 #[tokio::test]
-async fn no_command_tells_what_another_tenant_has() {
+async fn command_paths_reveal_nothing_of_other_tenants() {
     let supervisor = SupervisorProcess::start();
     let beta = supervisor.client("beta").await;
     let workspace = supervisor.empty_workspace("beta", "shop");
-    let session_id = beta.open(&workspace).await;
-    let started = |program: &str| {
+    let session_id = beta.open_session(&workspace).await;
+    let start = |program: &str| {
         let request = v1::RunTestsRequest {
             session_id: session_id.clone(),
             command: [program, "-c", "exit 0"].map(str::to_owned).to_vec(),
@@ -263,34 +267,35 @@ async fn no_command_tells_what_another_tenant_has() {
         format!("{here}/link/tool"),
         "link/tool".to_owned(),
     ] {
-        let not_there = started(&program).await.err().unwrap();
+        let missing = start(&program).await.err().unwrap();
         fs::copy("/bin/sh", &theirs).unwrap();
-        let not_yours = started(&program).await.err().unwrap();
+        let foreign = start(&program).await.err().unwrap();
         fs::remove_file(&theirs).unwrap();
-        assert_eq!(told(&[("Runs/RunTests", not_yours)]), told(&[("Runs/RunTests", not_there)]), "{program}");
+        assert_eq!(comparable(&[("Runs/RunTests", foreign)]), comparable(&[("Runs/RunTests", missing)]), "{program}");
     }
-    // The host's own programs are everybody's, whatever leads to them.
+    // All tenants may run the host's own programs, by any path.
     symlink("/bin/sh", workspace.join("own")).unwrap();
     for program in ["/bin/sh", "/usr/../bin/sh", "./own", &format!("{here}/own")] {
-        let ran = started(program).await.unwrap().to_end().await;
-        assert_eq!(ran.report().outcome(), v1::Outcome::Passed, "{program}");
+        let run = start(program).await.unwrap().read_to_end().await;
+        assert_eq!(run.report().outcome(), v1::Outcome::Passed, "{program}");
     }
 }
 
 #[tokio::test]
-async fn who_calls_is_what_the_transport_says() {
+async fn transport_alone_identifies_the_caller() {
     let supervisor = SupervisorProcess::start();
-    let session = supervisor.client("alpha").await.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let session =
+        supervisor.client("alpha").await.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let by_socket = supervisor.local_client().await;
-    by_socket.until_session(&session, "our user id is alpha", |_| true).await;
+    by_socket.wait_for_session(&session, "the test's user id is alpha's", |_| true).await;
     for (client, text) in [
         (Client::tcp(supervisor.address, None).await, "metadata `authorization: Bearer TOKEN` is missing"),
         (supervisor.client("nobody").await, "the bearer token is not known"),
         (Client::tcp(supervisor.address, Some("")).await, "metadata `authorization: Bearer TOKEN` is missing"),
     ] {
         let names = Names::all(&session);
-        let named = Named::answers(&client, &names, "").await;
-        let of_operators = OfOperators::answers(&client, &names, "").await;
+        let named = NamedCalls::answers(&client, &names, "").await;
+        let of_operators = OperatorCalls::answers(&client, &names, "").await;
         for (name, status) in named.into_iter().chain(of_operators) {
             assert_eq!((status.code(), status.message()), (Code::Unauthenticated, text), "{name}");
         }
@@ -299,8 +304,8 @@ async fn who_calls_is_what_the_transport_says() {
     }
 }
 
-/// What a tool is asked with another's names in it, and what it says: refused, or nothing of another's. Most tools take no
-/// name: they are asked about the caller's own session, which knows nothing of the other's.
+/// Tool calls with another tenant's names, and whether they must be refused. Tools that take no names query the caller's
+/// own session, whose answers must not contain anything of the other's.
 fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
     let (run, session) = (&names.run, &names.session);
     vec![
@@ -324,62 +329,62 @@ fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
     ]
 }
 
-async fn said(mcp: &Mcp, names: &Names) -> Vec<(&'static str, String)> {
-    let mut said = Vec::new();
-    for (tool, arguments, refused) in tools(names) {
+async fn tool_answers(mcp: &Mcp, names: &Names) -> Vec<(&'static str, String)> {
+    let mut answers = Vec::new();
+    for (tool, arguments, is_error) in tools(names) {
         let answer = mcp.call(tool, arguments.clone()).await;
-        assert_eq!(answer.is_error, refused, "{tool} {arguments}: {answer:?}");
-        // What an answer repeats of the question is no news.
+        assert_eq!(answer.is_error, is_error, "{tool} {arguments}: {answer:?}");
+        // An answer may repeat the names of the call.
         let text = format!("{}\n{}\n{}", answer.text, answer.hint, answer.structured);
-        said.push((
+        answers.push((
             tool,
             [&names.run, &names.session, &names.workspace].iter().fold(text, |text, name| text.replace(*name, "NAME")),
         ));
     }
-    said
+    answers
 }
 
 #[tokio::test]
-async fn no_tool_reaches_across_the_border() {
+async fn mcp_tools_reveal_nothing_of_other_tenants() {
     let supervisor = SupervisorProcess::start();
     let alpha = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
-    let session = alpha.open(&workspace).await;
+    let session = alpha.open_session(&workspace).await;
     let run = alpha.run(&session).await;
     let workspace = workspace.display().to_string();
     let theirs = Names { session, run: run.run_id, workspace, request: String::new() };
 
-    let mut place = TestWorkspace::empty();
-    let token_file = place.root().join("token");
+    let mut shim_workspace = TestWorkspace::empty();
+    let token_file = shim_workspace.root().join("token");
     fs::write(&token_file, token("beta")).unwrap();
-    place.workspace = supervisor.workspace("beta", "shop", "go/fail");
-    let shim = |place: &TestWorkspace| {
-        let mut command = place.command("proctor-mcp");
+    shim_workspace.path = supervisor.workspace("beta", "shop", "go/fail");
+    let shim = |workspace: &TestWorkspace| {
+        let mut command = workspace.command("proctor-mcp");
         command.args(["--supervisor", &format!("http://{}", supervisor.address), "--token-file"]).arg(&token_file);
         command
     };
-    let mcp = Mcp::started_by(&mut shim(&place), &place).await;
-    let asked: BTreeSet<&str> = tools(&theirs).into_iter().map(|(tool, ..)| tool).collect();
-    let known: BTreeSet<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
-    assert_eq!(asked, known, "every tool is in the table");
-    let not_yours = said(&mcp, &theirs).await;
-    assert_eq!(not_yours, said(&mcp, &Names::made_up(&supervisor)).await);
-    mcp.leave().await;
+    let mcp = Mcp::start_with(&mut shim(&shim_workspace), &shim_workspace).await;
+    let called: BTreeSet<&str> = tools(&theirs).into_iter().map(|(tool, ..)| tool).collect();
+    let offered: BTreeSet<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
+    assert_eq!(called, offered, "every tool is in the table");
+    let foreign_answers = tool_answers(&mcp, &theirs).await;
+    assert_eq!(foreign_answers, tool_answers(&mcp, &Names::nonexistent(&supervisor)).await);
+    mcp.close().await;
 
-    // A shim on a workspace of the other's is told the same of it as of any directory that is not the tenant's.
+    // A shim on another tenant's workspace gets the same errors as on any directory outside of the tenant's roots.
     let elsewhere = TestWorkspace::with_fixture("go/fail");
     let mut refusals = Vec::new();
-    for workspace in [theirs.workspace.as_ref(), elsewhere.workspace.as_path()] {
-        place.workspace = workspace.to_owned();
-        let mcp = Mcp::started_by(&mut shim(&place), &place).await;
+    for workspace in [theirs.workspace.as_ref(), elsewhere.path.as_path()] {
+        shim_workspace.path = workspace.to_owned();
+        let mcp = Mcp::start_with(&mut shim(&shim_workspace), &shim_workspace).await;
         let mut answers = Vec::new();
         for tool in ["run_tests", "run_failing_tests", "list_tests", "last_test_failures", "get_test_report", "get_run"]
         {
-            answers.push(mcp.refused(tool, json!({})).await);
+            answers.push(mcp.expect_error(tool, json!({})).await);
         }
-        answers.push(mcp.refused("tests_covering", json!({"file": "calc/calc.go"})).await);
+        answers.push(mcp.expect_error("tests_covering", json!({"file": "calc/calc.go"})).await);
         refusals.push(answers);
-        mcp.leave().await;
+        mcp.close().await;
     }
     assert_eq!(refusals[0], refusals[1]);
     assert!(

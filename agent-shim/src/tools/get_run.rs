@@ -1,5 +1,4 @@
-//! `get_run`: a run as a handle: how it is getting on, its end, its output piece by piece, its cancellation. Must not know
-//! how a run was started.
+//! The tool `get_run`: progress of a run, its result, its output page by page, and its cancellation.
 
 use super::run_rendering;
 use super::tool_spec::{ToolSpec, seconds};
@@ -10,7 +9,7 @@ use crate::progress::ProgressState;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{self, OutputSpan, stream_name};
 use crate::shortened_text;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::text;
 use proctor_proto::v1::{
@@ -19,13 +18,13 @@ use proctor_proto::v1::{
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Longest wait that may be asked for, in seconds.
+/// Longest wait that may be requested, in seconds.
 const WAIT_S_MAX: u32 = 600;
-/// How long a cancelled run gets to end before we answer without its report. The kill itself takes milliseconds.
+/// How long to wait for the end of a cancelled run before answering without its report. The kill itself takes milliseconds.
 const CANCEL_MS_MAX: u64 = 15_000;
-/// Bytes of a page of output unless `max_tokens` says otherwise: some 16,000 tokens.
+/// Bytes of a page of output without `max_tokens`: some 16,000 tokens.
 const PAGE_BYTES: usize = 64 * 1024;
-/// Largest page, in bytes: what the text of a run shows of a stream too.
+/// Largest page, in bytes; the same as the part of a stream that the text of a run shows.
 const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 
 const DESCRIPTION: &str = "\
@@ -59,23 +58,23 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: json_schema::arguments(&input, &[]),
         output: json_schema::answer(&output, &["state"]),
-        reads_only: false,
+        read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let named = arguments.text("run_id")?;
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+    let requested = arguments.text("run_id")?;
     let wait = arguments.seconds_or_zero("wait_s", WAIT_S_MAX)?.unwrap_or_default();
     let cancel = arguments.flag("cancel")?;
     let stream = arguments.choice("stream", &["stdout", "stderr"], "stdout or stderr")?;
     let cursor = arguments.offset("cursor")?;
     let max_tokens = run_rendering::max_tokens(arguments)?;
-    let Some(run_id) = (match named {
+    let Some(run_id) = (match requested {
         Some(run_id) => Some(run_id),
         None => last_run(call).await?,
     }) else {
         let structured = json!({"state": "none"});
-        return Ok(Answer {
+        return Ok(ToolAnswer {
             text: text::NO_RUN_YET.to_owned(),
             summary: vec!["Next: run_tests.".to_owned()],
             structured,
@@ -83,7 +82,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     };
     if cancel {
         let request = CancelRunRequest { run_id: run_id.clone() };
-        call.ask(|mut clients| {
+        call.request(|mut clients| {
             let request = request.clone();
             async move { clients.runs.cancel_run(request).await }
         })
@@ -95,29 +94,31 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     }
     if stream.is_some() || cursor.is_some() {
         let stream = if stream == Some("stderr") { Stream::Stderr } else { Stream::Stdout };
-        let bytes_max = max_tokens.map_or(PAGE_BYTES, shortened_text::bytes_of).min(PAGE_BYTES_MAX);
+        let bytes_max = max_tokens.map_or(PAGE_BYTES, shortened_text::token_bytes).min(PAGE_BYTES_MAX);
         let cursor = cursor.unwrap_or_default();
         let span = call
-            .ask(|clients| {
+            .request(|clients| {
                 let run_id = run_id.clone();
-                async move { run_output::page(&clients, &run_id, stream, cursor, bytes_max).await }
+                async move { run_output::read_page(&clients, &run_id, stream, cursor, bytes_max).await }
             })
             .await?;
-        return Ok(page(&status, stream, &span));
+        return Ok(page_answer(&status, stream, &span));
     }
     match status.report.take() {
-        Some(report) => finished(call, &status, EndedRun { run_id, report, attached_age_ms: None }, max_tokens).await,
-        None => Ok(going_on(&status)),
+        Some(report) => {
+            finished_answer(call, &status, EndedRun { run_id, report, attached_age_ms: None }, max_tokens).await
+        }
+        None => Ok(unfinished_answer(&status)),
     }
 }
 
-// The last run that this shim has seen; after a restart of it, what the session knows.
+// The last run that this shim has seen; after a restart of the shim, the one that the session knows.
 async fn last_run(call: &ToolCall<'_>) -> Result<Option<String>, CallError> {
     if let Some(run_id) = call.session().last_run() {
         return Ok(Some(run_id));
     }
     let session = call
-        .in_session(|mut clients, session_id| async move {
+        .request_in_session(|mut clients, session_id| async move {
             let answer = clients.sessions.get_session(GetSessionRequest { session_id }).await?;
             Ok(answer.into_inner().session.unwrap_or_default())
         })
@@ -127,37 +128,37 @@ async fn last_run(call: &ToolCall<'_>) -> Result<Option<String>, CallError> {
 
 pub(super) async fn status(call: &ToolCall<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
     let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
-    call.ask(|mut clients| {
+    call.request(|mut clients| {
         let request = request.clone();
         async move { Ok(clients.runs.get_run(request).await?.into_inner()) }
     })
     .await
 }
 
-// Watching, unlike asking, keeps a run alive that has lost its caller.
+// Watches the run: unlike GetRun, that keeps a run alive whose caller is gone.
 async fn wait_for_end(
     call: &ToolCall<'_>,
     before: GetRunResponse,
     wait: Duration,
 ) -> Result<GetRunResponse, CallError> {
-    let mut standing = match before.state() {
+    let mut progress_state = match before.state() {
         RunState::Queued => ProgressState::waiting("queued"),
         _ => ProgressState::default(),
     };
-    standing.counted_at(before.progress.as_ref());
+    progress_state.record_counts_if_any(before.progress.as_ref());
     let ended = call
-        .reporting(standing, async |progress| {
+        .with_progress(progress_state, async |progress| {
             let mut clients = call.clients().await?;
             let request = WatchRunRequest { run_id: before.run_id.clone(), cursor: before.next_sequence };
             let events = clients.runs.watch_run(request).await?.into_inner();
-            let nobody = |_: &str| {};
-            let follow =
-                RunFollower::new(clients, progress, &nobody).of_run(before.run_id.clone(), before.next_sequence);
-            tokio::time::timeout(wait, follow.until_end(events)).await.ok().transpose()
+            let ignore_id = |_: &str| {};
+            let follower =
+                RunFollower::new(clients, progress, &ignore_id).resume_at(before.run_id.clone(), before.next_sequence);
+            tokio::time::timeout(wait, follower.follow(events)).await.ok().transpose()
         })
         .await?;
     match (status(call, &before.run_id, 0).await, ended) {
-        // The session was closed when the run had ended, whose report we hold.
+        // The session was closed after the end of the run, but the report is here.
         (Err(_), Some(EndedRun { report, .. })) => {
             Ok(GetRunResponse { state: RunState::Finished.into(), report: Some(report), ..before })
         }
@@ -165,42 +166,42 @@ async fn wait_for_end(
     }
 }
 
-async fn finished(
+async fn finished_answer(
     call: &ToolCall<'_>,
     status: &GetRunResponse,
     ended: EndedRun,
     max_tokens: Option<u32>,
-) -> Result<Answer, CallError> {
-    let mut answer = run_rendering::rendered(call, &ended, max_tokens).await?;
+) -> Result<ToolAnswer, CallError> {
+    let mut answer = run_rendering::render(call, &ended, max_tokens).await?;
     answer.summary.insert(0, format!("Run {} has ended.", ended.run_id));
-    answer.structured = with(structured(status), "report", answer.structured);
+    answer.structured = with_member(structured(status), "report", answer.structured);
     Ok(answer)
 }
 
-fn going_on(status: &GetRunResponse) -> Answer {
-    let mut standing = ProgressState::default();
-    standing.counted_at(status.progress.as_ref());
+fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
+    let mut progress_state = ProgressState::default();
+    progress_state.record_counts_if_any(status.progress.as_ref());
     let state = state_name(status.state());
     let age = Duration::from_millis(status.age_ms);
     let text = match status.state() {
         RunState::Queued => format!("run {} is {state}, {:.1}s\n", status.run_id, age.as_secs_f64()),
-        _ => format!("run {} is {state}: {}\n", status.run_id, standing.line(age)),
+        _ => format!("run {} is {state}: {}\n", status.run_id, progress_state.line(age)),
     };
     let next = "Next: get_run {wait_s: 60} waits for the end; get_run {cancel: true} kills it.".to_owned();
-    Answer { text, summary: vec![next], structured: structured(status) }
+    ToolAnswer { text, summary: vec![next], structured: structured(status) }
 }
 
-fn page(status: &GetRunResponse, stream: Stream, span: &OutputSpan) -> Answer {
+fn page_answer(status: &GetRunResponse, stream: Stream, span: &OutputSpan) -> ToolAnswer {
     let name = stream_name(stream);
-    // Who asked for bytes beyond the end goes on with those that come there.
+    // After a cursor beyond the end, reading goes on at the end.
     let next_cursor = span.next_cursor().min(span.total);
-    let on = run_output::how_to_read_on(&status.run_id, stream, next_cursor);
+    let hint = run_output::read_on_hint(&status.run_id, stream, next_cursor);
     let summary = vec![
-        shown(name, span),
+        describe_page(name, span),
         match (next_cursor < span.total, span.end) {
-            (true, _) => format!("Next: {on}."),
+            (true, _) => format!("Next: {hint}."),
             (false, true) => "That is the end of it.".to_owned(),
-            (false, false) => format!("The run is going on: {on}, later."),
+            (false, false) => format!("The run is going on: {hint}, later."),
         },
     ];
     let output = json!({
@@ -212,11 +213,11 @@ fn page(status: &GetRunResponse, stream: Stream, span: &OutputSpan) -> Answer {
     });
     let lossy = String::from_utf8_lossy(&span.bytes);
     let text = anstream::adapter::strip_str(&lossy).to_string();
-    Answer { text, summary, structured: with(structured(status), "output", output) }
+    ToolAnswer { text, summary, structured: with_member(structured(status), "output", output) }
 }
 
-// What a page is of its stream.
-fn shown(name: &str, span: &OutputSpan) -> String {
+// Which part of its stream a page is.
+fn describe_page(name: &str, span: &OutputSpan) -> String {
     match span.total {
         0 => format!("{name} is empty."),
         total if span.cursor > total => format!("{name} has {total} bytes, so nothing is at cursor {}.", span.cursor),
@@ -245,7 +246,7 @@ fn structured(status: &GetRunResponse) -> Value {
     })
 }
 
-fn with(mut object: Value, name: &str, member: Value) -> Value {
+fn with_member(mut object: Value, name: &str, member: Value) -> Value {
     object[name] = member;
     object
 }
@@ -263,17 +264,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_without_bytes_says_why() {
-        let said = |cursor, total, end| {
+    fn an_empty_page_says_why_it_is_empty() {
+        let describe = |cursor, total, end| {
             let span = OutputSpan { cursor, total, end, ..OutputSpan::default() };
-            let page = page(&GetRunResponse { run_id: "r".into(), ..Default::default() }, Stream::Stderr, &span);
+            let page = page_answer(&GetRunResponse { run_id: "r".into(), ..Default::default() }, Stream::Stderr, &span);
             (page.summary.join(" "), page.structured["output"]["next_cursor"].clone())
         };
-        assert_eq!(said(5, 0, true), ("stderr is empty. That is the end of it.".into(), json!(0)));
+        assert_eq!(describe(5, 0, true), ("stderr is empty. That is the end of it.".into(), json!(0)));
         let beyond = "stderr has 4 bytes, so nothing is at cursor 9. That is the end of it.";
-        assert_eq!(said(9, 4, true), (beyond.into(), json!(4)));
+        assert_eq!(describe(9, 4, true), (beyond.into(), json!(4)));
         let later = "stderr has 4 bytes, and nothing after them. The run is going on: read on with get_run {run_id: \"r\", \
                      stream: \"stderr\", cursor: 4}, later.";
-        assert_eq!(said(4, 4, false), (later.into(), json!(4)));
+        assert_eq!(describe(4, 4, false), (later.into(), json!(4)));
     }
 }

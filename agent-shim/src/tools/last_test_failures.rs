@@ -1,21 +1,21 @@
-//! `last_test_failures`. Must not know how failures are found.
+//! The tool `last_test_failures`: the failures of the last run, without running anything.
 
 use super::tool_spec::{ToolSpec, seconds};
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, object, objects, string};
 use crate::report_json::{counts, tests};
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
 use serde_json::{Value, json};
 
-/// Most failures that may be asked for.
+/// Most failures that may be requested.
 const LIMIT_MAX: u32 = 500;
 
-/// Most tests listed that told nothing.
-const LISTED_MAX: usize = 200;
+/// Most tests listed in `not_run`.
+const NOT_RUN_MAX: usize = 200;
 
 const DESCRIPTION: &str = "\
 The failures of the last run in this session, with file:line, message and the wanted and actual value, without running \
@@ -61,23 +61,23 @@ pub(super) fn spec() -> ToolSpec {
             &[],
         ),
         output: json_schema::answer(&output, &["has_run"]),
-        reads_only: true,
+        read_only: true,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
     let limit = arguments.count("limit", LIMIT_MAX)?.unwrap_or_default();
     let answer = call
-        .in_session(|mut clients, session_id| {
+        .request_in_session(|mut clients, session_id| {
             let request = LastTestFailuresRequest { session_id, limit };
             async move { Ok(clients.results.last_test_failures(request).await?.into_inner()) }
         })
         .await?;
-    let summary = next(&answer).map(str::to_owned).into_iter().collect();
-    Ok(Answer { text: text::failures(&answer, Reader::Agent), summary, structured: structured(&answer) })
+    let summary = next_hint(&answer).map(str::to_owned).into_iter().collect();
+    Ok(ToolAnswer { text: text::failures(&answer, Reader::Agent), summary, structured: structured(&answer) })
 }
 
-fn next(answer: &LastTestFailuresResponse) -> Option<&'static str> {
+fn next_hint(answer: &LastTestFailuresResponse) -> Option<&'static str> {
     match answer {
         answer if !answer.has_run => Some("Next: run_tests."),
         answer if answer.total > 0 || !answer.not_run.is_empty() => Some("Next: run_failing_tests after a fix."),
@@ -101,8 +101,8 @@ fn structured(answer: &LastTestFailuresResponse) -> Value {
         "failures": answer.failures.iter().map(failure).collect::<Vec<_>>(),
         "total": answer.total,
         "running": tests(&answer.running),
-        "not_run": tests(&answer.not_run[..answer.not_run.len().min(LISTED_MAX)]),
-        "not_run_left_out": answer.not_run.len().saturating_sub(LISTED_MAX) as u64 + answer.not_run_left_out,
+        "not_run": tests(&answer.not_run[..answer.not_run.len().min(NOT_RUN_MAX)]),
+        "not_run_left_out": answer.not_run.len().saturating_sub(NOT_RUN_MAX) as u64 + answer.not_run_left_out,
     })
 }
 

@@ -1,4 +1,4 @@
-//! `list_tests`. Must not know how a framework lists.
+//! The tool `list_tests`: lists tests without running them.
 
 use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
@@ -6,16 +6,16 @@ use crate::call_error::CallError;
 use crate::json_schema::{self, number, objects, string};
 use crate::progress::ProgressState;
 use crate::report_json::tests;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
 use serde_json::{Value, json};
 
-/// Tests listed unless more are asked for: a list is read by a model.
+/// Tests listed by default: a model reads the list.
 const LIMIT_DEFAULT: u32 = 500;
-/// Most tests that may be asked for.
+/// Most tests that may be requested.
 const LIMIT_MAX: u32 = 10_000;
 
 const DESCRIPTION: &str = "\
@@ -46,11 +46,11 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: json_schema::arguments(&input, &[]),
         output: json_schema::answer(&output, &["framework", "tests", "left_out"]),
-        reads_only: false,
+        read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
     let request = ListTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
         filter: arguments.text("filter")?.unwrap_or_default(),
@@ -58,8 +58,8 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
         ..ListTestsRequest::default()
     };
     let answer = call
-        .reporting(ProgressState::waiting("listing tests"), async |_| {
-            call.in_session(|mut clients, session_id| {
+        .with_progress(ProgressState::waiting("listing tests"), async |_| {
+            call.request_in_session(|mut clients, session_id| {
                 let request = ListTestsRequest { session_id, ..request.clone() };
                 async move { Ok(clients.results.list_tests(request).await?.into_inner()) }
             })
@@ -70,7 +70,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
         Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", line(&test.name)),
         None => "Next: check filter and framework, or add a test.".to_owned(),
     };
-    Ok(Answer { text: text::listed(&answer), summary: vec![next], structured: structured(&answer) })
+    Ok(ToolAnswer { text: text::test_list(&answer), summary: vec![next], structured: structured(&answer) })
 }
 
 fn structured(answer: &ListTestsResponse) -> Value {

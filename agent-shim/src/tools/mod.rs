@@ -1,4 +1,4 @@
-//! The tools, one file each: what the agent reads about it, and what it does. Must not know the transport.
+//! The tools, one file each: its description for the agent, and its implementation.
 
 mod artifact;
 mod get_run;
@@ -13,12 +13,12 @@ mod tool_spec;
 
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use rmcp::model::ToolAnnotations;
 use tool_spec::ToolSpec;
 
-/// A tool. A closed list, so that no call can go astray.
+/// A tool. A closed enum, so that every name has an implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tool {
     RunTests,
@@ -31,7 +31,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// All of them, in the order in which an agent needs them.
+    /// All tools, in the order in which an agent needs them.
     pub(crate) const ALL: &[Tool] = &[
         Tool::RunTests,
         Tool::LastTestFailures,
@@ -42,12 +42,11 @@ impl Tool {
         Tool::GetTestReport,
     ];
 
-    /// The tool of that name.
-    pub(crate) fn named(name: &str) -> Option<Tool> {
+    /// The tool with this name.
+    pub(crate) fn from_name(name: &str) -> Option<Tool> {
         Tool::ALL.iter().copied().find(|tool| tool.name() == name)
     }
 
-    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Tool::RunTests => "run_tests",
@@ -60,9 +59,9 @@ impl Tool {
         }
     }
 
-    /// What the agent is told about it.
+    /// The description for the agent.
     pub(crate) fn definition(self) -> rmcp::model::Tool {
-        let ToolSpec { title, description, input, output, reads_only } = match self {
+        let ToolSpec { title, description, input, output, read_only } = match self {
             Tool::RunTests => run_tests::spec(),
             Tool::RunFailingTests => run_failing_tests::spec(),
             Tool::LastTestFailures => last_test_failures::spec(),
@@ -71,8 +70,8 @@ impl Tool {
             Tool::GetRun => get_run::spec(),
             Tool::GetTestReport => get_test_report::spec(),
         };
-        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within its reach.
-        let annotations = ToolAnnotations::with_title(title).read_only(reads_only).destructive(false).open_world(false);
+        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach.
+        let annotations = ToolAnnotations::with_title(title).read_only(read_only).destructive(false).open_world(false);
         rmcp::model::Tool::new(self.name(), description, input)
             .with_title(title)
             .with_raw_output_schema(output)
@@ -80,7 +79,7 @@ impl Tool {
     }
 
     /// Carries out one call.
-    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
         match self {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,
@@ -100,7 +99,7 @@ mod tests {
 
     const TYPES: [&str; 5] = ["number", "string", "boolean", "array", "object"];
 
-    // One plain type everywhere, no unions and no formats, and a description wherever an agent chooses a value.
+    // One plain type per property, no unions, no formats, and a description for every property.
     fn check(schema: &Value, path: &str, describe: bool) {
         let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{path}: type {}", schema["type"]));
         assert!(TYPES.contains(&kind), "{path}: {kind}");
@@ -118,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_plain_and_teach() {
+    fn schemas_are_plain_and_described() {
         for tool in Tool::ALL {
             let definition = tool.definition();
             assert_eq!(definition.name, tool.name());
@@ -130,10 +129,10 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_to_their_tools() {
+    fn finds_each_tool_by_its_name() {
         for tool in Tool::ALL {
-            assert_eq!(Tool::named(tool.name()), Some(*tool));
+            assert_eq!(Tool::from_name(tool.name()), Some(*tool));
         }
-        assert_eq!(Tool::named("analyze_failures"), None);
+        assert_eq!(Tool::from_name("analyze_failures"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! `run_failing_tests`. Must not know how a run is followed or rendered.
+//! The tool `run_failing_tests`: reruns what failed in the last run.
 
 use super::run_rendering;
 use super::tool_spec::ToolSpec;
@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::call_error::CallError;
 use crate::json_schema::{self, number};
 use crate::report_json;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
@@ -15,7 +15,7 @@ use serde_json::json;
 
 const DESCRIPTION: &str = "\
 Run again exactly what failed in the last run of this session: the failing tests, and the packages that did not build. \
-ToolCall it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
+Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
 break something else. Answers as run_tests does.";
 
 pub(super) fn spec() -> ToolSpec {
@@ -29,28 +29,28 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: json_schema::arguments(&properties, &[]),
         output: report_json::schema(&[]),
-        reads_only: false,
+        read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
     let request = RunFailingTestsRequest {
-        // No report holds more tests than that.
+        // The most tests that a report holds.
         limit: arguments.count("limit", 100_000)?.unwrap_or_default(),
         limits: run_rendering::limits(arguments)?,
         ..RunFailingTestsRequest::default()
     };
     let max_tokens = run_rendering::max_tokens(arguments)?;
-    let ran = run_rendering::follow(call, max_tokens, |mut clients, session_id| {
+    let result = run_rendering::run_and_render(call, max_tokens, |mut clients, session_id| {
         let request = RunFailingTestsRequest { session_id, ..request.clone() };
         async move { Ok(clients.runs.run_failing_tests(request).await?.into_inner()) }
     })
     .await;
-    ran.or_else(nothing_ran)
+    result.or_else(nothing_ran_answer)
 }
 
-// That there is nothing to run again is an answer.
-fn nothing_ran(error: CallError) -> Result<Answer, CallError> {
+// Nothing to rerun is an answer, not an error.
+fn nothing_ran_answer(error: CallError) -> Result<ToolAnswer, CallError> {
     let Some(reason) = error.reason() else { return Err(error) };
     let (text, next) = match reason.name.as_str() {
         reason::NO_RUN_YET => (text::NO_RUN_YET.to_owned(), "Next: run_tests."),
@@ -60,5 +60,5 @@ fn nothing_ran(error: CallError) -> Result<Answer, CallError> {
         _ => return Err(error),
     };
     let structured = json!({"nothing_ran": reason.name, "framework": reason.framework, "attached": false});
-    Ok(Answer { text, summary: vec![next.to_owned()], structured })
+    Ok(ToolAnswer { text, summary: vec![next.to_owned()], structured })
 }

@@ -1,4 +1,4 @@
-//! `run_tests`. Must not know how a run is followed or rendered.
+//! The tool `run_tests`: runs the workspace's tests.
 
 use super::run_rendering;
 use super::tool_spec::ToolSpec;
@@ -6,7 +6,7 @@ use crate::arguments::Arguments;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, one_of, strings};
 use crate::report_json;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
@@ -72,11 +72,11 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: json_schema::arguments(&properties, &[]),
         output: report_json::schema(report_json::REQUIRED),
-        reads_only: false,
+        read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
     let coverage = match arguments.choice("coverage", &["auto", "off"], "auto or off")? {
         Some("off") => CoverageMode::Off,
         _ => CoverageMode::Auto,
@@ -98,7 +98,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
         ..RunTestsRequest::default()
     };
     let max_tokens = run_rendering::max_tokens(arguments)?;
-    run_rendering::follow(call, max_tokens, |mut clients, session_id| {
+    run_rendering::run_and_render(call, max_tokens, |mut clients, session_id| {
         let request = RunTestsRequest { session_id, ..request.clone() };
         async move { Ok(clients.runs.run_tests(request).await?.into_inner()) }
     })

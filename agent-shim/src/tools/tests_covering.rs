@@ -1,11 +1,11 @@
-//! `tests_covering`. Must not know how coverage is measured.
+//! The tool `tests_covering`: the tests that execute a file or a line.
 
 use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, string};
 use crate::report_json::tests;
-use crate::tool_answer::Answer;
+use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
@@ -20,7 +20,7 @@ run_tests before it, of Go tests: nothing else is measured in this version. It r
 pub(super) fn spec() -> ToolSpec {
     let input = [
         ("file", string("Source file, relative to the workspace: internal/tools/read.go. Required.")),
-        ("line", number("IncomingLine from 1. Leave it out for any line of the file.")),
+        ("line", number("Line from 1. Leave it out for any line of the file.")),
     ];
     let output = [
         ("has_coverage", boolean("Whether a run of this session has measured coverage.")),
@@ -36,32 +36,32 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: json_schema::arguments(&input, &["file"]),
         output: json_schema::answer(&output, &["has_coverage", "file", "tests", "total"]),
-        reads_only: true,
+        read_only: true,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
     let answer = call
-        .in_session(|mut clients, session_id| {
+        .request_in_session(|mut clients, session_id| {
             let request = TestsCoveringRequest { session_id, file: file.clone(), line, limit: 0 };
             async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
         })
         .await?;
-    let summary = next(&answer).map(str::to_owned).into_iter().collect();
+    let summary = next_hint(&answer).map(str::to_owned).into_iter().collect();
     let text = text::covering(&answer, &file, line, Reader::Agent);
-    Ok(Answer { text, summary, structured: structured(&answer, &file, line) })
+    Ok(ToolAnswer { text, summary, structured: structured(&answer, &file, line) })
 }
 
-// Agents often have the absolute path at hand; the supervisor wants it relative and judges everything else.
+// Agents often pass an absolute path; the supervisor takes relative ones and validates everything else.
 fn relative(file: &str, workspace: &Path) -> String {
     let file = file.trim();
     let inside = Path::new(file).strip_prefix(workspace).ok().and_then(Path::to_str);
     inside.unwrap_or(file).trim_start_matches("./").to_owned()
 }
 
-fn next(answer: &TestsCoveringResponse) -> Option<&'static str> {
+fn next_hint(answer: &TestsCoveringResponse) -> Option<&'static str> {
     match answer {
         answer if !answer.has_coverage => Some(
             "Coverage is measured for Go only in this version: runs of anything else bring none. Next, for Go: run_tests, with \
@@ -94,11 +94,11 @@ fn structured(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -> 
 }
 
 #[cfg(test)]
-mod tests_of_paths {
+mod path_tests {
     use super::*;
 
     #[test]
-    fn an_absolute_path_inside_the_workspace_is_understood() {
+    fn accepts_an_absolute_path_inside_the_workspace() {
         let workspace = Path::new("/w/shop");
         for (given, file) in [
             ("/w/shop/a/b.go", "a/b.go"),

@@ -1,4 +1,4 @@
-//! Calls that cannot be carried out: the agent reads what is wrong and what helps.
+//! Texts of calls that cannot be carried out: what is wrong, and the remedy.
 
 use crate::client::{Client, block, structured};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
@@ -17,8 +17,8 @@ fn failed_precondition(reason: &str, message: &str) -> Option<Status> {
 }
 
 #[tokio::test]
-async fn arguments_are_refused_by_name() {
-    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
+async fn refuses_invalid_arguments_by_name() {
+    let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     for (tool, arguments, text) in [
         ("run_tests", json!({"timeout": -1}), "run_tests: timeout must be a positive number of seconds, got -1"),
         ("run_tests", json!({"filter": 7}), "filter must be a string, got int"),
@@ -47,9 +47,9 @@ async fn arguments_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_the_supervisor_refuses_keeps_its_words() {
+async fn passes_on_the_message_of_a_refusal() {
     let fake = FakeSupervisor::start(FakeState::default());
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let polyglot = "polyglot workspace: 2 project types detected (go, node) — pass `framework` to pick one";
     for (status, text) in [
         (
@@ -68,7 +68,7 @@ async fn what_the_supervisor_refuses_keeps_its_words() {
 #[tokio::test]
 async fn nothing_to_rerun_is_an_answer() {
     let fake = FakeSupervisor::start(FakeState::default());
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     for (reason, text) in [
         (reason::NO_RUN_YET, text::NO_RUN_YET.to_owned()),
         (reason::NOTHING_TO_RERUN, text::nothing_to_rerun("go", Reader::Agent)),
@@ -84,7 +84,7 @@ async fn nothing_to_rerun_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_supervisor_that_is_not_there_is_named_with_a_remedy() {
+async fn an_unreachable_supervisor_is_named_with_a_remedy() {
     let client = Client::with(&["--supervisor", "unix:/nowhere/proctor.sock"]).await;
     let text = client.refused("run_tests", json!({})).await;
     assert!(text.starts_with("run_tests: cannot reach the supervisor: No such file"), "{text}");
@@ -97,13 +97,13 @@ async fn a_supervisor_that_is_not_there_is_named_with_a_remedy() {
     );
 }
 
-/// A port at which everybody who connects is told `answer`.
-async fn port_that_says(answer: &'static [u8]) -> u16 {
+/// A port that answers every connection with `answer`.
+async fn answering_port(answer: &'static [u8]) -> u16 {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            // What it was told is read first: what is unread at the end would take the answer along.
+            // Reads the request first: closing a socket with unread bytes resets it, and the answer is lost.
             _ = stream.read(&mut [0; 4096]).await;
             _ = stream.write_all(answer).await;
         }
@@ -112,16 +112,16 @@ async fn port_that_says(answer: &'static [u8]) -> u16 {
 }
 
 #[tokio::test]
-async fn a_port_that_speaks_tls_is_told_from_one_that_speaks_something_else() {
-    // An alert of TLS: handshake_failure.
-    let port = port_that_says(b"\x15\x03\x03\x00\x02\x02\x28").await;
+async fn distinguishes_a_tls_port_from_another_protocol() {
+    // A TLS alert: handshake_failure.
+    let port = answering_port(b"\x15\x03\x03\x00\x02\x02\x28").await;
     let client = Client::with(&["--supervisor", &format!("http://127.0.0.1:{port}")]).await;
     for (tool, arguments) in [("run_tests", json!({})), ("get_run", json!({"run_id": "x"}))] {
         let text = client.refused(tool, arguments).await;
         assert!(text.starts_with(&format!("{tool}: the supervisor speaks TLS there")), "{text}");
         assert!(text.contains("Write https:// in --supervisor"), "{text}");
     }
-    let port = port_that_says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let port = answering_port(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let client = Client::with(&["--supervisor", &format!("http://127.0.0.1:{port}")]).await;
     let text = client.refused("run_tests", json!({})).await;
     assert!(

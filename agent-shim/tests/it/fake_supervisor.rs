@@ -1,4 +1,4 @@
-//! A supervisor's side of the wire that says what a test wants said and remembers what it was asked.
+//! A fake supervisor: answers with the state that a test sets, and records the requests.
 
 use proctor_proto::reason;
 use proctor_proto::v1::results_server::{Results, ResultsServer};
@@ -15,17 +15,17 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
-
-/// What every artefact holds: enough of a picture to be taken for one.
-pub(crate) const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
 use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
+/// The content of every artifact; recognised as a PNG by its first bytes.
+pub(crate) const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n and so on";
+
 pub(crate) const RUN_ID: &str = "00000000000000000000000000000001";
 
-/// What the fake says and what it was asked.
+/// The answers of the fake, and the requests that it received.
 #[derive(Default)]
 pub(crate) struct FakeState {
     pub(crate) report: Report,
@@ -33,36 +33,36 @@ pub(crate) struct FakeState {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) events: Vec<Event>,
-    /// The run does not end by itself.
+    /// The run does not end until it is cancelled.
     pub(crate) endless: bool,
     pub(crate) refuse: Option<Status>,
-    /// What the next stream ends with before the event of this number.
-    pub(crate) breaks: Option<(u64, Status)>,
+    /// The next stream ends with this error before the event of this number.
+    pub(crate) stream_error: Option<(u64, Status)>,
     pub(crate) failures: LastTestFailuresResponse,
     pub(crate) covering: TestsCoveringResponse,
-    pub(crate) listed: ListTestsResponse,
-    /// Sessions that are known; the last one is the newest.
+    pub(crate) test_list: ListTestsResponse,
+    /// Open sessions; the last one is the newest.
     pub(crate) sessions: Vec<String>,
-    /// Sessions whose workspace is not the directory that it was.
+    /// Sessions whose workspace was replaced by another directory.
     pub(crate) replaced: Vec<String>,
-    /// No session can be opened, since there is no workspace.
-    pub(crate) gone: bool,
-    /// It goes down: with the end of the next run that is followed it closes all sessions, and opens no other.
-    pub(crate) drains: bool,
+    /// The workspace does not exist, so no session can be opened.
+    pub(crate) workspace_gone: bool,
+    /// Shutting down: closes all sessions with the end of the next followed run, and opens no other.
+    pub(crate) draining: bool,
     pub(crate) created: Vec<CreateSessionRequest>,
     pub(crate) closed: Vec<String>,
     pub(crate) cancelled: Vec<String>,
     pub(crate) run_tests: Vec<RunTestsRequest>,
-    pub(crate) covering_asked: Vec<TestsCoveringRequest>,
-    pub(crate) failures_asked: Vec<LastTestFailuresRequest>,
+    pub(crate) covering_requests: Vec<TestsCoveringRequest>,
+    pub(crate) failures_requests: Vec<LastTestFailuresRequest>,
     pub(crate) authorization: Option<String>,
 }
 
-// Everything that runs in it, connections too, ends with it.
+// A runtime that aborts all its tasks and connections when dropped.
 #[derive(Default)]
-struct Process(Option<Runtime>);
+struct ServerRuntime(Option<Runtime>);
 
-impl Drop for Process {
+impl Drop for ServerRuntime {
     fn drop(&mut self) {
         self.0.take().into_iter().for_each(Runtime::shutdown_background);
     }
@@ -73,7 +73,7 @@ impl Drop for Process {
 pub(crate) struct FakeSupervisor {
     state: Arc<Mutex<FakeState>>,
     dropped: watch::Sender<u32>,
-    server: Arc<Mutex<Process>>,
+    server: Arc<Mutex<ServerRuntime>>,
     socket: Arc<(PathBuf, tempfile::TempDir)>,
 }
 
@@ -96,7 +96,7 @@ impl FakeSupervisor {
         let _inside = runtime.enter();
         let incoming = UnixListenerStream::new(UnixListener::bind(self.socket()).unwrap());
         runtime.spawn(self.router().serve_with_incoming(incoming));
-        *self.server.lock().unwrap() = Process(Some(runtime));
+        *self.server.lock().unwrap() = ServerRuntime(Some(runtime));
     }
 
     fn router(&self) -> Router {
@@ -106,8 +106,8 @@ impl FakeSupervisor {
             .add_service(ResultsServer::new(self.clone()))
     }
 
-    /// Speaks over a socket that is connected already, and returns when there is nothing to be heard and nothing left to be said.
-    pub(crate) fn over(socket: std::os::unix::net::UnixStream, state: FakeState) {
+    /// Serves one connected socket, and returns when both directions have ended.
+    pub(crate) fn serve_on(socket: std::os::unix::net::UnixStream, state: FakeState) {
         let fake = FakeSupervisor::start(state);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -120,9 +120,9 @@ impl FakeSupervisor {
         });
     }
 
-    /// Ends without a word, as a killed process does, and starts again knowing nothing.
+    /// Drops all connections, as a killed process does, and starts again without state.
     pub(crate) fn crash_and_restart(&self) {
-        *self.server.lock().unwrap() = Process::default();
+        *self.server.lock().unwrap() = ServerRuntime::default();
         std::fs::remove_file(self.socket()).unwrap();
         self.state().sessions.clear();
         self.serve();
@@ -136,7 +136,7 @@ impl FakeSupervisor {
         &self.socket.0
     }
 
-    /// Waits until a caller has let go of an endless run's events.
+    /// Waits until a caller has dropped the event stream of an endless run.
     pub(crate) async fn until_dropped(&self) {
         self.dropped.subscribe().wait_for(|count| *count > 0).await.unwrap();
     }
@@ -146,28 +146,28 @@ impl FakeSupervisor {
         if let Some(status) = state.refuse.take() {
             return Err(status);
         }
-        match state.sessions.iter().any(|known| known == session_id) {
+        match state.sessions.iter().any(|open| open == session_id) {
             true => Ok(state),
             false => Err(Status::permission_denied("no such session")),
         }
     }
 
-    // As a supervisor does: numbered from 0, `finished` last.
+    // Numbered from 0, `finished` last.
     fn events(&self, cursor: u64) -> Response<ReceiverStream<Result<RunEvent, Status>>> {
         let (sender, receiver) = mpsc::channel(16);
         let mut state = self.state();
-        let mut breaks = state.breaks.take();
+        let mut stream_error = state.stream_error.take();
         let mut events = state.events.clone();
         if !state.endless {
             events.push(Event::Finished(state.report.clone()));
         }
-        if state.drains {
+        if state.draining {
             state.sessions.clear();
         }
         let (dropped, endless, sequence_after) = (self.dropped.clone(), state.endless, events.len() as u64);
         tokio::spawn(async move {
             for (sequence, event) in (0..).zip(events).skip(usize::try_from(cursor).unwrap()) {
-                if let Some((_, status)) = breaks.take_if(|(at, _)| *at == sequence) {
+                if let Some((_, status)) = stream_error.take_if(|(at, _)| *at == sequence) {
                     _ = sender.send(Err(status)).await;
                     return;
                 }
@@ -177,7 +177,7 @@ impl FakeSupervisor {
                 }
             }
             if endless {
-                news(&sender, sequence_after).await;
+                send_progress(&sender, sequence_after).await;
             }
             sender.closed().await;
             dropped.send_modify(|count| *count += 1);
@@ -186,8 +186,8 @@ impl FakeSupervisor {
     }
 }
 
-// A run that goes on says so many times a second.
-async fn news(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
+// Progress events at a high rate, as of a run in progress.
+async fn send_progress(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
     for sequence in from.. {
         let event = Some(Event::Progress(Progress::default()));
         let event = RunEvent { run_id: RUN_ID.into(), sequence, event, ..RunEvent::default() };
@@ -198,8 +198,8 @@ async fn news(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
     }
 }
 
-/// What is said of a workspace that is not the directory that it was.
-pub(crate) fn replaced() -> Status {
+/// The error after a replacement of the workspace.
+pub(crate) fn workspace_replaced() -> Status {
     let details = ErrorDetails::with_error_info(reason::WORKSPACE_REPLACED, reason::DOMAIN, HashMap::new());
     Status::with_error_details(Code::FailedPrecondition, "the workspace was replaced: open a new session", details)
 }
@@ -211,17 +211,17 @@ impl Sessions for FakeSupervisor {
         request: Request<CreateSessionRequest>,
     ) -> Result<Response<CreateSessionResponse>, Status> {
         let mut state = self.state();
-        if state.gone {
+        if state.workspace_gone {
             return Err(Status::invalid_argument("workspace: not found"));
         }
-        if state.drains && !state.created.is_empty() {
-            return Err(Status::unavailable("the supervisor is going down"));
+        if state.draining && !state.created.is_empty() {
+            return Err(Status::unavailable("the supervisor is shutting down"));
         }
         state.authorization =
             request.metadata().get("authorization").and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let asked = request.into_inner();
-        let idle_ms_max = asked.idle_ms_max;
-        state.created.push(asked);
+        let request = request.into_inner();
+        let idle_ms_max = request.idle_ms_max;
+        state.created.push(request);
         let session_id = format!("session-{}", state.created.len());
         state.sessions.push(session_id.clone());
         let session = Some(Session { session_id, idle_ms_max, ..Session::default() });
@@ -260,7 +260,7 @@ impl Runs for FakeSupervisor {
         let request = request.into_inner();
         let mut state = self.in_session(&request.session_id)?;
         if state.replaced.contains(&request.session_id) {
-            return Err(replaced());
+            return Err(workspace_replaced());
         }
         state.run_tests.push(request);
         drop(state);
@@ -283,10 +283,10 @@ impl Runs for FakeSupervisor {
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
         let state = self.state();
         let run_id = request.into_inner().run_id;
-        if run_id != RUN_ID || state.drains && state.sessions.is_empty() {
+        if run_id != RUN_ID || state.draining && state.sessions.is_empty() {
             return Err(Status::permission_denied("no such run"));
         }
-        let running = state.drains || state.endless && state.cancelled.is_empty();
+        let running = state.draining || state.endless && state.cancelled.is_empty();
         Ok(Response::new(GetRunResponse {
             run_id,
             state: if running { RunState::Running } else { RunState::Finished }.into(),
@@ -308,8 +308,8 @@ impl Runs for FakeSupervisor {
         &self,
         request: Request<ReadArtifactRequest>,
     ) -> Result<Response<ReadArtifactResponse>, Status> {
-        let asked = request.into_inner();
-        let begin = usize::try_from(asked.cursor).unwrap();
+        let request = request.into_inner();
+        let begin = usize::try_from(request.cursor).unwrap();
         let bytes: Vec<u8> = PICTURE[begin..].iter().copied().take(5).collect();
         let next_cursor = (begin + bytes.len()) as u64;
         let total_bytes = PICTURE.len() as u64;
@@ -319,11 +319,11 @@ impl Runs for FakeSupervisor {
     async fn read_output(&self, request: Request<ReadOutputRequest>) -> Result<Response<ReadOutputResponse>, Status> {
         let request = request.into_inner();
         let state = self.state();
-        if state.drains && state.sessions.is_empty() {
+        if state.draining && state.sessions.is_empty() {
             return Err(Status::permission_denied("no such run"));
         }
         let whole = if request.stream() == Stream::Stderr { &state.stderr } else { &state.stdout };
-        // Small pieces, so that callers have to come again.
+        // Small pages, so that callers need several calls.
         let most = usize::try_from(request.max_bytes).unwrap().min(100_000);
         let start = usize::try_from(request.cursor).unwrap().min(whole.len());
         let end = (start + most).min(whole.len());
@@ -339,7 +339,7 @@ impl Runs for FakeSupervisor {
 #[tonic::async_trait]
 impl Results for FakeSupervisor {
     async fn list_tests(&self, request: Request<ListTestsRequest>) -> Result<Response<ListTestsResponse>, Status> {
-        Ok(Response::new(self.in_session(&request.into_inner().session_id)?.listed.clone()))
+        Ok(Response::new(self.in_session(&request.into_inner().session_id)?.test_list.clone()))
     }
 
     async fn last_test_failures(
@@ -348,7 +348,7 @@ impl Results for FakeSupervisor {
     ) -> Result<Response<LastTestFailuresResponse>, Status> {
         let request = request.into_inner();
         let mut state = self.in_session(&request.session_id)?;
-        state.failures_asked.push(request);
+        state.failures_requests.push(request);
         Ok(Response::new(state.failures.clone()))
     }
 
@@ -358,7 +358,7 @@ impl Results for FakeSupervisor {
     ) -> Result<Response<TestsCoveringResponse>, Status> {
         let request = request.into_inner();
         let mut state = self.in_session(&request.session_id)?;
-        state.covering_asked.push(request);
+        state.covering_requests.push(request);
         Ok(Response::new(state.covering.clone()))
     }
 

@@ -1,37 +1,37 @@
-//! What the shim says to lines that no MCP client library would send.
+//! The shim's answers to lines that no MCP client library sends.
 
 use crate::client::shim;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Longest wait for something that must happen at once.
+/// Timeout for something that happens at once.
 const SOON: Duration = Duration::from_secs(60);
 
 const HELLO: &[u8] = br#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"0"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
 "#;
 
-/// Everything that is said to `input` and its end.
-async fn said_to(input: Vec<u8>) -> Vec<Value> {
+/// All messages that the shim sends for `input`, until it ends.
+async fn answers_to(input: Vec<u8>) -> Vec<Value> {
     let mut shim = shim(&["--workspace", "/"]);
     let (mut stdin, mut stdout) = (shim.stdin.take().unwrap(), shim.stdout.take().unwrap());
-    let mut said = String::new();
+    let mut output = String::new();
     let all = async {
-        // At the same time: a pipe holds less than the longest of these lines.
+        // Concurrently: a pipe holds less than the longest of these lines.
         let writing = async {
             stdin.write_all(&input).await.unwrap();
             drop(stdin);
         };
-        tokio::join!(writing, async { stdout.read_to_string(&mut said).await.unwrap() });
+        tokio::join!(writing, async { stdout.read_to_string(&mut output).await.unwrap() });
     };
     tokio::time::timeout(SOON, all).await.unwrap();
-    said.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The ids and error codes of all that is said.
-async fn codes_said_to(input: Vec<u8>) -> Vec<(Value, Value)> {
-    said_to(input).await.into_iter().map(|line| (line["id"].clone(), line["error"]["code"].clone())).collect()
+/// The ids and error codes of all answers.
+async fn error_codes(input: Vec<u8>) -> Vec<(Value, Value)> {
+    answers_to(input).await.into_iter().map(|line| (line["id"].clone(), line["error"]["code"].clone())).collect()
 }
 
 fn call(id: u32, params: &[u8]) -> Vec<u8> {
@@ -40,7 +40,7 @@ fn call(id: u32, params: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn every_call_is_answered_whatever_it_is_made_of() {
+async fn every_call_is_answered_however_malformed() {
     let lines: Vec<(Vec<u8>, i32)> = vec![
         (call(1, br#"{"name":"run_tests","arguments":{"timeout":NaN}}"#), -32700),
         (call(2, br#"{"name":"run_tests","arguments":{"timeout":1e999}}"#), -32700),
@@ -51,31 +51,31 @@ async fn every_call_is_answered_whatever_it_is_made_of() {
         (call(7, br#"{"name":"run_tests","arguments":"x"}"#), -32602),
         (call(8, b"[]"), -32602),
         (call(9, format!(r#"{{"name":"{}"}}"#, "x".repeat(17 << 20)).as_bytes()), -32600),
-        // The last line of all lacks its end.
+        // The last line lacks its line end.
         (call(10, br#"{"name":"no such tool"}"#).trim_ascii().to_vec(), -32602),
     ];
-    let mut said =
-        codes_said_to([HELLO.to_vec(), lines.iter().flat_map(|(line, _)| line.clone()).collect()].concat()).await;
-    said.sort_by_key(|(id, _)| id.as_i64());
+    let mut codes =
+        error_codes([HELLO.to_vec(), lines.iter().flat_map(|(line, _)| line.clone()).collect()].concat()).await;
+    codes.sort_by_key(|(id, _)| id.as_i64());
     let expected = (1..).zip(&lines).map(|(id, (_, code))| (json!(id), json!(code)));
-    assert_eq!(said, [(json!(0), Value::Null)].into_iter().chain(expected).collect::<Vec<_>>());
+    assert_eq!(codes, [(json!(0), Value::Null)].into_iter().chain(expected).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn what_comes_before_the_greeting_does_not_spoil_it() {
-    let said = codes_said_to([b"\xff\n\n", HELLO].concat()).await;
-    assert_eq!(said, [(Value::Null, json!(-32700)), (json!(0), Value::Null)]);
+async fn invalid_lines_before_the_handshake_do_not_break_it() {
+    let codes = error_codes([b"\xff\n\n", HELLO].concat()).await;
+    assert_eq!(codes, [(Value::Null, json!(-32700)), (json!(0), Value::Null)]);
 }
 
 #[tokio::test]
-async fn names_that_nobody_knows_are_not_read_back_whole() {
+async fn unknown_names_are_quoted_in_part_only() {
     let long = "x".repeat(20_000);
     let method = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{long}\"}}\n");
     let tool = call(2, json!({"name": &long}).to_string().as_bytes());
     let argument = call(3, json!({"name": "get_run", "arguments": {&long: 1}}).to_string().as_bytes());
-    let said = said_to([HELLO.to_vec(), method.into(), tool, argument].concat()).await;
-    assert_eq!(said.len(), 4);
-    for line in &said[1..] {
+    let answers = answers_to([HELLO.to_vec(), method.into(), tool, argument].concat()).await;
+    assert_eq!(answers.len(), 4);
+    for line in &answers[1..] {
         assert!(line.to_string().len() < 400 && line.to_string().contains(&"x".repeat(40)), "{line}");
     }
 }

@@ -1,19 +1,19 @@
-//! How the shim ends, and what ends with it.
+//! The end of the shim, its session and its private supervisor.
 
-use crate::client::{Client, shim, talkative_shim, write_program};
+use crate::client::{Client, shim, verbose_shim, write_program};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Longest wait for something that must happen at once.
+/// Timeout for something that happens at once.
 const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn the_end_of_the_client_ends_the_shim_and_closes_an_idle_session() {
     let fake = FakeSupervisor::start(FakeState::default());
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     client.call("last_test_failures", json!({})).await;
     let mut shim = client.leave().await;
     let status = tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap();
@@ -22,7 +22,7 @@ async fn the_end_of_the_client_ends_the_shim_and_closes_an_idle_session() {
 }
 
 #[tokio::test]
-async fn a_call_in_flight_does_not_hold_up_the_end() {
+async fn a_call_in_flight_does_not_delay_the_end() {
     let fake = FakeSupervisor::start(FakeState { endless: true, ..FakeState::default() });
     let mut shim = shim(&["--workspace", "/", "--supervisor", &format!("unix:{}", fake.socket().display())]);
     let mut input = shim.stdin.take().unwrap();
@@ -41,31 +41,31 @@ async fn a_call_in_flight_does_not_hold_up_the_end() {
     drop(input);
     let status = tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap();
     assert!(status.success());
-    let mut said = String::new();
-    shim.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
-    assert!(said.lines().all(|line| line.starts_with('{')), "only the protocol on stdout: {said}");
+    let mut output = String::new();
+    shim.stdout.take().unwrap().read_to_string(&mut output).await.unwrap();
+    assert!(output.lines().all(|line| line.starts_with('{')), "stdout has something besides the protocol: {output}");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_the_log_unread_gets_its_answers() {
+async fn a_client_that_does_not_read_the_log_gets_its_answers() {
     let fake = FakeSupervisor::start(FakeState::default());
     let supervisor = format!("unix:{}", fake.socket().display());
-    let client = Client::made_by(talkative_shim, &["--supervisor", &supervisor]).await;
-    let asked = async {
+    let client = Client::started_by(verbose_shim, &["--supervisor", &supervisor]).await;
+    let calls = async {
         for _ in 0..100 {
             client.call("last_test_failures", json!({})).await;
         }
     };
-    tokio::time::timeout(SOON, asked).await.expect("the shim waits for a reader of its log");
+    tokio::time::timeout(SOON, calls).await.expect("the shim must not block on its log");
     let mut shim = client.leave().await;
     assert!(tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap().success());
     let mut logged = Vec::new();
     shim.stderr.take().unwrap().read_to_end(&mut logged).await.unwrap();
-    // A pipe has sixteen pages, and a line that does not fit begins another.
-    assert!(logged.len() > 8 * 4096, "a pipe has room for more than the {} bytes that were logged", logged.len());
+    // A pipe has sixteen pages, and a line that does not fit into a page begins another.
+    assert!(logged.len() > 8 * 4096, "the {} logged bytes would fit into a pipe", logged.len());
 }
 
-// A private supervisor that lives as long as its socket and then says that it has ended.
+// A private supervisor that lives as long as its socket and then writes the file `ended`.
 fn stand_in(dir: &Path) -> (PathBuf, PathBuf) {
     let (program, ended) = (dir.join("proctor"), dir.join("ended"));
     let script = format!("#!/bin/sh\ntouch {}/began\ncat >/dev/null\necho ended >{}\n", dir.display(), ended.display());
@@ -83,7 +83,7 @@ async fn until_exists(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_private_supervisor_ends_with_the_shim_also_when_that_is_killed() {
+async fn a_private_supervisor_ends_with_the_shim_even_if_that_is_killed() {
     for kill in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let (program, ended) = stand_in(dir.path());
@@ -103,13 +103,13 @@ async fn a_private_supervisor_ends_with_the_shim_also_when_that_is_killed() {
         } else {
             let mut shim = client.leave().await;
             assert!(tokio::time::timeout(SOON, shim.wait()).await.unwrap().unwrap().success());
-            assert!(ended.exists(), "it is waited for");
+            assert!(ended.exists(), "the shim must wait for its supervisor");
         }
     }
 }
 
 #[tokio::test]
-async fn the_token_goes_with_every_call() {
+async fn every_call_carries_the_token() {
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "s3cret\n").unwrap();

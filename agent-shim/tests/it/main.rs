@@ -1,7 +1,7 @@
-//! The real `proctor-mcp` between an MCP client and a supervisor that is a fake: what goes over the wire on both sides.
-//! Must not know the shim's insides. Runs against the real supervisor live in the `tests` crate.
+//! The real `proctor-mcp` between an MCP client and a fake supervisor: what goes over the wire on both sides. Tests against
+//! the real supervisor are in the `tests` crate.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 mod client;
 mod error_texts;

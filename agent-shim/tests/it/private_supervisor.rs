@@ -1,5 +1,5 @@
-//! A private supervisor whose connection breaks while it lives on. It is this test itself, called by a script, so that it can
-//! speak over the socket that it is given.
+//! A private supervisor whose connection breaks while its process lives on. The supervisor is this test binary itself, started
+//! by a script, so that it can serve the socket on its stdin.
 
 use crate::client::{Client, block, write_program};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
@@ -9,30 +9,30 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tonic::Status;
 
-/// Where the supervisors of a test leave their process ids, a file each.
-const PLACE: &str = "PROCTOR_TEST_PRIVATE";
+/// Environment variable: the directory where each supervisor of a test leaves a file named by its process id.
+const PID_DIR: &str = "PROCTOR_TEST_PRIVATE";
 
-/// More than a client takes as the headers of an answer: it breaks off the whole connection. And more than a socket holds, so
-/// that who says it is not done before the socket is closed.
-const TOO_LONG: usize = 4_000_000;
+/// Size of an error message that exceeds the header limit of a client, which then drops the whole connection. Also larger than
+/// a socket buffer, so that the server is still writing when the socket is closed.
+const OVERSIZED_MESSAGE_BYTES: usize = 4_000_000;
 
-// The supervisor: the first one of a test breaks its connection with its first answer.
-fn be_the_supervisor(place: &Path) {
-    let is_first = std::fs::read_dir(place).unwrap().count() == 0;
-    std::fs::write(place.join(std::process::id().to_string()), "").unwrap();
-    let refuse = is_first.then(|| Status::invalid_argument("x".repeat(TOO_LONG)));
+// Acts as the supervisor. The first one of a test breaks its connection with its first answer.
+fn serve(pid_dir: &Path) {
+    let is_first = std::fs::read_dir(pid_dir).unwrap().count() == 0;
+    std::fs::write(pid_dir.join(std::process::id().to_string()), "").unwrap();
+    let refuse = is_first.then(|| Status::invalid_argument("x".repeat(OVERSIZED_MESSAGE_BYTES)));
     let socket = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    FakeSupervisor::over(socket.into(), FakeState { refuse, ..failed() });
+    FakeSupervisor::serve_on(socket.into(), FakeState { refuse, ..failed() });
 }
 
-// A program that is called like `proctor` and is this one.
+// A program named `proctor` that executes this test binary.
 fn program(dir: &Path) -> PathBuf {
     let program = dir.join("proctor");
-    let (own, place) = (std::env::current_exe().unwrap(), dir.join("pids"));
-    std::fs::create_dir(&place).unwrap();
+    let (own, pid_dir) = (std::env::current_exe().unwrap(), dir.join("pids"));
+    std::fs::create_dir(&pid_dir).unwrap();
     let script = format!(
-        "#!/bin/sh\n{PLACE}={} exec {} --exact private_supervisor::one_that_cannot_be_asked_any_more_is_ended_and_another_started\n",
-        place.display(),
+        "#!/bin/sh\n{PID_DIR}={} exec {} --exact private_supervisor::an_unresponsive_one_is_ended_and_another_started\n",
+        pid_dir.display(),
         own.display()
     );
     write_program(&program, &script);
@@ -40,9 +40,9 @@ fn program(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn one_that_cannot_be_asked_any_more_is_ended_and_another_started() {
-    match std::env::var_os(PLACE) {
-        Some(place) => be_the_supervisor(Path::new(&place)),
+fn an_unresponsive_one_is_ended_and_another_started() {
+    match std::env::var_os(PID_DIR) {
+        Some(pid_dir) => serve(Path::new(&pid_dir)),
         None => tokio::runtime::Runtime::new().unwrap().block_on(another_is_started()),
     }
 }

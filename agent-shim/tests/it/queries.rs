@@ -1,4 +1,4 @@
-//! Calls that run nothing: failures, coverage, lists.
+//! Calls that run no tests: failures, coverage, lists.
 
 use crate::client::{Client, block, structured};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
@@ -11,8 +11,8 @@ fn test(package: &str, name: &str) -> TestId {
 }
 
 #[tokio::test]
-async fn a_real_client_finds_the_tools_and_their_schemas() {
-    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
+async fn a_client_lists_the_tools_with_their_schemas() {
+    let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let names: Vec<String> = client.tools().await.iter().map(|tool| tool.name.to_string()).collect();
     assert_eq!(
         names,
@@ -30,7 +30,7 @@ async fn a_real_client_finds_the_tools_and_their_schemas() {
 }
 
 #[tokio::test]
-async fn failures_are_the_text_of_the_contract() {
+async fn failures_have_the_text_of_the_contract() {
     let failures = LastTestFailuresResponse {
         has_run: true,
         framework: "go".into(),
@@ -51,11 +51,11 @@ async fn failures_are_the_text_of_the_contract() {
         ..LastTestFailuresResponse::default()
     };
     let fake = FakeSupervisor::start(FakeState { failures: failures.clone(), ..FakeState::default() });
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let result = client.call("last_test_failures", json!({"limit": 9999})).await;
     assert_eq!(block(&result, 0), text::failures(&failures, Reader::Agent));
     assert_eq!(block(&result, 1), "Next: run_failing_tests after a fix.\nlimit was clamped from 9999 to 500.");
-    assert_eq!(fake.state().failures_asked[0].limit, 500);
+    assert_eq!(fake.state().failures_requests[0].limit, 500);
     let data = structured(&client, "last_test_failures", &result).await;
     assert_eq!(data["failures"][0]["kind"], "test");
     assert_eq!(data["failures"][0]["line"], 87);
@@ -65,7 +65,7 @@ async fn failures_are_the_text_of_the_contract() {
 
 #[tokio::test]
 async fn no_run_yet_is_an_answer() {
-    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
+    let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("last_test_failures", json!({})).await;
     assert_eq!(block(&result, 0), text::NO_RUN_YET);
     assert_eq!(structured(&client, "last_test_failures", &result).await, json!({"has_run": false}));
@@ -84,32 +84,36 @@ async fn covering_tests_for_a_relative_or_an_absolute_path() {
         ..TestsCoveringResponse::default()
     };
     let fake = FakeSupervisor::start(FakeState { covering: covering.clone(), ..FakeState::default() });
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let absolute = client.root().canonicalize().unwrap().join("a/b.go");
     let result = client.call("tests_covering", json!({"file": absolute, "line": "42"})).await;
     assert_eq!(block(&result, 0), text::covering(&covering, "a/b.go", Some(42), Reader::Agent));
     let data = structured(&client, "tests_covering", &result).await;
     assert_eq!((&data["attribution"], &data["line"]), (&json!("package"), &json!(42)));
-    assert_eq!(fake.state().covering_asked[0].file, "a/b.go");
+    assert_eq!(fake.state().covering_requests[0].file, "a/b.go");
 }
 
 #[tokio::test]
-async fn who_has_no_coverage_is_told_what_has_any() {
-    let client = Client::of(&FakeSupervisor::start(FakeState::default())).await;
+async fn names_the_frameworks_with_coverage_if_none_was_measured() {
+    let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("tests_covering", json!({"file": "a.py"})).await;
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
     assert!(block(&result, 1).starts_with("Coverage is measured for Go only in this version"), "{result:?}");
 }
 
 #[tokio::test]
-async fn a_list_of_tests() {
-    let listed = ListTestsResponse {
+async fn lists_tests() {
+    let test_list = ListTestsResponse {
         framework: "go".into(),
         tests: vec![test("a", "TestA"), test("a", "TestB")],
         ..ListTestsResponse::default()
     };
-    let client = Client::of(&FakeSupervisor::start(FakeState { listed: listed.clone(), ..FakeState::default() })).await;
+    let client = Client::connected_to(&FakeSupervisor::start(FakeState {
+        test_list: test_list.clone(),
+        ..FakeState::default()
+    }))
+    .await;
     let result = client.call("list_tests", json!({})).await;
-    assert_eq!(block(&result, 0), text::listed(&listed));
+    assert_eq!(block(&result, 0), text::test_list(&test_list));
     assert_eq!(structured(&client, "list_tests", &result).await["tests"][1]["name"], "TestB");
 }

@@ -1,4 +1,4 @@
-//! Calls that run tests: texts, data, progress, attaching, cancelling, shortening.
+//! Calls that run tests: texts, structured content, progress, attaching, cancelling, shortening.
 
 use crate::client::{Client, block, structured};
 use crate::fake_supervisor::{FakeState, FakeSupervisor, PICTURE, RUN_ID};
@@ -17,7 +17,7 @@ fn test(name: &str, outcome: TestOutcome) -> Event {
     Event::TestFinished(case)
 }
 
-/// Two of three tests pass.
+/// A run in which one of three tests fails.
 pub(crate) fn failed() -> FakeState {
     let summary = Summary { total: 3, passed: 2, failed: 1, ..Summary::default() };
     FakeState {
@@ -53,28 +53,28 @@ pub(crate) fn failed() -> FakeState {
 }
 
 #[tokio::test]
-async fn a_stream_that_the_supervisor_says_to_take_up_again_is_taken_up_again() {
+async fn a_stream_that_ends_with_retry_info_is_resumed() {
     let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(1)));
     details.set_error_info(reason::HOST_FAILED, reason::DOMAIN, HashMap::new());
     let broken = Status::with_error_details(Code::Unavailable, "the output of event 3 could not be read back", details);
-    let fake = FakeSupervisor::start(FakeState { breaks: Some((3, broken)), ..failed() });
-    let client = Client::of(&fake).await;
+    let fake = FakeSupervisor::start(FakeState { stream_error: Some((3, broken)), ..failed() });
+    let client = Client::connected_to(&fake).await;
     let result = client.call("run_tests", json!({})).await;
     assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
-    assert!(fake.state().breaks.is_none());
+    assert!(fake.state().stream_error.is_none());
 }
 
 #[tokio::test]
-async fn a_failing_run_is_an_answer_in_text_words_and_data() {
+async fn a_failing_run_is_an_answer_with_text_summary_and_data() {
     let fake = FakeSupervisor::start(failed());
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let arguments = json!({
         "timeout": "60", "filter": "TestB", "files": ["a/a.go"], "parallel": 4.0, "coverage": "off", "env": {"A": "1"},
     });
     let result = client.call("run_tests", arguments).await;
     assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
-    let words = block(&result, 1);
-    assert!(words.starts_with("1 of 3 tests failed (go, 1.3s).\nNext: last_test_failures"), "{words}");
+    let summary = block(&result, 1);
+    assert!(summary.starts_with("1 of 3 tests failed (go, 1.3s).\nNext: last_test_failures"), "{summary}");
     let data = structured(&client, "run_tests", &result).await;
     assert_eq!(data["outcome"], "failed");
     assert_eq!((&data["run_id"], &data["attached"], &data["flaky_in_run"]), (&json!(RUN_ID), &json!(false), &json!(0)));
@@ -82,24 +82,24 @@ async fn a_failing_run_is_an_answer_in_text_words_and_data() {
     assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
 
     let state = fake.state();
-    let asked = &state.run_tests[0];
-    assert_eq!(asked.limits.unwrap().wall_ms, 60_000);
-    assert_eq!((asked.filter.as_str(), asked.parallel, asked.coverage()), ("TestB", 4, CoverageMode::Off));
-    assert_eq!(asked.files, ["a/a.go"]);
-    assert_eq!(asked.env["A"], "1");
+    let request = &state.run_tests[0];
+    assert_eq!(request.limits.unwrap().wall_ms, 60_000);
+    assert_eq!((request.filter.as_str(), request.parallel, request.coverage()), ("TestB", 4, CoverageMode::Off));
+    assert_eq!(request.files, ["a/a.go"]);
+    assert_eq!(request.env["A"], "1");
     assert_eq!(state.created[0].workspace, client.root().canonicalize().unwrap().to_str().unwrap());
 }
 
 #[tokio::test]
-async fn clamping_and_attaching_are_said() {
+async fn mentions_clamping_and_attaching() {
     let mut state = failed();
     state.events[0] = Event::Queued(Queued { attached: true, attached_age_ms: 12_300, ..Queued::default() });
     let fake = FakeSupervisor::start(state);
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let result = client.call("run_tests", json!({"timeout": 3600})).await;
-    let words = block(&result, 1);
-    assert!(words.contains("\nattached, started 12s ago\n"), "{words}");
-    assert!(words.ends_with("\ntimeout was clamped from 3600 to 1800 s."), "{words}");
+    let summary = block(&result, 1);
+    assert!(summary.contains("\nattached, started 12s ago\n"), "{summary}");
+    assert!(summary.ends_with("\ntimeout was clamped from 3600 to 1800 s."), "{summary}");
     assert_eq!(structured(&client, "run_tests", &result).await["attached"], true);
     assert_eq!(fake.state().run_tests[0].limits.unwrap().wall_ms, 1_800_000);
 }
@@ -107,7 +107,7 @@ async fn clamping_and_attaching_are_said() {
 #[tokio::test]
 async fn long_output_keeps_its_head_and_says_how_to_read_on() {
     let fake = FakeSupervisor::start(FakeState { stdout: vec![b'x'; 700_000], stderr: vec![], ..failed() });
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let text = block(&client.call("run_tests", json!({})).await, 0);
     let hint = format!("read on with get_run {{run_id: \"{RUN_ID}\", stream: \"stdout\", cursor: 512000}}");
     assert!(text.ends_with(&format!("x\n[TRUNCATED] 188000 bytes left out; {hint}\nexit: 1\n")));
@@ -136,7 +136,7 @@ async fn max_tokens_puts_failures_before_the_end_of_the_output() {
         ..LastTestFailuresResponse::default()
     };
     let fake = FakeSupervisor::start(state);
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let text = block(&client.call("run_tests", json!({"max_tokens": 150})).await, 0);
     assert!(text.len() <= 600, "{text}");
     assert!(text.find("1. a/TestB").unwrap() < text.find("--- stdout (end) ---\nok\nFAIL\n").unwrap(), "{text}");
@@ -144,34 +144,34 @@ async fn max_tokens_puts_failures_before_the_end_of_the_output() {
 }
 
 #[tokio::test]
-async fn progress_flows_and_always_rises() {
+async fn progress_notifications_always_rise() {
     let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let began = std::time::Instant::now();
     let call = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 3}));
     let result = call.await;
     assert_eq!(structured(&client, "get_run", &result).await["state"], "running");
     assert_eq!(block(&result, 0), format!("run {RUN_ID} is running: 12 tests done, 1 failing, 3.2s\n"));
     let progress = client.progress();
-    // One at once, and one for each 250 ms with news.
+    // One at once, and then at most one per 250 ms.
     assert!((2..=4 * (began.elapsed().as_secs() + 2)).contains(&(progress.len() as u64)), "{progress:?}");
     assert!(progress.windows(2).all(|pair| pair[0].progress < pair[1].progress), "{progress:?}");
     assert!(progress[0].message.as_ref().unwrap().starts_with("12 tests done, 1 failing, "), "{progress:?}");
 }
 
 #[tokio::test]
-async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
+async fn a_cancelled_call_detaches_from_the_run_without_killing_it() {
     let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
-    let client = Client::of(&fake).await;
-    let line = || client.progress().last().and_then(|told| told.message.clone()).unwrap_or_default();
-    let told = async {
+    let client = Client::connected_to(&fake).await;
+    let line = || client.progress().last().and_then(|latest| latest.message.clone()).unwrap_or_default();
+    let reported = async {
         while !line().ends_with(", 45 MiB") {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::select! {
         ended = client.call("run_tests", json!({})) => panic!("{ended:?}"),
-        gave_up = tokio::time::timeout(Duration::from_secs(60), told) => gave_up.unwrap(),
+        gave_up = tokio::time::timeout(Duration::from_secs(60), reported) => gave_up.unwrap(),
     }
     tokio::time::timeout(Duration::from_secs(60), fake.until_dropped()).await.unwrap();
     assert!(fake.state().cancelled.is_empty());
@@ -186,8 +186,8 @@ async fn a_cancelled_call_lets_go_of_the_run_and_does_not_kill_it() {
 }
 
 #[tokio::test]
-async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
-    let mut state = FakeState { drains: true, ..failed() };
+async fn a_run_keeps_its_result_if_its_session_closes_at_its_end() {
+    let mut state = FakeState { draining: true, ..failed() };
     state.report.tests = vec![TestCase {
         nodeid: "a/TestB".into(),
         outcome: TestOutcome::Failed.into(),
@@ -195,13 +195,13 @@ async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
         ..TestCase::default()
     }];
     let fake = FakeSupervisor::start(state);
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let check = |result: &CallToolResult| {
         assert_eq!(result.is_error, Some(false), "{result:?}");
         assert_eq!(block(result, 0), "ok\nFAIL\nexit: 1\n");
-        let words = block(result, 1);
-        assert!(words.contains("1 of 3 tests failed (go, 1.3s).\n"), "{words}");
-        assert!(words.contains("This run's output can no longer be read") && !words.contains("Next:"), "{words}");
+        let summary = block(result, 1);
+        assert!(summary.contains("1 of 3 tests failed (go, 1.3s).\n"), "{summary}");
+        assert!(summary.contains("This run's output can no longer be read") && !summary.contains("Next:"), "{summary}");
     };
     let result = client.call("run_tests", json!({})).await;
     check(&result);
@@ -216,9 +216,9 @@ async fn a_run_whose_session_is_closed_with_its_end_keeps_its_result() {
 }
 
 #[tokio::test]
-async fn the_last_report_comes_as_summary_and_as_document() {
+async fn returns_the_last_report_as_summary_and_as_document() {
     let fake = FakeSupervisor::start(failed());
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let result = client.call("get_test_report", json!({})).await;
     assert!(block(&result, 0).starts_with("1 of 3 tests failed (go, 1.3s).\n"));
     assert_eq!(structured(&client, "get_test_report", &result).await["run_id"], RUN_ID);
@@ -230,7 +230,7 @@ async fn the_last_report_comes_as_summary_and_as_document() {
 }
 
 #[tokio::test]
-async fn a_picture_that_a_run_left_is_shown_as_one() {
+async fn returns_a_picture_artifact_as_an_image() {
     let mut state = failed();
     let size = PICTURE.len();
     state.document["artifacts"] = json!([
@@ -238,12 +238,15 @@ async fn a_picture_that_a_run_left_is_shown_as_one() {
         {"name": "0/cut.png", "kind": "screenshot", "bytes": size + 1},
     ]);
     let fake = FakeSupervisor::start(state);
-    let client = Client::of(&fake).await;
+    let client = Client::connected_to(&fake).await;
     let result = client.call("get_test_report", json!({"artifact": "0/shot.png"})).await;
     assert_eq!(block(&result, 0), format!("screenshot of greets: {size} bytes\n"));
     let image = result.content.last().and_then(|block| block.as_image()).unwrap();
     assert_eq!((image.mime_type.as_str(), image.data.as_str()), ("image/png", "iVBORw0KGgogYW5kIHNvIG9u"));
     assert_eq!(structured(&client, "get_test_report", &result).await["artifacts"][0]["name"], "0/shot.png");
     let result = client.call("get_test_report", json!({"artifact": "0/cut.png"})).await;
-    assert!(result.content.iter().all(|block| block.as_image().is_none()), "half of a picture is none");
+    assert!(
+        result.content.iter().all(|block| block.as_image().is_none()),
+        "an incomplete picture must not be an image"
+    );
 }

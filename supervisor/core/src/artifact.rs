@@ -1,13 +1,11 @@
 //! Files that a run left for its caller: screenshots, traces, videos.
 
+pub use crate::bounds::ARTIFACTS_MAX;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
 
 /// Name of the directory whose files are for the caller: they are kept with the run and read by nothing else.
 pub const ARTIFACTS_DIRECTORY: &str = "kept";
-
-/// Most files for which a runner may report the test that left them; more than are kept.
-pub const ARTIFACTS_MAX: usize = 4_096;
 
 /// One file. The contents of a run's files are stored one after the other, in the order of the report's list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

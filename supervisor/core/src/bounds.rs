@@ -1,17 +1,148 @@
-//! All bounds of the domain in one table, each with the reason for its number, and the one way to clip a string.
+//! The one table of bounds that callers, operators or several modules rely on, each with its unit and the reason for its
+//! number; and the one way to clip a string.
+//!
+//! A bound stays beside its code if it is private to one file: how the file works, and no promise. Such are the capacity
+//! of a mailbox (the table of tasks in `proctor`'s `lib.rs` lists them), the pause before a retry, the age of a cached
+//! result, how much of a text a terminal shows, and the depth to which a parser follows its input. Elsewhere are also:
+//! - the limits of a run, which are values of one type: [`Limits::DEFAULT`](crate::limits::Limits::DEFAULT) and
+//!   [`Limits::CEILING`](crate::limits::Limits::CEILING);
+//! - the largest message on the wire, which clients share: `MESSAGE_BYTES_MAX` in `proctor-proto`;
+//! - the bounds between supervisor and worker: `spec` in `proctor-sandbox`;
+//! - the number and idle time of sessions, and what a run's log and report hold: `sessions` and `runs` in `proctor`.
+
+use std::time::Duration;
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+const GIB: u64 = 1024 * 1024 * 1024;
+
+/// Default and greatest number of items in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLimits {
+    /// Used when the request sets no limit.
+    pub default: u32,
+    /// Greatest number.
+    pub max: u32,
+}
+
+impl PageLimits {
+    /// The requested number of items within these limits; zero requests the default.
+    #[must_use]
+    pub fn clamp(self, requested: u32) -> usize {
+        usize::try_from(if requested == 0 { self.default } else { requested.min(self.max) }).unwrap_or(usize::MAX)
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------------- Requests
+
+/// Largest request, in bytes. The largest honest one names [`REQUEST_FILES_MAX`] files by absolute paths of 4 KiB.
+pub const REQUEST_BYTES_MAX: usize = 8 * MIB;
+
+/// Largest request to a service without authentication, in bytes over all its messages: the name of a service, or some
+/// dozens.
+pub const OPEN_REQUEST_BYTES_MAX: usize = 4 * KIB;
+
+/// Longest time for a request to arrive: the largest request needs it at 7 Mbit/s.
+pub const REQUEST_ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Longest `client_request_id`, in bytes: three times a UUID.
+pub const CLIENT_REQUEST_ID_BYTES_MAX: usize = 128;
+
+/// Most files in a request: more than an edit touches.
+pub const REQUEST_FILES_MAX: usize = 1_000;
+
+/// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
+pub const REQUEST_FILES_BYTES_MAX: usize = 128 * KIB;
+
+/// Longest framework name in a request, in bytes: several times the longest name that exists.
+pub const FRAMEWORK_BYTES_MAX: usize = 64;
+
+/// Longest filter accepted, in characters: longer than the names that people give to tests.
+pub const FILTER_CHARS_MAX: usize = 200;
+
+/// Most words of a custom command. A longer one belongs in a script of the project.
+pub const COMMAND_WORDS_MAX: usize = 256;
+
+/// Most bytes of a custom command, all words together. The kernel accepts no longer word, and a session keeps the
+/// commands of its waiting runs.
+pub const COMMAND_BYTES_MAX: usize = 128 * KIB;
+
+/// Most environment variables that a request or a project file may set.
+pub const ENV_VARIABLES_MAX: usize = 64;
+
+/// Most bytes of these variables, names and values together: a fraction of what the kernel passes to a program.
+pub const ENV_BYTES_MAX: usize = 32 * KIB;
 
 /// Most parallel tests that a request or a project file may ask for: the processor count of a large host.
 pub const PARALLEL_MAX: u32 = 256;
 
+/// Longest wait of one GetRun call, in milliseconds. Clients and proxies give up on a silent call within minutes.
+pub const GET_RUN_WAIT_MS_MAX: u64 = 600_000;
+
+/// Least memory of a run in bytes, least processor time in thousandths of a processor, and least processes. A worker
+/// cannot start its runner below these, so a smaller request is a mistake.
+pub const MEMORY_BYTES_MIN: u64 = 4 * MIB as u64;
+/// See [`MEMORY_BYTES_MIN`].
+pub const CPU_MILLIS_MIN: u32 = 10;
+/// See [`MEMORY_BYTES_MIN`].
+pub const PIDS_MIN: u32 = 4;
+
+/// Least growth of workspace and caches in bytes, for the same reason.
+pub const DISK_BYTES_MIN: u64 = MIB as u64;
+
+// ----------------------------------------------------------------------------------------------------------- Answers
+
+/// Failures in an answer. A reader takes in some; the messages of 500 alone may be 8 MiB.
+pub const FAILURES_PAGE: PageLimits = PageLimits { default: 50, max: 500 };
+
+/// Covering tests in an answer. Where more than 10,000 tests execute a file, a run of all is the better request.
+pub const COVERING_TESTS_PAGE: PageLimits = PageLimits { default: 200, max: 10_000 };
+
+/// Listed tests in an answer: all of a large suite at most, see [`TEST_CASES_MAX`].
+pub const LISTED_TESTS_PAGE: PageLimits = PageLimits { default: 10_000, max: 100_000 };
+
+/// Bytes in an answer of ReadOutput and ReadArtifact: a page for a reader, and a piece for a copy.
+pub const CONTENT_PAGE: PageLimits = PageLimits { default: 64 * 1024, max: 1024 * 1024 };
+
+/// Sessions per page of a tenant: its default number of sessions fits into one.
+pub const SESSIONS_PAGE: PageLimits = PageLimits { default: 100, max: 1_000 };
+
+/// Runs or sessions per page of an operator: a page of the most is some MiB.
+pub const HOST_PAGE: PageLimits = PageLimits { default: 1_000, max: 10_000 };
+
+/// Most bytes of names in one answer: smaller than a message by the other parts of the answer, build errors above all.
+pub const ANSWER_NAMES_BYTES_MAX: usize = 48 * MIB;
+
+/// Most tests named among the deferred failures: as many as a text shows.
+pub const DEFERRED_NAMED_MAX: usize = 64;
+
+/// Longest time to read the rest of a larger answer: the largest answer needs it at 2 Mbit/s.
+pub const ANSWER_READ_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Longest text of a status, in bytes. It is sent twice in headers, escaped there and in the details: headers beyond
+/// the peer's bound (8 KiB by default in gRPC's own libraries) break the call, or the whole connection.
+pub const STATUS_TEXT_BYTES_MAX: usize = KIB;
+
+/// Longest field name in a status, in bytes: a part of it may come from the caller.
+pub const STATUS_FIELD_BYTES_MAX: usize = 128;
+
+/// Retry delay after a used-up quota or a host shortage: runs end and sessions close within seconds.
+pub const RETRY_DELAY: Duration = Duration::from_secs(2);
+
+/// Retry delay while the supervisor shuts down: another one takes its place within seconds.
+pub const RETRY_ELSEWHERE_DELAY: Duration = Duration::from_secs(5);
+
+// -------------------------------------------------------------------------------------------------- Results of a run
+
 /// Longest message, expected or actual value kept per test, in bytes. A screenful is 4 KiB; a diff worth reading fits
 /// into four of them.
-pub const MESSAGE_BYTES_MAX: usize = 16 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 16 * KIB;
 
 /// Longest captured output or stack kept per test, in bytes. The whole stream stays readable through `ReadOutput`.
-pub const TEST_OUTPUT_BYTES_MAX: usize = 64 * 1024;
+pub const TEST_OUTPUT_BYTES_MAX: usize = 64 * KIB;
 
 /// Longest test, package or file name kept, in bytes. Parametrised pytest ids reach some KiB; paths end at 4,096.
-pub const NAME_BYTES_MAX: usize = 4 * 1024;
+pub const NAME_BYTES_MAX: usize = 4 * KIB;
 
 /// Most test cases kept in one report. Suites of 60,000 parametrised tests exist; passing ones are dropped first.
 pub const TEST_CASES_MAX: usize = 100_000;
@@ -29,7 +160,13 @@ pub const RUNNING_NAMES_MAX: usize = 64;
 pub const NOT_BUILT_MAX: usize = 1_000;
 
 /// Bytes of each stream repeated at the end of a report (`stdout_tail`, `stderr_tail`).
-pub const TAIL_BYTES_MAX: usize = 16 * 1024;
+pub const TAIL_BYTES_MAX: usize = 16 * KIB;
+
+/// Most files for which a runner may report the test that left them; more than are kept.
+pub const ARTIFACTS_MAX: usize = 4_096;
+
+/// Longest secret that is recognised across a cut, in bytes: a private key of 16,384 bits in PEM has 13 KiB.
+pub const SECRET_BYTES_MAX: usize = 16 * KIB;
 
 /// Most files in a coverage index. The Linux kernel has 80,000 files; larger indexes are of no use to a caller.
 pub const COVERED_FILES_MAX: usize = 100_000;
@@ -39,13 +176,22 @@ pub const SPANS_PER_FILE_MAX: usize = 65_536;
 
 /// Most memory of a coverage index, in bytes: four million spans in 50,000 files. A test can write a coverage file of
 /// its own with any content.
-pub const COVERAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub const COVERAGE_BYTES_MAX: usize = 64 * MIB;
 
 /// Most sets of tests that were measured together: one per package, or one per test where the language allows that.
 pub const COVERAGE_UNITS_MAX: usize = 200_000;
 
+// ----------------------------------------------------------------------------------------------- Sessions and queues
+
 /// Most runs waiting behind the running one of a session. An agent asks for one at a time; eight is a team of agents.
 pub const QUEUED_RUNS_MAX: usize = 8;
+
+/// Most finished runs per session with readable events; the session forgets the oldest first.
+pub const FINISHED_RUNS_MAX: usize = 16;
+
+/// How long a run without watchers continues, in milliseconds. An agent's client gives up after its own timer and asks
+/// again within seconds; an abandoned run must not hold the host.
+pub const DETACHED_MS_MAX: u64 = 30_000;
 
 /// Most runs waiting for their turn on a host, of all tenants together: 1,000 tenants with 100 runs each, some 11 MiB.
 pub const HOST_QUEUED_RUNS_MAX: usize = 100_000;
@@ -55,18 +201,198 @@ pub const HOST_QUEUED_RUNS_MAX: usize = 100_000;
 /// tenant with tiny runs could take all threads of the host.
 pub const HOST_RUNNING_RUNS_MAX: usize = 1_024;
 
-/// Most tenants of a host. Each has user ids of its own, and a host shared by more would serve none of them.
-pub const TENANTS_MAX: usize = 10_000;
-
 /// Highest reported queue position. Nobody plans with a number beyond it, and reporting all positions would cost more
 /// than choosing the next run.
 pub const POSITION_MAX: u32 = 1_000;
 
-/// Most finished runs per session with readable events; the session forgets the oldest first.
-pub const FINISHED_RUNS_MAX: usize = 16;
+/// How long the first run that does not fit lets others pass, in milliseconds. Test runs take seconds to minutes.
+/// Budget kept free costs more the more often the host drains, and the owner of a large run waits for minutes anyway.
+pub const RESERVE_AFTER_MS: u64 = 30_000;
+
+/// Most runs of higher priority that start in a row before a waiting run of a lower one. Eight runs are a team's worth,
+/// and a nightly job that gets every ninth or tenth turn still ends.
+pub const PASSED_OVER_MAX: u32 = 8;
+
+// ----------------------------------------------------------------------------------------------------------- Tenants
+
+/// Most tenants of a host. Each has user ids of its own, and a host shared by more would serve none of them.
+pub const TENANTS_MAX: usize = 10_000;
+
+/// Default number of a tenant's sessions at a time: a team of a hundred agents with ten each.
+pub const TENANT_SESSIONS_MAX: usize = 1_000;
+
+/// Default number of a tenant's waiting runs: a team of a hundred agents with a few sessions each.
+pub const TENANT_QUEUED_RUNS_MAX: u32 = 1_000;
+
+/// Default requests of a tenant per second: such a flood of one tenant takes at most half a processor.
+pub const TENANT_REQUESTS_PER_S_MAX: u32 = 20_000;
+
+/// Default number of a tenant's event streams: ten for each session that the tenant may have by default.
+pub const TENANT_SUBSCRIBERS_MAX: u32 = 10_000;
+
+/// Default bytes retained of a tenant's runs: as much as its build caches.
+pub const TENANT_RETAINED_BYTES_MAX: u64 = TENANT_CACHE_BYTES_MAX;
+
+/// Default memory within that, in bytes: the last runs of a hundred agents with 10,000 tests each.
+pub const TENANT_RETAINED_MEMORY_BYTES_MAX: u64 = 2 * GIB;
+
+/// Default bytes of a tenant's build caches between runs, and of a user's own: those of some large projects.
+pub const TENANT_CACHE_BYTES_MAX: u64 = 20 * GIB;
+
+/// Most workspaces of one tenant with build caches, which bounds the directories of agents that make a clone for each
+/// task.
+pub const TENANT_CACHED_WORKSPACES_MAX: usize = 4_096;
+
+/// The highest weight of a tenant, which is finer than anybody shares a host.
+pub const TENANT_WEIGHT_MAX: u32 = 1_000;
+
+/// Most bytes of one tenant's requests that have arrived and are not answered yet: eight of the largest.
+pub const UNANSWERED_BYTES_MAX: u64 = 8 * REQUEST_BYTES_MAX as u64;
+
+/// Most bytes of answers encoded for one tenant that it has not read: four of the largest, and eight reports of 100,000
+/// tests.
+pub const UNREAD_BYTES_MAX: u64 = 256 * MIB as u64;
+
+/// Most large answers being encoded for one tenant at a time: more than a host has processors for, and their memory is
+/// no more than one tenant may leave unread.
+pub const ENCODE_PERMITS_MAX: usize = 4;
+
+// ------------------------------------------------------------------------------------------------------- Connections
+
+/// Most connections of one listener at a time. A shim or a service has one, so this is thousands of them, and a
+/// fraction of the supervisor's descriptors.
+pub const CONNECTIONS_MAX: usize = 4_096;
+
+/// Most streams of one connection at a time: a shim has one or two, a platform service a few hundred.
+pub const STREAMS_MAX: u32 = 1_024;
+
+/// Most concurrent calls of one connection without authentication: health and reflection. A prober has one of each.
+pub const OPEN_CALLS_MAX: u32 = 16;
+
+/// How long a peer may take to send the HTTP/2 preface, a TLS handshake included. After the preface, the keepalive
+/// pings the peer.
+pub const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A silent peer is pinged after this time: more often would wake idle agents for nothing.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// A peer that does not answer a ping within this time, or does not read it, is dropped.
+pub const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+
+// -------------------------------------------------------------------------------------------------------- Host file
+
+/// Largest host file in bytes: ten thousand tenants with a few identities each. A file is read whole, and each SIGHUP
+/// waits for the one before: a file filled by mistake must not keep an operator from revoking a credential.
+pub const HOST_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
+
+/// Longest path of a unix socket, in bytes: a `sockaddr_un` holds 108 including the final zero.
+pub const UNIX_SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The lowest UID for tenants. Lower ones belong to the system.
+pub const TENANT_UID_MIN: u32 = 1_000;
+
+/// Longest JSON web token, in bytes. Issuers that include a person's groups reach a few kibibytes.
+pub const JWT_BYTES_MAX: usize = 8 * KIB;
+
+/// Default tolerance for clock differences to the issuer of JSON web tokens, in seconds: hosts with a time service.
+pub const JWT_LEEWAY_S: u64 = 30;
+
+/// Most tolerance that a host file may set, in milliseconds. A larger difference is a clock to be set.
+pub const JWT_LEEWAY_MS_MAX: u64 = 5 * 60 * 1_000;
+
+/// Least length of an RSA modulus in bytes: 2,048 bits, the least that NIST SP 800-131A accepts.
+pub const RSA_MODULUS_BYTES_MIN: usize = 256;
+
+/// Lowest output limit of a run, in bytes: below it a runner's own lines count as a flood.
+pub const LOG_BYTES_MIN: u64 = 64 * KIB as u64;
+
+/// Lowest `/tmp` size of a run, in bytes: below it proctor's own files do not fit.
+pub const TMP_BYTES_MIN: u64 = MIB as u64;
+
+/// Lowest write rate of a run, in bytes per second: below it the end of a run waits for its disk.
+pub const WRITE_BYTES_PER_S_MIN: u64 = MIB as u64;
+
+/// Default ceiling of a run's processes: the default `pid_max` of the kernel, and far below what a host has for all
+/// runs.
+pub const PIDS_CEILING: u32 = 32_768;
+
+/// Default ceiling of a run's file growth, in bytes: ten times the default limit. Disk space is not part of the host's
+/// budget, so this is a fixed number.
+pub const DISK_BYTES_CEILING: u64 = 100 * GIB;
+
+/// Default time that runs get to finish when the supervisor ends: most suites end within it.
+pub const DRAIN_GRACE: Duration = Duration::from_secs(30);
+
+/// Longest time that an operator may grant: a day.
+pub const DRAIN_GRACE_MAX: Duration = Duration::from_secs(86_400);
+
+/// Most paths mounted for the toolchains of a host. Each is a mount of every run.
+pub const TOOLCHAIN_MOUNTS_MAX: usize = 64;
+
+// -------------------------------------------------------------------------------------------------------- Workspaces
 
 /// Longest path that the kernel opens, in bytes: `PATH_MAX` without its final NUL.
 pub const PATH_BYTES_MAX: usize = 4_095;
+
+/// Most files and directories in one scan; the rest is left out, and the report says so.
+pub const SCAN_ENTRIES_MAX: usize = 200_000;
+
+/// Above this number of entries, names of data files are dropped, which leaves room for files that may be tests.
+pub const SCAN_ENTRIES_WITH_DATA_MAX: usize = 100_000;
+
+/// Most dropped names of data: reading this many takes a second.
+pub const SCAN_DROPPED_DATA_MAX: usize = 2_000_000;
+
+/// Deepest directory scanned. Deeper trees are generated.
+pub const SCAN_DEPTH_MAX: usize = 64;
+
+/// Memory budget of any scan, in bytes: names and settings of some 5,000 files. Permits bound the number of scans.
+pub const SCAN_BYTES_SMALL: usize = MIB;
+
+/// Memory budget of a scan with a large permit, in bytes: [`SCAN_ENTRIES_MAX`] entries with 160 bytes of path each,
+/// twice that of deep package trees. A long directory name counts for each file below it.
+pub const SCAN_BYTES_LARGE: usize = 64 * MIB;
+
+/// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
+pub const MARKER_BYTES_MAX: u64 = MIB as u64;
+
+/// The same for requirement lists (`test.txt`), which may also be data: of a larger one only the beginning is read.
+pub const REQUIREMENTS_BYTES_MAX: u64 = 64 * KIB as u64;
+
+/// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
+pub const MARKERS_BYTES_MAX: u64 = 16 * MIB as u64;
+
+// -------------------------------------------------------------------------------------------------------------- Logs
+
+/// Audit lines that may be queued: those of 10,000 calls a second while a disk stalls for most of a second, some 4 MiB,
+/// or 16 MiB of the longest lines. Lines that find no room are counted.
+pub const AUDIT_QUEUED_LINES_MAX: usize = 8_192;
+
+/// Rate-limited audit lines of one tenant in a second, and in a burst after a second of silence: callers that poll or
+/// guess by hand are logged completely.
+pub const AUDIT_LINES_PER_S_MAX: u32 = 10;
+
+/// Most bytes of one text of a caller in the audit log: a sentence, or four times one of proctor's names. Bounds the
+/// length of a line that callers control.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 256;
+
+/// Default size of a file of the audit log, in bytes, at which a new file is started: some 130,000 lines.
+pub const AUDIT_FILE_BYTES: u64 = 64 * MIB as u64;
+
+/// The smallest size that a host file may set: some hundred lines.
+pub const AUDIT_FILE_BYTES_MIN: u64 = 64 * KIB as u64;
+
+/// Default number of earlier files of the audit log that are kept.
+pub const AUDIT_FILES_KEPT: u32 = 8;
+
+/// Most earlier files that a host file may keep: each is renamed at every rotation.
+pub const AUDIT_FILES_KEPT_MAX: u32 = 1_000;
+
+/// Queued lines of a daemon's log, usually of 100 to 300 bytes. Lines that find no room are counted.
+pub const LOG_QUEUED_LINES_MAX: usize = 4_096;
+
+/// Most bytes of a line of the log. Longer lines come from untrusted text in them.
+pub const LOG_LINE_BYTES_MAX: usize = 8 * KIB;
 
 /// Clips `text` to at most `bytes_max` bytes on a character boundary and marks the cut with an ellipsis.
 ///
@@ -89,6 +415,12 @@ pub fn clip(mut text: String, bytes_max: usize) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn clamps_a_requested_number_to_default_and_maximum() {
+        let limits = PageLimits { default: 3, max: 10 };
+        assert_eq!([0, 1, 3, 10, 11, u32::MAX].map(|requested| limits.clamp(requested)), [3, 1, 3, 10, 10, 10]);
+    }
 
     proptest! {
         #[test]

@@ -1,9 +1,7 @@
 //! The filter guard: rejects a test filter that could be read as an option or a path, before any process starts.
 
+pub use crate::bounds::FILTER_CHARS_MAX;
 use thiserror::Error;
-
-/// Longest filter accepted, in characters.
-pub const FILTER_CHARS_MAX: usize = 200;
 
 /// A filter that passed the guard.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

@@ -1,5 +1,6 @@
 //! Limits of a run, and the rule for combining them: the smallest wins.
 
+use crate::bounds::{CPU_MILLIS_MIN, DISK_BYTES_MIN, MEMORY_BYTES_MIN, PIDS_MIN};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -136,12 +137,6 @@ pub struct LimitRequest {
     /// See [`Limits::disk_bytes_max`].
     pub disk_bytes: Option<u64>,
 }
-
-/// A worker cannot start its runner below these; a smaller request is a mistake.
-const MEMORY_BYTES_MIN: u64 = 4 * MIB;
-const CPU_MILLIS_MIN: u32 = 10;
-const PIDS_MIN: u32 = 4;
-const DISK_BYTES_MIN: u64 = MIB;
 
 impl LimitRequest {
     /// Rejects zero and values too small to start a runner.

@@ -37,19 +37,14 @@ mod tenant_state;
 mod tests;
 
 pub use positions::PositionChange;
-pub use tenant_queue::PASSED_OVER_MAX;
 
-use crate::bounds::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, TENANTS_MAX};
+use crate::bounds::{HOST_QUEUED_RUNS_MAX, HOST_RUNNING_RUNS_MAX, RESERVE_AFTER_MS, TENANTS_MAX};
 use crate::id::TenantId;
 use crate::quota::{Amount, Quota, QuotaExceeded};
 use crate::timestamp::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use tenant_state::{TenantState, VirtualTime};
-
-/// How long the first run that does not fit lets others pass, in milliseconds. Test runs take seconds to minutes.
-/// Budget kept free costs more the more often the host drains, and the owner of a large run waits for minutes anyway.
-pub const RESERVE_AFTER_MS: u64 = 30_000;
 
 /// Expected duration of a tenant's run until its first run has ended, in milliseconds.
 pub const EXPECTED_MS_FIRST: u64 = 10_000;
@@ -66,7 +61,7 @@ pub enum Priority {
     /// The default.
     #[default]
     Normal,
-    /// After all others, but at most [`PASSED_OVER_MAX`] of them in a row.
+    /// After all others, but at most [`PASSED_OVER_MAX`](crate::bounds::PASSED_OVER_MAX) of them in a row.
     Low,
 }
 

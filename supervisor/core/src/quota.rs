@@ -86,7 +86,7 @@ impl Amount {
     }
 }
 
-/// Bounds on the concurrent runs of one tenant, and its weight against other tenants.
+/// Bounds on the runs of one tenant and on what is retained of them, and its weight against other tenants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
     /// Its share of a contended host is this over the sum of the weights of all tenants with waiting runs.
@@ -98,6 +98,10 @@ pub struct Quota {
     pub running_runs_max: u32,
     /// Sum of the demands of its running runs.
     pub in_use_max: Amount,
+    /// Bytes retained of its ended runs: events, reports, output and artefacts.
+    pub retained_bytes_max: u64,
+    /// Bytes of memory among these, of coverage indexes, and of the events of running runs.
+    pub retained_memory_bytes_max: u64,
 }
 
 impl Quota {
@@ -107,6 +111,8 @@ impl Quota {
         queued_runs_max: u32::MAX,
         running_runs_max: u32::MAX,
         in_use_max: Amount::UNBOUNDED,
+        retained_bytes_max: u64::MAX,
+        retained_memory_bytes_max: u64::MAX,
     };
 
     /// Refuses a run that could not start even as its tenant's only one.

@@ -18,9 +18,6 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Longest secret that is recognised across a cut: a private key of 16,384 bits in PEM has 13 KiB.
-pub const SECRET_BYTES_MAX: usize = 16 * 1024;
-
 /// Most characters between the name of a secret and its value: `": "`, ` => '`, `\": \"`.
 const BETWEEN_MAX: usize = 8;
 

@@ -1,7 +1,7 @@
 //! The state machine of one session: its running run, its waiting runs, its failure slot and coverage index. `step`
 //! takes one event and returns the effects that the actor at the edge carries out.
 
-use crate::bounds::{FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
+use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::coverage::{CoverageIndex, CoverageMeasurement};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
@@ -12,10 +12,6 @@ use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunK
 use crate::timestamp::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// How long a run without watchers continues, in milliseconds. An agent's client gives up after its own timer and asks
-/// again within seconds; an abandoned run must not hold the host.
-pub const DETACHED_MS_MAX: u64 = 30_000;
 
 /// An event in the life of a session.
 #[derive(Debug, Clone)]
@@ -33,14 +29,14 @@ pub enum SessionEvent {
         fingerprint: Option<Fingerprint>,
         /// What to do while another run is in progress.
         if_busy: IfBusy,
-        /// The quota that keeps the run from waiting behind another one; `None` if it may wait.
+        /// The quota that keeps the run from starting now, or from waiting behind another run; `None` if neither does.
         quota_exceeded: Option<QuotaExceeded>,
     },
-    /// A run starts on this workspace.
-    Began {
+    /// The workspace was scanned anew for a run that had waited.
+    Rescanned {
         /// The run.
         run: RunId,
-        /// Fingerprint of the workspace at the start.
+        /// Fingerprint of the workspace now.
         fingerprint: Option<Fingerprint>,
     },
     /// The number of watchers of a run changed.
@@ -66,11 +62,6 @@ pub enum SessionEvent {
     },
     /// A run could not be started and has no report.
     NotStarted {
-        /// The run.
-        run: RunId,
-    },
-    /// The workspace scan at its start rejects a run whose caller has not received its id yet.
-    Rejected {
         /// The run.
         run: RunId,
     },
@@ -194,7 +185,7 @@ struct SessionRun {
 }
 
 impl SessionRun {
-    // True once the run has started and scanned the workspace; before that, its view of the workspace is unknown.
+    // False while the run has not scanned the workspace: its view of the workspace is unknown.
     fn can_be_joined(&self) -> bool {
         self.fingerprint.is_some() && !self.ending
     }
@@ -267,7 +258,10 @@ impl Session {
     /// more waiting run.
     #[must_use]
     pub fn needs_scan(&self, request: &RunRequest, kind: RunKind, if_busy: IfBusy, may_wait: bool) -> bool {
-        let Some(running) = self.running.as_ref().filter(|_| !self.closing && !self.draining) else { return false };
+        if self.closing || self.draining {
+            return false;
+        }
+        let Some(running) = &self.running else { return self.check_rerun(&request.selection).is_none() };
         let equal = |run: &SessionRun| run.kind == kind && *run.request == *request;
         // It attaches to the running one if nothing was edited since, whether it would wait or not.
         if equal(running) && running.can_be_joined() {
@@ -296,7 +290,7 @@ impl Session {
                 };
                 self.handle_request(now, requested, if_busy, quota_exceeded)
             }
-            SessionEvent::Began { run, fingerprint } => {
+            SessionEvent::Rescanned { run, fingerprint } => {
                 if let Some(running) = self.running.as_mut().filter(|running| running.run == run) {
                     running.fingerprint = fingerprint;
                 }
@@ -309,7 +303,6 @@ impl Session {
             SessionEvent::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
             SessionEvent::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
             SessionEvent::NotStarted { run } => self.handle_end(&run, None),
-            SessionEvent::Rejected { run } => self.handle_rejection(run),
             SessionEvent::RetentionExceeded => self.forget_oldest(),
             SessionEvent::Tick => self.abandon(now),
             SessionEvent::DrainRequested => {
@@ -340,16 +333,16 @@ impl Session {
             (true, IfBusy::Refuse) => Some(StartRejected::Busy),
             (true, IfBusy::Queue) if self.waiting.len() >= QUEUED_RUNS_MAX => Some(StartRejected::QueueFull),
             (true, IfBusy::Queue) => quota_exceeded.map(StartRejected::Quota),
-            (false, _) => self.check_rerun(&requested.request.selection),
+            (false, _) => self.check_rerun(&requested.request.selection).or(quota_exceeded.map(StartRejected::Quota)),
         };
         if let Some(refusal) = refusal {
             return vec![Effect::Refuse { run: requested.run, refusal }];
         }
         let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         let mut effects = vec![Effect::Accept { run: requested.run.clone(), position }];
-        // Every run scans the workspace when it starts. Until then it may still be rejected without a trace, so no
-        // other caller may attach to it by fingerprint.
-        self.waiting.push_back(SessionRun { fingerprint: None, ..requested });
+        // A run that waits is to see the workspace as it will be at its start.
+        let fingerprint = requested.fingerprint.filter(|_| position == 0);
+        self.waiting.push_back(SessionRun { fingerprint, ..requested });
         effects.extend(self.start_next());
         effects
     }
@@ -398,9 +391,12 @@ impl Session {
         effects
     }
 
-    // A rerun repeats the last request, environment and framework included, on the failures of the last run. Failures
-    // beyond its limit are deferred.
-    fn resolve(&self, request: &RunRequest) -> Result<(Box<RunRequest>, DeferredFailures), StartRejected> {
+    /// The request that would run if `request` started now. A rerun repeats the last request, environment and framework
+    /// included, on the failures of the last run; failures beyond its limit are deferred.
+    ///
+    /// # Errors
+    /// [`StartRejected::NoRunYet`] and [`StartRejected::NothingToRerun`] for a rerun.
+    pub fn resolve(&self, request: &RunRequest) -> Result<(Box<RunRequest>, DeferredFailures), StartRejected> {
         let Selection::LastFailed { limit } = &request.selection else {
             return Ok((Box::new(request.clone()), DeferredFailures::default()));
         };
@@ -479,15 +475,6 @@ impl Session {
             RunKind::Tests => self.retain_finished(run.clone()),
             RunKind::Listing => vec![Effect::Forget { run: run.clone() }],
         };
-        effects.extend(self.start_next_or_stop());
-        effects
-    }
-
-    fn handle_rejection(&mut self, run: RunId) -> Vec<Effect> {
-        if self.running.take_if(|running| running.run == run).is_none() {
-            return Vec::new();
-        }
-        let mut effects = vec![Effect::Forget { run }];
         effects.extend(self.start_next_or_stop());
         effects
     }

@@ -1,7 +1,7 @@
 //! Pure adapters, one per test framework: a snapshot of the file tree in, a command line out; bytes in, events out.
 //!
-//! Nothing here opens a file or starts a process. The edge takes the [`FileTree`], resolves programs, runs the
-//! [`Plan`] and feeds the parser. Adding a framework is one file and one row in [`FRAMEWORKS`].
+//! Nothing here opens a file or starts a process. The supervisor scans the [`FileTree`], resolves programs, runs the
+//! [`Plan`] and feeds the output to the [`Parser`]. A new framework is one module and one row in [`FRAMEWORKS`].
 
 mod contract;
 mod ecosystems;
@@ -12,14 +12,14 @@ pub mod runners;
 
 pub use contract::*;
 pub use run::detection;
-pub use run::expected_tests::Awaited;
-pub use run::multi::{Chosen, Detected};
+pub use run::expected_tests::ExpectedTests;
+pub use run::framework_choice::{DetectedFramework, FrameworkChoice};
 use runners::{
     ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, phpunit, playwright, pytest, rspec, rust,
     script, unittest, vitest,
 };
 
-/// Every adapter, in the order in which several detected ones are named.
+/// Every adapter, in the order in which an error lists several detected frameworks.
 pub static FRAMEWORKS: &[&dyn Framework] = &[
     &go::Go,
     &pytest::Pytest,

@@ -232,7 +232,7 @@ fn no_tests_found_means_nothing_selected() {
 
 #[test]
 fn a_listing_names_every_test() {
-    let mut parser = parser_at_tests(Ctest.listing(&plan(), &want(&Selection::All)));
+    let mut parser = parser_at_tests(Ctest.listing_parser(&plan(), &want(&Selection::All)));
     let mut events = Vec::new();
     parser.stdout(br#"{"kind":"ctestInfo","tests":[{"name":"a.b"},"#, &mut events);
     parser.stdout(br#"{"name":"c"}]}"#, &mut events);

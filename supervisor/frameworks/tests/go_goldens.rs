@@ -15,7 +15,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::go::Go;
-use proctor_frameworks::{FileTree, Framework, Parser, Plan, Want};
+use proctor_frameworks::{FileTree, Framework, Parser, Plan, PlanRequest};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,7 +61,7 @@ const KILLED: &[u8] = include_bytes!("../goldens/go/hang-killed.jsonl");
 fn plan(coverage: CoverageMode) -> Plan {
     let mut tree = FileTree::default();
     tree.add_with_content("go.mod", "module example.com/x\n");
-    let want = Want { coverage, ..want(&Selection::All) };
+    let want = PlanRequest { coverage, ..want(&Selection::All) };
     Go.plan(&Go.detect(&tree), &tree, &want).unwrap()
 }
 
@@ -186,7 +186,7 @@ fn reruns_packages_broken_by_another_one_without_coverage() {
 #[test]
 fn a_listing_names_the_tests_of_a_run() {
     let names = |bytes: &[u8]| {
-        let mut parser = Go.listing(&plan(CoverageMode::Off), &want(&Selection::All));
+        let mut parser = Go.listing_parser(&plan(CoverageMode::Off), &want(&Selection::All));
         let mut events = Vec::new();
         parser.step_started(0);
         parser.stdout(bytes, &mut events);

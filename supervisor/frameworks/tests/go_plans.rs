@@ -10,7 +10,7 @@ use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::runners::go::Go;
-use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanError, PlanRequest};
 use support::want::want;
 
 fn tree() -> FileTree {
@@ -74,7 +74,7 @@ fn each_module_gets_one_command() {
 fn notes_what_coverage_does_not_reach() {
     let notes = |files: &[&str], coverage| {
         let selection = matching("", files);
-        let want = Want { coverage, ..want(&selection) };
+        let want = PlanRequest { coverage, ..want(&selection) };
         Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap().notes
     };
     let borders = notes(&[], CoverageMode::Auto);
@@ -174,7 +174,7 @@ fn refuses_more_commands_than_a_run_may_have() {
 
 #[test]
 fn coverage_injects_its_wrapper() {
-    let want = Want { coverage: CoverageMode::Auto, parallel: Some(3), ..want(&Selection::All) };
+    let want = PlanRequest { coverage: CoverageMode::Auto, parallel: Some(3), ..want(&Selection::All) };
     let plan = Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap();
     let args = plan.steps[0].args.join(" ");
     assert_eq!(

@@ -14,7 +14,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_frameworks::runners::gradle::Gradle;
-use proctor_frameworks::{Framework, Parser, Want};
+use proctor_frameworks::{Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use support::brief::brief;
 use support::jvm::{self, StepOutput};
@@ -50,7 +50,7 @@ const KILLED: &[u8] = include_bytes!("../goldens/gradle/hang-killed.jsonl");
 fn parser() -> Box<dyn Parser> {
     let tests = ["Alive", "Calc", "Exit", "Greet", "Hang", "Length", "Ng", "Other", "SetUp", "Zero"];
     let tree = jvm::tree("build.gradle", &tests);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want).unwrap();
     Gradle.parser(&plan, &want)
 }

@@ -11,7 +11,7 @@ use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::runners::jest::Jest;
 use proctor_frameworks::runners::vitest::Vitest;
-use proctor_frameworks::{FileTree, Framework, Plan, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest};
 
 fn tree(script: &str) -> FileTree {
     let mut tree = FileTree::default();
@@ -20,8 +20,8 @@ fn tree(script: &str) -> FileTree {
     tree
 }
 
-fn want(selection: &Selection, parallel: Option<u32>) -> Want<'_> {
-    Want { parallel, ..support::want::want(selection) }
+fn want(selection: &Selection, parallel: Option<u32>) -> PlanRequest<'_> {
+    PlanRequest { parallel, ..support::want::want(selection) }
 }
 
 fn plan(framework: &dyn Framework, script: &str, selection: &Selection, parallel: Option<u32>) -> Plan {

@@ -14,7 +14,7 @@ use proctor_core::proof::Proof;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::maestro::Maestro;
-use proctor_frameworks::{FileTree, Framework, Parser, StreamSummary, Want};
+use proctor_frameworks::{FileTree, Framework, Parser, PlanRequest, StreamSummary};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use support::want::want;
@@ -81,7 +81,7 @@ fn parser(files: &[&str], parallel: Option<u32>) -> Box<dyn Parser> {
         };
         tree.add_with_content(format!(".maestro/{file}"), format!("appId: x\n{name}---\n- launchApp\n"));
     }
-    let want = Want { parallel, ..want(&Selection::All) };
+    let want = PlanRequest { parallel, ..want(&Selection::All) };
     Maestro.parser(&Maestro.plan(&Maestro.detect(&tree), &tree, &want).unwrap(), &want)
 }
 

@@ -13,7 +13,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::maven::Maven;
-use proctor_frameworks::{Framework, Parser, Want};
+use proctor_frameworks::{Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 use support::jvm::{self, StepOutput};
@@ -55,11 +55,11 @@ const KILLED: [&[u8]; 2] =
 fn parser(is_listing: bool) -> Box<dyn Parser> {
     let tests = ["Alive", "Before", "Calc", "Exit", "Greet", "Hang", "Ng", "Old", "SetUp", "Bad", "Plain", "Three"];
     let tree = jvm::tree("pom.xml", &tests);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let projects = Maven.detect(&tree);
     if is_listing {
         let plan = Maven.plan_listing(&projects, &tree, &want).unwrap();
-        return Maven.listing(&plan, &want);
+        return Maven.listing_parser(&plan, &want);
     }
     let plan = Maven.plan(&projects, &tree, &want).unwrap();
     Maven.parser(&plan, &want)
@@ -184,7 +184,7 @@ fn does_not_report_the_result_of_an_attempt_that_was_repeated() {
         )
     };
     let mut tree = jvm::tree("pom.xml", &["A"]);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     tree.add_with_content("pom.xml", "<rerunFailingTestsCount>1</rerunFailingTestsCount>");
     let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();
     let outcomes = |results: &[&str], exit, killed| {
@@ -211,7 +211,7 @@ fn does_not_report_the_result_of_an_attempt_that_was_repeated() {
 #[test]
 fn a_run_that_may_have_stopped_after_failures_is_incomplete() {
     let mut tree = jvm::tree("pom.xml", &["Greet"]);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut unreached = |count: &str| {
         tree.add_with_content("pom.xml", format!("<skipAfterFailureCount>{count}</skipAfterFailureCount>"));
         let plan = Maven.plan(&Maven.detect(&tree), &tree, &want).unwrap();

@@ -11,7 +11,7 @@ use proctor_core::outcome::{Exit, Outcome};
 use proctor_core::report::Summary;
 use proctor_core::request::Selection;
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Want};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, PlanRequest};
 use support::want::want;
 
 /// Stream or file that a runner writes to.
@@ -211,10 +211,10 @@ const RECORDINGS: &[Recording] = &[
 /// The outcome of the recording with `change` applied to everything the runner wrote.
 fn outcome(recording: &Recording, change: impl Fn(&str) -> String) -> Outcome {
     let framework = framework(recording.framework);
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let mut tree = FileTree::default();
     tree.add_with_content(recording.file.0, recording.file.1);
-    let plan = framework.plan(&framework.asked(&tree), &tree, &want).unwrap();
+    let plan = framework.plan(&framework.detect_explicit(&tree), &tree, &want).unwrap();
     // ctest prints its build directory: the recording gets the planned one.
     let build = plan.steps[0].args.get(3).cloned().unwrap_or_default();
     let change = |text: &str| change(&text.replace("/cache/cmake/0123456789abcdef", &build));

@@ -12,7 +12,7 @@ use proctor_core::test_case::TestId;
 use proctor_frameworks::detection::choose;
 use proctor_frameworks::runners::pytest::Pytest;
 use proctor_frameworks::runners::unittest::Unittest;
-use proctor_frameworks::{FileTree, Framework, Plan, Step, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest, Step};
 
 /// A project that contains another one; `settings` decides for which runner.
 fn tree(settings: &str) -> FileTree {
@@ -27,8 +27,8 @@ fn tree(settings: &str) -> FileTree {
     tree
 }
 
-fn want(selection: &Selection) -> Want<'_> {
-    Want { coverage: CoverageMode::Auto, ..support::want::want(selection) }
+fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest { coverage: CoverageMode::Auto, ..support::want::want(selection) }
 }
 
 fn tree_of(framework: &dyn Framework) -> FileTree {
@@ -48,7 +48,7 @@ fn pytest_runs_a_project_without_its_settings_when_requested() {
     assert_eq!(name(&tree("[tool.pytest]"), Some("all")).unwrap(), "pytest");
     let mut mixed = tree("[project]");
     mixed.add("sub/pytest.ini");
-    assert_eq!(Pytest.asked(&mixed).iter().map(|project| project.dir.as_str()).collect::<Vec<_>>(), ["sub"]);
+    assert_eq!(Pytest.detect_explicit(&mixed).iter().map(|project| project.dir.as_str()).collect::<Vec<_>>(), ["sub"]);
     let mut odd = FileTree::default();
     odd.add("a_test.py");
     assert_eq!(name(&odd, Some("pytest")).unwrap(), "pytest");
@@ -127,7 +127,7 @@ fn unittest_starts_above_a_package_with_load_tests() {
     };
     assert_eq!(starts(&Selection::All), ["./", "./lib", "./slow", "./"]);
     assert_eq!(starts(&matching("", &["lib/pkg/tests/check_a.py"])), ["./lib"]);
-    assert!(Unittest.reads("lib/pkg/tests/__init__.py") && !Unittest.reads("lib/pkg/__init__.py"));
+    assert!(Unittest.is_marker_path("lib/pkg/tests/__init__.py") && !Unittest.is_marker_path("lib/pkg/__init__.py"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn plans_listings_and_parallel_tests() {
         let tree = tree_of(framework);
         let listing = framework.plan_listing(&framework.detect(&tree), &tree, &want(&Selection::All)).unwrap();
         assert!(wanted.iter().all(|word| listing.steps[0].args.iter().any(|argument| argument == word)));
-        let parallel = Want { parallel: Some(3), ..want(&Selection::All) };
+        let parallel = PlanRequest { parallel: Some(3), ..want(&Selection::All) };
         let plan = framework.plan(&framework.detect(&tree), &tree, &parallel).unwrap();
         let parallel = plan.steps[0].env.get("PROCTOR_PARALLEL").map(String::as_str);
         assert_eq!((parallel, plan.notes.len()), if framework.name() == "pytest" { (Some("3"), 0) } else { (None, 1) });

@@ -106,10 +106,10 @@ fn parse(golden: &Golden, chunks: &[&[u8]], exit: Exit) -> (Vec<RunnerEvent>, Bo
         .iter()
         .filter(|(name, _)| *name == framework.name())
         .for_each(|(_, marker)| tree.add_with_content(*marker, ""));
-    let want = want(&Selection::All);
-    let plan = framework.plan(&framework.detect(&tree), &tree, &want).unwrap();
+    let request = want(&Selection::All);
+    let plan = framework.plan(&framework.detect(&tree), &tree, &request).unwrap();
     assert_eq!((plan.steps.len(), plan.report), (1, true));
-    let (mut parser, mut events) = (framework.parser(&plan, &want), Vec::new());
+    let (mut parser, mut events) = (framework.parser(&plan, &request), Vec::new());
     parser.step_started(0);
     chunks.iter().for_each(|chunk| parser.report(chunk, &mut events));
     parser.step_ended(exit, matches!(exit, Exit::Signal(_)), &mut events);

@@ -15,7 +15,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::rust::{Cargo, Nextest};
-use proctor_frameworks::{FileTree, Framework, Parser, Want};
+use proctor_frameworks::{FileTree, Framework, Parser, PlanRequest};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use std::fmt::Write as _;
@@ -64,10 +64,10 @@ const HANG: &[u8] = include_bytes!("../goldens/rust/cargo-hang.out");
 fn parser(framework: &dyn Framework, listing: bool) -> Box<dyn Parser> {
     let mut tree = FileTree::default();
     tree.add_with_content("Cargo.toml", "[package]\nname = 'x'\n");
-    let want = Want { scratch: "/tmp/proctor", ..want(&Selection::All) };
+    let want = PlanRequest { scratch: "/tmp/proctor", ..want(&Selection::All) };
     let projects = framework.detect(&tree);
     let plan = framework.plan(&projects, &tree, &want).unwrap();
-    if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) }
+    if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) }
 }
 
 /// Parses `chunks` of stdout as one step that ended by itself.

@@ -11,7 +11,7 @@ use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::detection::choose;
 use proctor_frameworks::runners::rust::{Cargo, Nextest};
-use proctor_frameworks::{FileTree, Framework, Plan, PlanError, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanError, PlanRequest};
 
 fn tree() -> FileTree {
     let mut tree = FileTree::default();
@@ -30,9 +30,9 @@ fn tree() -> FileTree {
     tree
 }
 
-fn want(selection: &Selection, parallel: Option<u32>) -> Want<'_> {
+fn want(selection: &Selection, parallel: Option<u32>) -> PlanRequest<'_> {
     let plain = support::want::want(selection);
-    Want { coverage: CoverageMode::Auto, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
+    PlanRequest { coverage: CoverageMode::Auto, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
 }
 
 fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanError> {

@@ -20,9 +20,9 @@ pub use go_library::GoLibrary;
 pub use run_cache::{RunCache, cache_dir_of_run};
 
 use crate::host::trash::{OPEN_DIR, empty, move_up, names, open_trash, sibling};
-use proctor_core::bounds::PATH_BYTES_MAX;
+use proctor_core::bounds::{PATH_BYTES_MAX, TENANT_CACHED_WORKSPACES_MAX};
 use proctor_sandbox::{lack, unless_lacking};
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, openat, openat2, statx};
 use rustix::io::Errno;
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -32,9 +32,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-
-/// Default bound of a tenant's caches, and of a user's own: 20 GiB.
-pub const BYTES_MAX: u64 = 20 << 30;
 
 /// Caches are not measured again sooner, however often a tenant runs tests.
 const PAUSE_MIN: Duration = Duration::from_secs(60);
@@ -48,9 +45,6 @@ const OVERFULL_FACTOR: u64 = 2;
 
 /// Most bytes of names of directories that are still to be measured.
 const PENDING_BYTES_MAX: usize = 64 << 20;
-
-/// Most workspaces of one tenant with caches, which bounds the directories of agents that make a clone for each task.
-const WORKSPACES_MAX: usize = 4_096;
 
 /// Most files with several names that are tracked by inode, so that each counts once.
 const LINKED_MAX: usize = 1 << 20;
@@ -171,7 +165,7 @@ fn try_tidy(cache: &Path, bytes_max: u64) -> io::Result<Tidied> {
 
 /// Opens the lock file. Its mode keeps other users from locking it; a link or a FIFO planted in its place is rejected.
 fn open_used(cache: &Path) -> io::Result<File> {
-    let safely = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let safely = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(safely);
     let used = options.open(sibling(cache, ".used"))?;
@@ -239,7 +233,7 @@ fn split_off_removable(caches: &mut Vec<Cache>, bytes_max: u64) -> Vec<Cache> {
 }
 
 fn is_within(caches: &[Cache], bytes_max: u64) -> bool {
-    caches.len() <= WORKSPACES_MAX && total(caches) <= bytes_max
+    caches.len() <= TENANT_CACHED_WORKSPACES_MAX && total(caches) <= bytes_max
 }
 
 fn total(caches: &[Cache]) -> u64 {

@@ -123,7 +123,7 @@ mod tests {
     use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
     use proctor_core::request::{BrowserOptions, CoverageMode, RunKind, Selection};
-    use proctor_frameworks::{Want, detection};
+    use proctor_frameworks::{PlanRequest, detection};
 
     #[test]
     fn each_workspace_has_its_own_directory_even_at_the_path_of_another() {
@@ -153,7 +153,7 @@ mod tests {
     fn given(name: &str, workspace: &Workspace, cache: &Path) -> Vec<String> {
         let (selection, tree) = (Selection::All, workspace.scan().unwrap().tree);
         let chosen = detection::choose(&tree, Some(name), &selection).unwrap();
-        let want = Want {
+        let want = PlanRequest {
             selection: &selection,
             coverage: CoverageMode::Auto,
             parallel: None,

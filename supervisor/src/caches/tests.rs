@@ -164,7 +164,7 @@ fn a_cache_unreadable_for_lack_of_descriptors_is_not_too_large() {
         drop(taken);
         result
     });
-    assert_eq!(result.join().unwrap().unwrap_err().raw_os_error(), Some(libc::EMFILE));
+    assert_eq!(result.join().unwrap().unwrap_err().raw_os_error(), Some(Errno::MFILE.raw_os_error()));
 }
 
 #[test]
@@ -282,12 +282,12 @@ fn bounds_the_number_of_workspaces_with_caches() {
     let caches = |count| {
         (0..count).zip((i64::MIN..9).rev()).map(|(number, used)| cache_named(&number.to_string(), 1, used)).collect()
     };
-    let mut remaining: Vec<Cache> = caches(WORKSPACES_MAX);
+    let mut remaining: Vec<Cache> = caches(TENANT_CACHED_WORKSPACES_MAX);
     assert_eq!(split_off_removable(&mut remaining, u64::MAX), []);
-    let mut remaining: Vec<Cache> = caches(WORKSPACES_MAX + 2);
+    let mut remaining: Vec<Cache> = caches(TENANT_CACHED_WORKSPACES_MAX + 2);
     let names: Vec<_> = split_off_removable(&mut remaining, u64::MAX).into_iter().map(|cache| cache.name).collect();
     assert_eq!(names, [c"4097".to_owned(), c"4096".to_owned()], "the longest unused");
-    assert_eq!(remaining.len(), WORKSPACES_MAX);
+    assert_eq!(remaining.len(), TENANT_CACHED_WORKSPACES_MAX);
 }
 
 #[test]

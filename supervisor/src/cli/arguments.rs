@@ -1,9 +1,8 @@
 //! The command line: subcommands, options and their help.
 
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
-use crate::ops::drain::GRACE_MAX;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_core::bounds::PARALLEL_MAX;
+use proctor_core::bounds::{DRAIN_GRACE_MAX, FAILURES_PAGE, PARALLEL_MAX};
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and reports what broke.
@@ -204,7 +203,7 @@ pub(super) struct FailuresArgs {
     #[command(flatten)]
     pub(super) last_run: LastRunArgs,
     /// Maximum number of failures to show, 1 to 500.
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(long, default_value_t = FAILURES_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAILURES_PAGE.max)))]
     pub(super) limit: u32,
 }
 
@@ -298,8 +297,8 @@ pub(super) struct DrainArgs {
 
 fn deadline(text: &str) -> Result<u64, String> {
     let ms = milliseconds(text)?;
-    let too_long = std::time::Duration::from_millis(ms) > GRACE_MAX;
-    if too_long { Err(format!("at most {}h", GRACE_MAX.as_secs() / 3_600)) } else { Ok(ms) }
+    let too_long = std::time::Duration::from_millis(ms) > DRAIN_GRACE_MAX;
+    if too_long { Err(format!("at most {}h", DRAIN_GRACE_MAX.as_secs() / 3_600)) } else { Ok(ms) }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

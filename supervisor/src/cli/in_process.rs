@@ -3,23 +3,19 @@
 use super::CommandError;
 use super::last_run_store::LastRunStore;
 use super::xdg_dirs;
-use crate::caches;
 use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::{Toolchain, ToolchainConfig};
 use crate::ops::audit::Audit;
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Policy, ScanPermits};
+use crate::runs::context::{Context, ScanPermits};
 use crate::runs::scheduler::Scheduler;
 use crate::sessions::{self, SessionHandle, SessionMemory};
-use crate::tenants::allowance::RetainedQuota;
+use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError};
-use proctor_core::isolation::Network;
-use proctor_core::limits::Limits;
 use proctor_core::quota::{Amount, Quota};
 use proctor_sandbox::{LinuxSandbox, PoolBounds, RunAs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,23 +126,11 @@ pub(super) fn own_uid() -> Result<u32, CommandError> {
 pub(super) fn policy(workspace: &Workspace) -> Result<Policy, CommandError> {
     let run_as = run_as(workspace)?;
     Ok(Policy {
-        owner: "private".to_owned(),
         quota: Quota { running_runs_max: 1, ..Quota::UNBOUNDED },
-        queued: Arc::default(),
-        retained: RetainedQuota::unbounded(),
-        scan_permits: ScanPermits::for_tenant(),
         run_as,
-        owner_uids: None,
-        defaults: Limits::DEFAULT,
-        timeouts: BTreeMap::new(),
-        ceiling: Limits::CEILING,
-        required_layers: Vec::new(),
-        left_off: Vec::new(),
-        require_limits: false,
         may_use_network: true,
-        network: Network::None,
         cache: xdg_dirs::cache(run_as),
-        cache_bytes_max: caches::BYTES_MAX,
+        ..Policy::new("private")
     })
 }
 
@@ -191,7 +175,7 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunSto
     let context = context(HostSettings::for_single_user(PoolBounds::NONE))?;
     let id = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
     let memory: SessionMemory = store.memory()?.unwrap_or_default();
-    let policy = Arc::new(policy(&workspace)?);
+    let policy = policy(&workspace)?;
     let (handle, _actor) = sessions::open(id, context, policy, workspace, memory);
     Ok((handle, store))
 }

@@ -8,12 +8,10 @@ use crate::clock::Clock;
 use crate::grpc::convert;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
+use proctor_core::bounds::COVERING_TESTS_PAGE;
 use proctor_proto::text::{self, Reader};
 use std::io::IsTerminal;
 use std::path::{Component, Path, PathBuf};
-
-/// Most covering tests shown.
-const COVERING_SHOWN: usize = 200;
 
 /// `proctor failures`. Exit status 0 even if there are failures, because they were asked for.
 pub(super) fn failures(arguments: &FailuresArgs) -> Result<u8, CommandError> {
@@ -53,7 +51,7 @@ pub(super) fn covering(arguments: &CoveringArgs) -> Result<u8, CommandError> {
         workspace.existing(&file).map_err(to_failure)?;
     }
     let file_changed = measured_at.is_some_and(|since| workspace.changed_since(&file, since));
-    let answer = convert::covering(found.as_ref(), COVERING_SHOWN, file_changed);
+    let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0), file_changed);
     print::text(&text::covering(&answer, &file, line, Reader::Person)).map(|()| 0)
 }
 

@@ -47,7 +47,7 @@ pub(super) fn list(arguments: &ListArgs) -> Result<u8, CommandError> {
             Output::Human => {
                 let mut listing = convert::listing(&report, &tests, usize::MAX);
                 listing.partial |= missed > 0;
-                print::text(&text::listed(&listing))?;
+                print::text(&text::test_list(&listing))?;
             }
             Output::Json => {
                 let listing = Listing {

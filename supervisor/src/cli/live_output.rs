@@ -1,7 +1,7 @@
 //! Shows a command's output at a terminal while it runs: whole lines with their colours. All other terminal control is
 //! removed or escaped, since the output is untrusted.
 
-use proctor_proto::printable::{colour_len, live};
+use proctor_proto::printable::{colour_len, live_output};
 
 /// Most bytes of an unfinished line that are buffered.
 const LINE_BYTES_MAX: usize = 64 * 1_024;
@@ -35,7 +35,7 @@ impl LiveOutput {
 
     // Colours are reset after each batch, because what is printed next is not the command's output.
     fn show(&mut self, lines: &[u8]) -> String {
-        let text = live(&String::from_utf8_lossy(lines));
+        let text = live_output(&String::from_utf8_lossy(lines));
         if text.is_empty() {
             return text;
         }

@@ -1,13 +1,12 @@
 //! Writes a daemon's log through a bounded queue, so that a slow reader or a full disk never blocks. The next written
-//! line reports lost lines (`lost=`).
+//! line reports lost lines (`lost=`). `tracing-appender` counts only lines that find its queue full, not those that a
+//! full disk loses, and its guard writes to stdout with `println!` when it gives up; the queue is the audit log's anyway.
 
 use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
+use proctor_core::bounds::LOG_QUEUED_LINES_MAX;
 use std::io::{self, ErrorKind, Write};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
-
-/// Most queued lines, usually of 100 to 300 bytes.
-const LINES_MAX: usize = 4_096;
 
 /// How long the end of the process waits for the last lines.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,7 +19,7 @@ impl LogWriter {
     /// Starts a writer thread for `file`.
     pub(super) fn open(file: impl Write + Send + 'static) -> io::Result<LogWriter> {
         let write = |messages: &_, lost: &_| write(messages, LineWriter { file, is_partial: false }, lost);
-        Ok(LogWriter(NonBlockingWriter::open("log", LINES_MAX, write)?))
+        Ok(LogWriter(NonBlockingWriter::open("log", LOG_QUEUED_LINES_MAX, write)?))
     }
 
     /// Queues a line including its line end.
@@ -156,7 +155,7 @@ mod tests {
         let lost: usize =
             text.split("lost=").skip(1).map(|rest| rest.lines().next().unwrap().parse::<usize>().unwrap()).sum();
         assert_eq!(text.lines().count() + lost, sent + 1);
-        assert!(text.lines().count() >= LINES_MAX);
+        assert!(text.lines().count() >= LOG_QUEUED_LINES_MAX);
     }
 
     #[test]

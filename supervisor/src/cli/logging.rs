@@ -3,12 +3,10 @@
 use super::arguments::Command;
 use super::log_writer::LogWriter;
 use super::print;
+use proctor_core::bounds::LOG_LINE_BYTES_MAX;
 use proctor_core::redact::redact;
 use proctor_proto::printable;
 use std::io::{self, IsTerminal, Write};
-
-/// Most bytes of a line. Longer lines come from untrusted text in them.
-const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Where log lines go.
 pub(super) enum LogOutput {
@@ -62,8 +60,8 @@ struct Redacting<W>(W);
 impl<W: Write> Write for Redacting<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Clipped before redaction, which takes time in proportion to the length.
-        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)]);
-        let cut = if bytes.len() > LINE_BYTES_MAX { "…" } else { "" };
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LOG_LINE_BYTES_MAX)]);
+        let cut = if bytes.len() > LOG_LINE_BYTES_MAX { "…" } else { "" };
         let mut line = one_line(&redact(&format!("{}{cut}", text.trim_end_matches('\n'))));
         line.push('\n');
         self.0.write_all(line.as_bytes())?;
@@ -102,15 +100,15 @@ mod tests {
         let text = String::from_utf8(written.0).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "\x1b[32m INFO\x1b[0m reason=x\\n2026 INFO forged\\u{1b}[2J\\r");
-        assert_eq!((lines.len(), lines[1].len()), (2, LINE_BYTES_MAX + "…".len()));
+        assert_eq!((lines.len(), lines[1].len()), (2, LOG_LINE_BYTES_MAX + "…".len()));
     }
 
     #[test]
     fn redacts_a_secret_cut_by_the_line_limit() {
-        let (before, secret) = ("x".repeat(LINE_BYTES_MAX - 10), "ghp_".to_owned() + &"a1B2".repeat(9));
+        let (before, secret) = ("x".repeat(LOG_LINE_BYTES_MAX - 10), "ghp_".to_owned() + &"a1B2".repeat(9));
         let mut written = Redacting(Vec::new());
         written.write_all(format!("{before} {secret}\n").as_bytes()).unwrap();
         let text = String::from_utf8(written.0).unwrap();
-        assert!(!text.contains("ghp_") && text.len() > LINE_BYTES_MAX - 10, "{}", &text[before.len()..]);
+        assert!(!text.contains("ghp_") && text.len() > LOG_LINE_BYTES_MAX - 10, "{}", &text[before.len()..]);
     }
 }

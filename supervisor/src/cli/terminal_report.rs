@@ -5,9 +5,9 @@ use proctor_core::human_units::format_bytes;
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
-use proctor_proto::difference::{self, Kind};
+use proctor_proto::difference::{self, LineKind};
 use proctor_proto::printable::{block, cut, line};
-use proctor_proto::text::folded;
+use proctor_proto::text::merge_repeated_notes;
 use std::fmt::Write as _;
 
 /// Failures shown in full; the rest is counted.
@@ -58,7 +58,7 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
         let _ = writeln!(text, "{all} file(s) were left: `proctor report --artifact NAME --out FILE`\n");
     }
     for (kind, notes) in [("note", &report.evidence.notes), ("coverage", &report.coverage.notes)] {
-        for note in folded(notes) {
+        for note in merge_repeated_notes(notes) {
             let _ = writeln!(text, "{kind}: {}", line(&note));
         }
     }
@@ -94,10 +94,10 @@ fn failure_block(text: &mut String, test: &TestCase) {
     message_lines(text, test.message.as_deref().unwrap_or_default());
     for entry in difference::lines(test.actual.as_deref(), test.expected.as_deref()) {
         let entry = match entry.kind {
-            Kind::Same => entry.text,
-            Kind::Got => red(&entry.text),
-            Kind::Want => green(&entry.text),
-            Kind::About => dim(&entry.text),
+            LineKind::Same => entry.text,
+            LineKind::Got => red(&entry.text),
+            LineKind::Want => green(&entry.text),
+            LineKind::Note => dim(&entry.text),
         };
         let _ = writeln!(text, "  {entry}");
     }

@@ -3,6 +3,7 @@
 use super::{Problem, changed_keys};
 use crate::config::units::Bytes;
 use crate::ops::audit;
+use proctor_core::bounds::{AUDIT_FILE_BYTES, AUDIT_FILE_BYTES_MIN, AUDIT_FILES_KEPT, AUDIT_FILES_KEPT_MAX};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -17,19 +18,13 @@ pub struct AuditTable {
 }
 
 impl AuditTable {
-    /// The smallest useful file: some hundred lines.
-    const BYTES_MIN: u64 = 64 * 1024;
-
-    /// Most earlier files: each is renamed at every rotation.
-    const KEEP_MAX: u32 = 1_000;
-
     /// The settings of the log, with defaults filled in.
     #[must_use]
     pub fn log_config(&self, state_dir: &Path) -> audit::AuditLogConfig {
         audit::AuditLogConfig {
             path: self.path.clone().unwrap_or_else(|| state_dir.join("audit.jsonl")),
-            bytes_max: self.max_bytes.map_or(audit::AuditLogConfig::BYTES_MAX, |size| size.bytes),
-            keep: self.keep.unwrap_or(audit::AuditLogConfig::KEEP),
+            bytes_max: self.max_bytes.map_or(AUDIT_FILE_BYTES, |size| size.bytes),
+            keep: self.keep.unwrap_or(AUDIT_FILES_KEPT),
         }
     }
 
@@ -47,12 +42,12 @@ impl AuditTable {
 
     pub(super) fn problems(&self) -> Vec<Problem> {
         let relative = self.path.as_ref().is_some_and(|path| !path.is_absolute());
-        let small = self.max_bytes.is_some_and(|size| size.bytes < AuditTable::BYTES_MIN);
-        let many = self.keep.is_some_and(|keep| keep > AuditTable::KEEP_MAX);
+        let small = self.max_bytes.is_some_and(|size| size.bytes < AUDIT_FILE_BYTES_MIN);
+        let many = self.keep.is_some_and(|keep| keep > AUDIT_FILES_KEPT_MAX);
         [
             relative.then(|| Problem::new("audit.path", "audit.path: must be an absolute path")),
             small.then(|| Problem::new("audit.max_bytes", "audit.max_bytes: must be at least 64KiB")),
-            many.then(|| Problem::new("audit.keep", format!("audit.keep: must be at most {}", AuditTable::KEEP_MAX))),
+            many.then(|| Problem::new("audit.keep", format!("audit.keep: must be at most {}", AUDIT_FILES_KEPT_MAX))),
         ]
         .into_iter()
         .flatten()

@@ -4,8 +4,8 @@ use super::limits::too_small;
 use super::{Problem, changed_keys};
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::resolved_path::ResolvedPath;
-use crate::ops::drain::{DEFAULT_GRACE, GRACE_MAX};
 use crate::sessions::limits::{IDLE_MIN, SessionLimits};
+use proctor_core::bounds::{DRAIN_GRACE, DRAIN_GRACE_MAX};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_sandbox::PoolBounds;
@@ -24,7 +24,7 @@ pub struct HostTable {
     pub sessions_max: Option<u32>,
     /// Time after which an idle session is closed; default [`crate::sessions::limits::IDLE_MAX`].
     pub session_idle: Option<Duration>,
-    /// Grace period for runs when the supervisor ends; default [`DEFAULT_GRACE`].
+    /// Grace period for runs when the supervisor ends; default [`DRAIN_GRACE`].
     pub drain: Option<Duration>,
     /// Directories that all runs can read, besides the toolchains on the supervisor's PATH.
     #[serde(default)]
@@ -60,7 +60,7 @@ impl HostTable {
     /// The grace period for runs when the supervisor ends.
     #[must_use]
     pub fn drain(&self) -> std::time::Duration {
-        self.drain.map_or(DEFAULT_GRACE, |drain| std::time::Duration::from_millis(drain.ms))
+        self.drain.map_or(DRAIN_GRACE, |drain| std::time::Duration::from_millis(drain.ms))
     }
 
     /// The keys that differ in `new`.
@@ -98,8 +98,8 @@ impl HostTable {
         too_small(&one_run).for_each(|(key, text)| wrong(true, key, &text));
         let too_short = format!("session_idle: must be at least {}s", IDLE_MIN.as_secs());
         wrong(self.session_limits().idle_max < IDLE_MIN, "session_idle", &too_short);
-        let too_long = format!("drain: must be at most {}s", GRACE_MAX.as_secs());
-        wrong(self.drain() > GRACE_MAX, "drain", &too_long);
+        let too_long = format!("drain: must be at most {}s", DRAIN_GRACE_MAX.as_secs());
+        wrong(self.drain() > DRAIN_GRACE_MAX, "drain", &too_long);
         for (index, dir) in self.toolchains.iter().enumerate() {
             let at = format!("toolchains.{index}");
             wrong(!dir.is_absolute(), &at, &format!("toolchains: {} is not absolute", dir.display()));

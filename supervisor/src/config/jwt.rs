@@ -2,11 +2,9 @@
 
 use super::Problem;
 use crate::config::units::Duration;
+use proctor_core::bounds::JWT_LEEWAY_MS_MAX;
 use serde::Deserialize;
 use std::path::PathBuf;
-
-/// Most tolerated clock difference to the issuer, in milliseconds.
-const LEEWAY_MS_MAX: u64 = 5 * 60 * 1_000;
 
 /// JSON web tokens. Accepted algorithms are EdDSA (Ed25519), ES256 and RS256, each only with keys of its own type.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -39,7 +37,7 @@ impl JwtTable {
         wrong(self.issuer.is_empty(), "issuer", "is missing; set it to claim `iss` of the accepted tokens");
         wrong(self.audience.is_empty(), "audience", "is missing; tokens issued for another audience must be rejected");
         wrong(self.claim.as_deref() == Some(""), "claim", "is empty; leave it out for `sub`");
-        let too_long = self.leeway.is_some_and(|leeway| leeway.ms > LEEWAY_MS_MAX);
+        let too_long = self.leeway.is_some_and(|leeway| leeway.ms > JWT_LEEWAY_MS_MAX);
         wrong(too_long, "leeway", "must be at most 5m; set the clocks instead");
         problems
     }

@@ -2,27 +2,12 @@
 
 use super::Problem;
 use crate::config::units::{Bytes, Cpus, Duration};
+use proctor_core::bounds::{DISK_BYTES_CEILING, LOG_BYTES_MIN, PIDS_CEILING, TMP_BYTES_MIN, WRITE_BYTES_PER_S_MIN};
 use proctor_core::limits::{LimitError, LimitKind, LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_frameworks::{FRAMEWORKS, runners::custom};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-
-/// Lowest output limit: below it a runner's own lines count as a flood.
-const LOG_BYTES_MIN: u64 = 64 << 10;
-
-/// Lowest `/tmp` size: below it proctor's own files do not fit.
-const TMP_BYTES_MIN: u64 = 1 << 20;
-
-/// Lowest write rate: below it the end of a run waits for its disk.
-const WRITES_MIN: u64 = 1 << 20;
-
-/// Default ceiling of processes: the default `pid_max` of the kernel, and far below what a host has for all runs.
-const PIDS_MAX: u32 = 32_768;
-
-/// Default ceiling of a run's file growth: ten times the default limit. Disk space is not part of the host's budget, so
-/// this is a fixed number.
-const DISK_BYTES_MAX: u64 = 100 << 30;
 
 /// The ceiling of a run if `[max]` names none, on a host with budget `all`: never more than the budget, or a request
 /// would be promised what does not exist. `/tmp` is charged to the run's memory.
@@ -30,9 +15,9 @@ pub(super) fn built_in_max(all: Amount) -> Limits {
     Limits {
         memory_bytes_max: all.memory_bytes,
         cpu_millis_max: u32::try_from(all.cpu_millis).unwrap_or(u32::MAX),
-        pids_max: PIDS_MAX,
+        pids_max: PIDS_CEILING,
         tmp_bytes_max: all.memory_bytes,
-        disk_bytes_max: DISK_BYTES_MAX,
+        disk_bytes_max: DISK_BYTES_CEILING,
         ..Limits::CEILING
     }
 }
@@ -83,7 +68,7 @@ impl LimitsTable {
         let least = [
             ("log", LimitKind::Log, self.log, LOG_BYTES_MIN),
             ("tmp", LimitKind::Tmp, self.tmp, TMP_BYTES_MIN),
-            ("writes", LimitKind::Writes, self.writes, WRITES_MIN),
+            ("writes", LimitKind::Writes, self.writes, WRITE_BYTES_PER_S_MIN),
         ];
         let least = least.into_iter().filter_map(|(key, limit, requested, min)| {
             let requested = requested.map(|size| size.bytes).filter(|requested| *requested < min)?;

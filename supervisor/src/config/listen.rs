@@ -1,14 +1,12 @@
 //! The `[listen]` table: socket, address and TLS files.
 
 use super::Problem;
+use proctor_core::bounds::UNIX_SOCKET_PATH_BYTES_MAX;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-
-/// Longest path of a unix socket, in bytes: a `sockaddr_un` holds 108 including the final zero.
-const UNIX_BYTES_MAX: usize = 107;
 
 /// All permission bits of a socket.
 const MODE_MAX: u32 = 0o777;
@@ -104,7 +102,10 @@ fn unix_problem(path: &Path) -> Option<String> {
     let rows = [
         (len == 0, "is empty; name a path, or leave it out"),
         (len > 0 && !path.is_absolute(), "must be an absolute path"),
-        (len > UNIX_BYTES_MAX, &format!("has {len} bytes; a socket path has at most {UNIX_BYTES_MAX}")),
+        (
+            len > UNIX_SOCKET_PATH_BYTES_MAX,
+            &format!("has {len} bytes; a socket path has at most {UNIX_SOCKET_PATH_BYTES_MAX}"),
+        ),
         (file_type.is_some_and(|kind| kind.is_dir()), "is a directory; name a path in it"),
         (
             file_type.is_some_and(|kind| !kind.is_dir() && !kind.is_socket()),

@@ -2,29 +2,15 @@
 
 use super::limits::too_small;
 use crate::config::units::{Bytes, Cpus};
-use crate::tenants::allowance::{Allowance, RetainedQuota};
+use crate::tenants::allowance::Allowance;
+use proctor_core::bounds::{
+    TENANT_QUEUED_RUNS_MAX, TENANT_REQUESTS_PER_S_MAX, TENANT_RETAINED_BYTES_MAX, TENANT_RETAINED_MEMORY_BYTES_MAX,
+    TENANT_SUBSCRIBERS_MAX, TENANT_WEIGHT_MAX,
+};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;
 use std::num::NonZeroU32;
-
-/// The highest weight, which is finer than anybody shares a host.
-const WEIGHT_MAX: u32 = 1_000;
-
-/// Default number of waiting runs: a team of a hundred agents with a few sessions each.
-const QUEUED_RUNS_MAX: u32 = 1_000;
-
-/// Default requests per second: such a flood of one tenant takes at most half a processor.
-const REQUESTS_PER_SECOND: u32 = 20_000;
-
-/// Default number of event streams: ten for each session that the tenant may have by default.
-const SUBSCRIBERS_MAX: u32 = 10_000;
-
-/// Default bytes retained of a tenant's runs: as much as its build caches.
-const KEPT_BYTES_MAX: u64 = 20 << 30;
-
-/// Default memory within that: the last runs of a hundred agents with 10,000 tests each.
-const KEPT_MEMORY_MAX: u64 = 2 << 30;
 
 /// The share of one tenant; absent keys keep their built-in value. A refusal names the key.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -46,8 +32,8 @@ impl QuotaTable {
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         Allowance::new(
-            self.requests_per_second.unwrap_or(REQUESTS_PER_SECOND),
-            self.subscribers.unwrap_or(SUBSCRIBERS_MAX),
+            self.requests_per_second.unwrap_or(TENANT_REQUESTS_PER_S_MAX),
+            self.subscribers.unwrap_or(TENANT_SUBSCRIBERS_MAX),
         )
     }
 
@@ -56,12 +42,14 @@ impl QuotaTable {
     pub fn quota(&self) -> Quota {
         Quota {
             weight: self.weight.and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN),
-            queued_runs_max: self.queued_runs.unwrap_or(QUEUED_RUNS_MAX),
+            queued_runs_max: self.queued_runs.unwrap_or(TENANT_QUEUED_RUNS_MAX),
             running_runs_max: self.running_runs.unwrap_or(u32::MAX),
             in_use_max: Amount {
                 memory_bytes: self.memory.map_or(u64::MAX, |size| size.bytes),
                 cpu_millis: self.cpus.map_or(u64::MAX, |cpus| cpus.millis.into()),
             },
+            retained_bytes_max: self.kept.map_or(TENANT_RETAINED_BYTES_MAX, |size| size.bytes),
+            retained_memory_bytes_max: self.kept_memory.map_or(TENANT_RETAINED_MEMORY_BYTES_MAX, |size| size.bytes),
         }
     }
 
@@ -75,18 +63,10 @@ impl QuotaTable {
         }
     }
 
-    /// The quota of retained results; the counters of `before` are kept.
-    #[must_use]
-    pub fn retained(&self, before: Option<&RetainedQuota>) -> RetainedQuota {
-        let bytes_max = self.kept.map_or(KEPT_BYTES_MAX, |size| size.bytes);
-        let memory_max = self.kept_memory.map_or(KEPT_MEMORY_MAX, |size| size.bytes);
-        RetainedQuota { bytes_max, memory_max, ..before.cloned().unwrap_or_else(RetainedQuota::unbounded) }
-    }
-
     /// Checks the table. Each problem comes with its key.
     pub(super) fn problems(&self) -> Vec<(&'static str, String)> {
-        let weight = self.weight.is_some_and(|weight| !(1..=WEIGHT_MAX).contains(&weight));
-        let weight = weight.then(|| ("weight", format!("weight must be 1 to {WEIGHT_MAX}")));
+        let weight = self.weight.is_some_and(|weight| !(1..=TENANT_WEIGHT_MAX).contains(&weight));
+        let weight = weight.then(|| ("weight", format!("weight must be 1 to {TENANT_WEIGHT_MAX}")));
         let none = [
             ("queued_runs", self.queued_runs),
             ("running_runs", self.running_runs),

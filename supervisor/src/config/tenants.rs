@@ -8,6 +8,7 @@ use crate::config::units::Bytes;
 use crate::host::resolved_path::ResolvedPath;
 use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::workspace::is_system_dir;
+use proctor_core::bounds::TENANT_UID_MIN;
 use proctor_core::human_units::format_bytes;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -18,9 +19,6 @@ use std::path::{Component, Path, PathBuf};
 
 /// Reserved UIDs: the overflow ids of kernels and file systems, and -1 in 16 and 32 bits.
 const RESERVED_UIDS: [u32; 3] = [65_534, 65_535, u32::MAX];
-
-/// The lowest UID for tenants. Lower ones belong to the system.
-const UID_MIN: u32 = 1_000;
 
 /// One tenant.
 #[derive(Debug, Clone, Deserialize)]
@@ -89,8 +87,8 @@ impl UidRange {
         if count == 0 {
             return Some("count must be at least 1".to_owned());
         }
-        if first < UID_MIN {
-            return Some(format!("starts at {first}; user ids below {UID_MIN} belong to the system"));
+        if first < TENANT_UID_MIN {
+            return Some(format!("starts at {first}; user ids below {TENANT_UID_MIN} belong to the system"));
         }
         if first.checked_add(count - 1).is_none() {
             return Some(format!("ends beyond the highest user id, {}", u32::MAX));
@@ -201,13 +199,13 @@ impl Config {
             "quota.kept must be at least {}, the most that one run may retain (512 MiB plus its log)",
             format_bytes(least)
         );
-        let retained = tenant.quota.retained(None);
-        wrong(retained.bytes_max < least, "quota.kept", &message);
+        let quota = tenant.quota.quota();
+        wrong(quota.retained_bytes_max < least, "quota.kept", &message);
         let message = format!(
             "quota.kept_memory must be at least {}, the most that one run may retain",
             format_bytes(KEPT_MEMORY_MIN)
         );
-        wrong(retained.memory_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
+        wrong(quota.retained_memory_bytes_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }

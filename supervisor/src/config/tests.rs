@@ -1,8 +1,8 @@
 //! Tests of the whole host file, and helpers for the tests of its tables.
 
 use super::{Config, ConfigReader, Machine};
-use crate::ops::drain::DEFAULT_GRACE;
 use crate::sessions::limits::SessionLimits;
+use proctor_core::bounds::DRAIN_GRACE;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_frameworks::FRAMEWORKS;
@@ -37,9 +37,9 @@ fn the_example_file_is_valid() {
     assert_eq!(problems, []);
     assert_eq!(config.defaults.apply_to(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
-    assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DEFAULT_GRACE));
+    assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DRAIN_GRACE));
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
-    assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.wall_ms()));
+    assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.default_wall_ms()));
 }
 
 #[test]

@@ -1,4 +1,6 @@
-//! Durations and sizes as people write them: `300s`, `5m`, `2GiB`, `512MB`.
+//! Durations and sizes as people write them: `300s`, `5m`, `2GiB`, `512MB`. One exact parser serves durations, sizes and
+//! processors: `humantime` refuses plain numbers and `0.001h` and adds up `1month 2h`, and `bytesize` takes `M` for a
+//! power of 1,000, computes fractions as floats and turns what is too large into the largest size.
 
 use serde::{Deserialize, Deserializer, de};
 use std::fmt;
@@ -149,8 +151,29 @@ mod tests {
         assert_eq!(["0", "0s", "1.5"].map(milliseconds), [Ok(0), Ok(0), Ok(1_500)]);
         assert!(milliseconds("-1").is_err() && milliseconds("").is_err());
         assert_eq!("0.5".parse::<Cpus>(), Ok(Cpus { millis: 500 }));
+        for (text, expected) in [("12h", 43_200_000), ("5 m", 300_000), ("0.001h", 3_600), ("250ms", 250), ("7", 7_000)]
+        {
+            assert_eq!(ms(text), Ok(expected), "{text}");
+        }
+        for (text, expected) in [("64MiB", 64 << 20), ("1.5GiB", 3 << 29), ("4096", 4_096), ("1 kB", 1_000)] {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
         for bad in ["", "-1", "0", "0.0001ms", "3 weeks", "NaN", "1..2", "1.", "99999999999999999999h"] {
             assert!(ms(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn refusals_name_the_accepted_form() {
+        let ms = |text: &str| text.parse::<Duration>().unwrap_err();
+        for bad in ["1month", "2h 30m", "5min", "1d", "1us", "m", ".5s", " 5s"] {
+            assert_eq!(ms(bad), format!("expected something like 300s or 5m, got {bad:?}"));
+        }
+        assert_eq!(ms("0ms"), "must be more than zero, got \"0ms\"");
+        let bytes = |text: &str| text.parse::<Bytes>().unwrap_err();
+        for bad in ["1M", "64mb", "1PiB", "1.GiB", "1,5GiB"] {
+            assert_eq!(bytes(bad), format!("expected something like 2GiB or 512MB, got {bad:?}"));
+        }
+        assert_eq!(bytes("18446744073709551615TiB"), "\"18446744073709551615TiB\" is too large");
     }
 }

@@ -8,7 +8,8 @@ use super::{call_record, status};
 use crate::net::ConnectionInfo;
 use crate::tenants::Tenant;
 use crate::tenants::access::CurrentAccess;
-use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation, UNREAD_BYTES_MAX};
+use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation};
+use proctor_core::bounds::UNREAD_BYTES_MAX;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -165,11 +166,10 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::OPEN_REQUEST_BYTES_MAX;
     use super::*;
-    use crate::tenants::allowance::UNANSWERED_BYTES_MAX;
     use futures_util::FutureExt;
     use http_body::{Body as HttpBody, Frame};
+    use proctor_core::bounds::{OPEN_REQUEST_BYTES_MAX, UNANSWERED_BYTES_MAX};
     use std::convert::Infallible;
     use std::future::poll_fn;
     use std::pin::Pin;

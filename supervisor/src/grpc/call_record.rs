@@ -177,6 +177,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::ops::audit::AuditLogConfig;
+    use proctor_core::bounds::AUDIT_FILE_BYTES;
     use std::convert::Infallible;
     use std::path::Path;
     use std::task::Waker;
@@ -191,7 +192,7 @@ mod tests {
     fn records_a_call_whose_caller_leaves() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.jsonl");
-        let config = AuditLogConfig { path: path.clone(), bytes_max: AuditLogConfig::BYTES_MAX, keep: 0 };
+        let config = AuditLogConfig { path: path.clone(), bytes_max: AUDIT_FILE_BYTES, keep: 0 };
         let audit = Audit::open(config, Clock::new()).unwrap();
         for (rpc, run) in [
             ("Sessions/CreateSession", None),

@@ -4,6 +4,7 @@
 use crate::host::checks::Check;
 use crate::sessions::QueueOptions;
 use proctor_core::artifact::{Artifact, ArtifactKind};
+use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
 use proctor_core::coverage::{Attribution, CoveringTests};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
@@ -350,9 +351,6 @@ fn failure(failure: &Failure) -> v1::Failure {
     }
 }
 
-/// Most tests named among the deferred failures.
-const DEFERRED_NAMED_MAX: usize = 64;
-
 /// The failures of the last run, with their age at `now`.
 #[must_use]
 pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresResponse {
@@ -380,9 +378,6 @@ pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresR
     }
 }
 
-/// Most bytes of names in one answer: smaller than a message by the other parts of the answer, build errors above all.
-const NAMES_BYTES_MAX: usize = 48 * 1024 * 1024;
-
 /// Bytes of a name on the wire beside its text: tags and lengths.
 const NAME_OVERHEAD_BYTES: usize = 16;
 
@@ -391,7 +386,7 @@ fn bounded_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec
     let mut bytes = 0;
     let fits = |test: &&TestId| {
         bytes += test.package.len() + test.name.len() + NAME_OVERHEAD_BYTES;
-        bytes <= NAMES_BYTES_MAX
+        bytes <= ANSWER_NAMES_BYTES_MAX
     };
     tests.take(limit).take_while(fits).map(test_id).collect()
 }

@@ -2,7 +2,8 @@
 
 use super::status;
 use crate::grpc::convert;
-use crate::tenants::allowance::{InFlightBytes, Reservation, UNREAD_BYTES_MAX};
+use crate::tenants::allowance::{InFlightBytes, Reservation};
+use proctor_core::bounds::UNREAD_BYTES_MAX;
 use proctor_core::report::Report;
 use proctor_proto::v1;
 use prost::Message;
@@ -84,8 +85,8 @@ fn is_small(report: &Report) -> bool {
 mod tests {
     use super::*;
     use crate::runs::without_running;
-    use crate::tenants::allowance::ENCODE_PERMITS_MAX;
     use futures_util::FutureExt;
+    use proctor_core::bounds::ENCODE_PERMITS_MAX;
     use proctor_core::limits::Limits;
     use proctor_core::outcome::KillReason;
     use proctor_core::timestamp::Timestamp;

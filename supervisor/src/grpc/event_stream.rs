@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::runs::{Spools, open};
-    use crate::tenants::allowance::{Gauge, RetainedQuota};
+    use crate::tenants::allowance::{Gauge, MemoryReservation};
     use futures_util::FutureExt;
     use proctor_core::event::Progress;
     use proctor_proto::reason;
@@ -237,7 +237,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_unpolled_stream_of_a_revoked_caller_releases_its_subscription() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &Spools::default(), MemoryReservation::unbounded());
         writer.append(vec![RunEvent::Missed { events: 1 }, RunEvent::Missed { events: 2 }]).await;
         let (subscriptions, (revoke, revoked)) = (Arc::default(), oneshot::channel());
         let revoked = async { revoked.await.unwrap() };
@@ -254,7 +254,7 @@ mod tests {
 
     #[tokio::test]
     async fn waits_for_the_next_event_and_rejects_a_cursor_beyond_it() {
-        let (writer, handle) = open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &Spools::default(), MemoryReservation::unbounded());
         writer.append(vec![RunEvent::Missed { events: 1 }]).await;
         for beyond in [2, u64::MAX] {
             let refused = from(&handle, beyond).await.err().unwrap();
@@ -274,7 +274,7 @@ mod tests {
         let mut spools =
             Spools { stdout: Spool::of(std::fs::File::create(dir.path().join("x")).unwrap()), ..Spools::default() };
         spools.stdout.append(b"text").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &spools, MemoryReservation::unbounded());
         let output = RunEvent::Output { stream: Stream::Stdout, offset: 0, len: 4 };
         writer.append(vec![RunEvent::Progress(Progress::default()), output, RunEvent::Missed { events: 1 }]).await;
         for cursor in [0, 1] {
@@ -308,7 +308,7 @@ mod tests {
             events.push(RunEvent::Progress(Progress::default()));
             written.push(bytes);
         }
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &spools, MemoryReservation::unbounded());
         writer.append([events.clone(), events].concat()).await;
         let mut stream = from(&handle, 0).await.unwrap();
         let mut next = async || match stream.next().await.unwrap().map(|event| event.event.unwrap()) {
@@ -338,7 +338,7 @@ mod tests {
         let mut spools = Spools { stderr: write_only, ..Spools::default() };
         spools.stdout.append(b"text").unwrap();
         spools.stderr.append(b"lost").unwrap();
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &spools, MemoryReservation::unbounded());
         let output = |stream| RunEvent::Output { stream, offset: 0, len: 4 };
         writer.append(vec![output(Stream::Stdout), output(Stream::Stderr), output(Stream::Stdout)]).await;
         let mut stream = from(&handle, 0).await.unwrap();

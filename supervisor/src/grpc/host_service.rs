@@ -1,13 +1,12 @@
 //! The Host service, for operators.
 
-use super::run_request::{PageLimits, clamp};
 use super::{Api, status};
 use crate::grpc::convert;
 use crate::host::check_cache::HostCheckCache;
 use crate::host::checks::checks_until;
-use crate::ops::drain::GRACE_MAX;
 use crate::runs::Phase;
 use crate::sessions::registry::TenantSessions;
+use proctor_core::bounds::{DRAIN_GRACE_MAX, HOST_PAGE};
 use proctor_core::id::{SessionId, TenantId};
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
@@ -16,9 +15,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
-
-/// Runs or sessions per page.
-const PAGE: PageLimits = PageLimits { default: 1_000, max: 10_000 };
 
 /// The Host service, with a cache of the host checks that all callers share.
 pub(super) struct HostService {
@@ -122,7 +118,7 @@ impl Host for HostService {
         let v1::ListAllSessionsRequest { page_size, page_token } = request.into_inner();
         // A tenant's name has no slash in it.
         let (tenant, session) = page_token.split_once('/').unwrap_or((&page_token, ""));
-        let (size, after) = (clamp(page_size, PAGE), (TenantId::new(tenant), SessionId::new(session)));
+        let (size, after) = (HOST_PAGE.clamp(page_size), (TenantId::new(tenant), SessionId::new(session)));
         // One more than the page, to learn whether another page follows.
         let mut found = self.api.registry.list_all(after, size + 1).await;
         let more = found.len() > size;
@@ -142,7 +138,7 @@ impl Host for HostService {
     async fn list_runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
         self.api.operator(&request)?;
         let v1::ListRunsRequest { page_size, page_token } = request.into_inner();
-        let size = clamp(page_size, PAGE);
+        let size = HOST_PAGE.clamp(page_size);
         let mut runs = self.api.unfinished_runs(&self.api.registry.sessions_by_tenant().await).await;
         runs.retain(|run| run.run_id > page_token);
         runs.sort_by(|one, other| one.run_id.cmp(&other.run_id));
@@ -155,8 +151,8 @@ impl Host for HostService {
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {
         self.api.operator(&request)?;
         let within = request.get_ref().deadline_ms.map(Duration::from_millis);
-        if within.is_some_and(|within| within > GRACE_MAX) {
-            let why = format!("deadline_ms: at most {}", GRACE_MAX.as_millis());
+        if within.is_some_and(|within| within > DRAIN_GRACE_MAX) {
+            let why = format!("deadline_ms: at most {}", DRAIN_GRACE_MAX.as_millis());
             return Err(status::invalid("deadline_ms", why));
         }
         self.api.drain.begin(within);

@@ -31,6 +31,7 @@ use admission::Admission;
 use authentication::{AuthenticatedCaller, AuthenticatedTenant};
 use call_record::AuditedService;
 use host_service::HostService;
+use proctor_core::bounds::{OPEN_REQUEST_BYTES_MAX, REQUEST_BYTES_MAX};
 use proctor_core::id::{RunId, SessionId};
 use proctor_proto::v1::host_server::HostServer;
 use proctor_proto::v1::results_server::ResultsServer;
@@ -43,13 +44,6 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic::{Request, Status};
 use tonic_health::ServingStatus;
-
-/// Largest request, in bytes. The largest honest one names 1,000 files by absolute paths of 4 KiB.
-const REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
-
-/// Largest request to a service without authentication, in bytes over all its messages: the name of a service, or some
-/// dozens.
-const OPEN_REQUEST_BYTES_MAX: usize = 4 * 1024;
 
 /// Dependencies of all services.
 #[derive(Clone)]

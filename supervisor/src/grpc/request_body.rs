@@ -1,20 +1,17 @@
 //! The request body: counts its bytes as they arrive and bounds the time until it is complete.
 
-use super::{OPEN_REQUEST_BYTES_MAX, status};
-use crate::tenants::allowance::{Reservation, UNANSWERED_BYTES_MAX};
+use super::status;
+use crate::tenants::allowance::Reservation;
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use proctor_core::bounds::{OPEN_REQUEST_BYTES_MAX, REQUEST_ARRIVAL_TIMEOUT, UNANSWERED_BYTES_MAX};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Bytes;
-
-/// Longest time for a request to arrive: the largest request needs it at 7 Mbit/s.
-const ARRIVAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bound on request bytes.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +41,7 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     pub(super) fn new(body: Body, bound: RequestBound, arrived: Arc<Reservation>) -> RequestBody {
-        RequestBody { body, bound, arrived, timeout: Box::pin(sleep(ARRIVAL_TIMEOUT)) }
+        RequestBody { body, bound, arrived, timeout: Box::pin(sleep(REQUEST_ARRIVAL_TIMEOUT)) }
     }
 }
 
@@ -54,7 +51,9 @@ impl HttpBody for RequestBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match Pin::new(&mut self.body).poll_frame(cx) {
-            Poll::Pending => self.timeout.as_mut().poll(cx).map(|()| Some(Err(status::request_late(ARRIVAL_TIMEOUT)))),
+            Poll::Pending => {
+                self.timeout.as_mut().poll(cx).map(|()| Some(Err(status::request_late(REQUEST_ARRIVAL_TIMEOUT))))
+            }
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
                 let RequestBound { bytes_max, error } = self.bound;
@@ -113,13 +112,13 @@ mod tests {
         for _ in 0..3 {
             sender.send(Bytes::from_static(b"some")).await.unwrap();
             assert_eq!(next(&mut body).await.unwrap().unwrap(), 4);
-            advance(ARRIVAL_TIMEOUT / 4).await;
+            advance(REQUEST_ARRIVAL_TIMEOUT / 4).await;
         }
         assert_eq!(gauge.now(), 12);
         let status = next(&mut body).await.unwrap().unwrap_err();
         assert_eq!(
             (status.code(), started_at.elapsed().as_secs()),
-            (Code::DeadlineExceeded, ARRIVAL_TIMEOUT.as_secs())
+            (Code::DeadlineExceeded, REQUEST_ARRIVAL_TIMEOUT.as_secs())
         );
         drop(body);
         assert_eq!(gauge.now(), 0);

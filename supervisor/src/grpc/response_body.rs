@@ -4,12 +4,12 @@
 //! after a time.
 
 use super::status;
-use crate::tenants::allowance::{Gauge, Reservation, UNREAD_BYTES_MAX};
+use crate::tenants::allowance::{Gauge, Reservation};
 use http_body::{Body as HttpBody, Frame};
+use proctor_core::bounds::{ANSWER_READ_TIMEOUT, UNREAD_BYTES_MAX};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::Status;
@@ -19,9 +19,6 @@ use tonic::codegen::http::HeaderMap;
 
 /// Largest piece handed over at once. A peer can keep four of them for as long as its connection lasts.
 const PIECE_BYTES: usize = 128 * 1_024;
-
-/// Longest time to read the rest of a larger answer: the largest answer needs it at 2 Mbit/s.
-const READ_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A response body with counted bytes.
 pub(super) struct ResponseBody {
@@ -83,7 +80,7 @@ impl ResponseBody {
         }
         // One piece waits while the transport holds another.
         let (sender, receiver) = mpsc::channel(1);
-        tokio::spawn(timeout(READ_TIMEOUT, send_pieces(bytes, Arc::clone(&self.unread), sender)));
+        tokio::spawn(timeout(ANSWER_READ_TIMEOUT, send_pieces(bytes, Arc::clone(&self.unread), sender)));
         self.pieces = Some(Pieces { receiver, left: len });
         None
     }
@@ -112,7 +109,7 @@ impl HttpBody for ResponseBody {
                         return Poll::Ready(Some(Ok(Frame::data(piece))));
                     }
                     None if *left == 0 => self.pieces = None,
-                    None => return Poll::Ready(Some(Ok(self.end(&status::response_unread(READ_TIMEOUT))))),
+                    None => return Poll::Ready(Some(Ok(self.end(&status::response_unread(ANSWER_READ_TIMEOUT))))),
                 }
             }
             if self.over {
@@ -147,6 +144,7 @@ mod tests {
     use super::*;
     use futures_util::future::poll_fn;
     use futures_util::{FutureExt, stream};
+    use std::time::Duration;
     use tokio::time::advance;
     use tokio_stream::Stream;
     use tonic::Code;
@@ -223,7 +221,7 @@ mod tests {
         let first = next(&mut answer).await.unwrap();
         tokio::task::yield_now().await;
         assert_eq!(unread.now(), (PIECE_BYTES * 102) as u64, "the whole answer, one piece read and one waiting");
-        advance(READ_TIMEOUT + Duration::from_secs(1)).await;
+        advance(ANSWER_READ_TIMEOUT + Duration::from_secs(1)).await;
         tokio::task::yield_now().await;
         assert_eq!(unread.now(), (PIECE_BYTES * 2) as u64);
         drop(first);

@@ -1,24 +1,15 @@
 //! The Results service: failures, coverage and reports of sessions, and test listings.
 
 use super::encode_permit::EncodePermit;
-use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{RunEnd, StartedTests};
+use proctor_core::bounds::{COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE};
 use proctor_core::id::RunId;
 use proctor_core::request::RunKind;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
 use tonic::{Request, Response, Status};
-
-/// Failures in an answer.
-const FAILURES: PageLimits = PageLimits { default: 50, max: 500 };
-
-/// Covering tests in an answer.
-const COVERING: PageLimits = PageLimits { default: 200, max: 10_000 };
-
-/// Listed tests in an answer.
-const LISTED: PageLimits = PageLimits { default: 10_000, max: 100_000 };
 
 #[tonic::async_trait]
 impl Results for Api {
@@ -51,7 +42,7 @@ impl Results for Api {
         };
         let permit = EncodePermit::acquire(caller.tenant.allowance.in_flight()).await;
         let StartedTests { tests, missed } = started.handle.tests_started().await.map_err(read_error)?;
-        let limit = clamp(message.limit, LISTED);
+        let limit = LISTED_TESTS_PAGE.clamp(message.limit);
         let mut listing = permit.encode(move || convert::listing(&report, &tests, limit)).await?;
         listing.partial |= missed > 0;
         Ok(Response::new(listing))
@@ -64,7 +55,8 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let last = session.last_run(clamp(message.limit, FAILURES)).await.map_err(|error| status::session(&error))?;
+        let last =
+            session.last_run(FAILURES_PAGE.clamp(message.limit)).await.map_err(|error| status::session(&error))?;
         Ok(Response::new(convert::last_run(last.as_ref(), self.context.clock.now())))
     }
 
@@ -75,18 +67,18 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let file = run_request::covered_file(&message, session.workspace(), &tenant.policy.scan_permits).await?;
+        let file = run_request::covered_file(&message, session.workspace(), &tenant.usage.scan_permits).await?;
         let covering = session.covering(file.clone(), message.line).await.map_err(|error| status::session(&error))?;
         let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
         let file_changed = match measured_at {
             Some(since) => {
                 let (workspace, since) = (session.workspace().clone(), self.context.clock.for_file_times(since));
-                let changed = tenant.policy.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
+                let changed = tenant.usage.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
                 changed.unwrap_or(true)
             }
             None => false,
         };
-        Ok(Response::new(convert::covering(covering.as_ref(), clamp(message.limit, COVERING), file_changed)))
+        Ok(Response::new(convert::covering(covering.as_ref(), COVERING_TESTS_PAGE.clamp(message.limit), file_changed)))
     }
 
     async fn affected_tests(

@@ -5,42 +5,14 @@ use crate::grpc::convert;
 use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
-use proctor_core::bounds::PARALLEL_MAX;
+use proctor_core::bounds::{
+    COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX,
+};
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
 use proctor_proto::v1;
 use tonic::Status;
-
-/// Most files in a request.
-const FILES_MAX: usize = 1_000;
-
-/// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
-const FILES_BYTES_MAX: usize = 128 * 1024;
-
-/// Longest framework name, in bytes.
-const FRAMEWORK_BYTES_MAX: usize = 64;
-
-/// Most words of a custom command.
-const COMMAND_MAX: usize = 256;
-
-/// Most bytes of a custom command, all words together. The kernel accepts no longer word, and a session keeps the
-/// commands of its waiting runs.
-const COMMAND_BYTES_MAX: usize = 128 * 1024;
-
-/// Default and greatest number of items in an answer.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct PageLimits {
-    /// Used when the request sets no limit.
-    pub(super) default: u32,
-    /// Greatest number.
-    pub(super) max: u32,
-}
-
-/// The requested number of items, within the limits.
-pub(super) fn clamp(requested: u32, PageLimits { default, max }: PageLimits) -> usize {
-    usize::try_from(if requested == 0 { default } else { requested.min(max) }).unwrap_or(usize::MAX)
-}
 
 /// The run request of `RunTests`.
 pub(super) async fn run_tests(
@@ -154,8 +126,8 @@ fn framework(name: &str) -> Result<Option<String>, Status> {
 
 fn selection(filter: &str, files: &[String], workspace: &Workspace) -> Result<Selection, Status> {
     let filter = Filter::parse(filter).map_err(|error| status::invalid("filter", error.to_string()))?;
-    if files.len() > FILES_MAX {
-        return Err(status::invalid("files", format!("files: at most {FILES_MAX}, got {}", files.len())));
+    if files.len() > REQUEST_FILES_MAX {
+        return Err(status::invalid("files", format!("files: at most {REQUEST_FILES_MAX}, got {}", files.len())));
     }
     let files = normalized_files(files, workspace)?;
     Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
@@ -168,8 +140,8 @@ fn normalized_files(files: &[String], workspace: &Workspace) -> Result<Vec<Strin
     let mut files = files.iter().map(existing).collect::<Result<Vec<_>, _>>()?;
     files.sort_unstable();
     files.dedup();
-    if files.iter().map(String::len).sum::<usize>() > FILES_BYTES_MAX {
-        return Err(status::invalid("files", format!("files: at most {FILES_BYTES_MAX} bytes together")));
+    if files.iter().map(String::len).sum::<usize>() > REQUEST_FILES_BYTES_MAX {
+        return Err(status::invalid("files", format!("files: at most {REQUEST_FILES_BYTES_MAX} bytes together")));
     }
     Ok(files)
 }
@@ -184,8 +156,8 @@ fn check_command(request: &RunRequest) -> Result<(), Status> {
     if request.command.is_empty() {
         return Ok(());
     }
-    if request.command.len() > COMMAND_MAX {
-        return Err(status::invalid("command", format!("command: at most {COMMAND_MAX} words")));
+    if request.command.len() > COMMAND_WORDS_MAX {
+        return Err(status::invalid("command", format!("command: at most {COMMAND_WORDS_MAX} words")));
     }
     if request.command.iter().map(String::len).sum::<usize>() > COMMAND_BYTES_MAX {
         return Err(status::invalid("command", format!("command: at most {COMMAND_BYTES_MAX} bytes together")));
@@ -213,13 +185,6 @@ mod tests {
     use tonic_types::StatusExt;
 
     #[test]
-    fn clamps_a_requested_number_to_default_and_maximum() {
-        let limits = PageLimits { default: 3, max: 10 };
-        assert_eq!([0, 1, 3, 10, 11, u32::MAX].map(|requested| clamp(requested, limits)), [3, 1, 3, 10, 10, 10]);
-    }
-
-    /// The only blocking thread is taken, so that a scan has to wait for it.
-    #[test]
     fn reads_files_on_a_blocking_thread() {
         let runtime =
             tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).enable_all().build().unwrap();
@@ -235,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x.go"), "").unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
-        let message = v1::RunTestsRequest { files: vec!["x.go".to_owned(); FILES_MAX], ..Default::default() };
+        let message = v1::RunTestsRequest { files: vec!["x.go".to_owned(); REQUEST_FILES_MAX], ..Default::default() };
         let permits = ScanPermits::for_tenant();
         let mut parsing = pin!(run_tests(message, &workspace, &permits));
         assert!(parsing.as_mut().now_or_never().is_none(), "the runtime's thread does not read files");
@@ -284,7 +249,7 @@ mod tests {
         let refused = parse(names.clone()).await.unwrap_err();
         assert_eq!(refused.message(), "files: at most 131072 bytes together");
         assert_eq!(refused.get_details_bad_request().unwrap().field_violations[0].field, "files");
-        names.truncate(FILES_BYTES_MAX / names[0].len());
+        names.truncate(REQUEST_FILES_BYTES_MAX / names[0].len());
         let repeated = names.iter().rev().flat_map(|name| [format!("./{name}"), name.clone()]).collect();
         let files = names.clone();
         assert_eq!(parse(repeated).await.unwrap(), Selection::Matching { filter: None, files });

@@ -2,12 +2,12 @@
 
 use super::authentication::AuthenticatedTenant;
 use super::event_stream::{EventStream, FollowRequest, RunSubscription, follow};
-use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, encode_permit, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{Phase, RunEnd, Snapshot};
 use crate::sessions::{QueueOptions, SessionHandle, StartedRun};
 use proctor_core::artifact;
+use proctor_core::bounds::{CONTENT_PAGE, GET_RUN_WAIT_MS_MAX};
 use proctor_core::event::Stream;
 use proctor_core::request::{RunKind, RunRequest};
 use proctor_proto::v1::runs_server::Runs;
@@ -16,12 +16,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
-
-/// Longest wait of one GetRun call, in milliseconds.
-const WAIT_MS_MAX: u64 = 600_000;
-
-/// Bytes in an answer of ReadOutput and ReadArtifact.
-const READ: PageLimits = PageLimits { default: 65_536, max: 1_048_576 };
 
 #[tonic::async_trait]
 impl Runs for Api {
@@ -37,7 +31,7 @@ impl Runs for Api {
         let session = self.session(&caller.tenant, &message.session_id).await?;
         let options = convert::queue_options(message.if_busy(), message.priority());
         let run_request =
-            run_request::run_tests(message, session.workspace(), &caller.tenant.policy.scan_permits).await?;
+            run_request::run_tests(message, session.workspace(), &caller.tenant.usage.scan_permits).await?;
         start(caller, &session, run_request, options).await
     }
 
@@ -82,7 +76,7 @@ impl Runs for Api {
             let _subscription = status::subscribe(&caller.tenant)?;
             // A caller that waits for a run counts as its watcher, so that the run is not abandoned.
             let _watch = handle.watch();
-            let wait = Duration::from_millis(message.wait_ms.min(WAIT_MS_MAX));
+            let wait = Duration::from_millis(message.wait_ms.min(GET_RUN_WAIT_MS_MAX));
             tokio::select! {
                 status = caller.revoked() => return Err(status),
                 ended = tokio::time::timeout(wait, handle.end()) => {
@@ -201,7 +195,7 @@ async fn read_bytes(
 ) -> Result<(Vec<u8>, u64), Status> {
     let cursor = cursor.min(total_bytes);
     let rest = usize::try_from(total_bytes - cursor).unwrap_or(usize::MAX);
-    let len = clamp(max_bytes, READ).min(rest);
+    let len = CONTENT_PAGE.clamp(max_bytes).min(rest);
     match tokio::task::spawn_blocking(move || read(cursor, len)).await {
         Ok(Ok(bytes)) => {
             let next_cursor = cursor + bytes.len() as u64;

@@ -1,6 +1,5 @@
 //! The Sessions service.
 
-use super::run_request::{PageLimits, clamp};
 use super::{Api, call_record, status};
 use crate::grpc::convert;
 use crate::runs::prepare::check_owner;
@@ -8,18 +7,13 @@ use crate::sessions::registry::{CreateRequest, OpenedSession};
 use crate::sessions::{self, SessionHandle};
 use crate::tenants::Tenant;
 use crate::workspace::{Workspace, WorkspaceError};
+use proctor_core::bounds::{CLIENT_REQUEST_ID_BYTES_MAX, SESSIONS_PAGE};
 use proctor_proto::v1;
 use proctor_proto::v1::sessions_server::Sessions;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::{Request, Response, Status};
-
-/// Sessions per page.
-const PAGE: PageLimits = PageLimits { default: 100, max: 1_000 };
-
-/// Longest client_request_id, in bytes.
-const REQUEST_ID_MAX: usize = 128;
 
 #[tonic::async_trait]
 impl Sessions for Api {
@@ -31,8 +25,8 @@ impl Sessions for Api {
         let tenant = Arc::clone(&caller.tenant);
         self.check_accepting()?;
         let message = request.into_inner();
-        if message.client_request_id.len() > REQUEST_ID_MAX {
-            let why = format!("client_request_id: at most {REQUEST_ID_MAX} bytes");
+        if message.client_request_id.len() > CLIENT_REQUEST_ID_BYTES_MAX {
+            let why = format!("client_request_id: at most {CLIENT_REQUEST_ID_BYTES_MAX} bytes");
             return Err(status::invalid("client_request_id", why));
         }
         if message.idle_ms_max > 0 && !message.separate {
@@ -75,7 +69,7 @@ impl Sessions for Api {
     ) -> Result<Response<v1::ListSessionsResponse>, Status> {
         let tenant: Arc<Tenant> = self.tenant(&request)?;
         let message = request.into_inner();
-        let size = clamp(message.page_size, PAGE);
+        let size = SESSIONS_PAGE.clamp(message.page_size);
         // One more than the page, to learn whether another page follows.
         let mut found = self.registry.list(tenant.id.clone(), message.page_token, size + 1).await;
         let more = found.len() > size;
@@ -149,7 +143,7 @@ async fn open_workspace(path: String, tenant: &Arc<Tenant>) -> Result<Workspace,
         return check_workspace(found, tenant);
     }
     let owner = Arc::clone(tenant);
-    let opened = tenant.policy.scan_permits.scan(move || {
+    let opened = tenant.usage.scan_permits.scan(move || {
         let found = Workspace::open_below(&owner.roots, Path::new(&path)).map_err(workspace_status)?;
         check_workspace(found, &owner)
     });

@@ -6,9 +6,11 @@ use crate::runs::{NotStarted, ReadError};
 use crate::sessions::SessionError;
 use crate::sessions::registry::CreateError;
 use crate::tenants::Tenant;
-use crate::tenants::allowance::{Allowance, Reservation, UNREAD_BYTES_MAX};
+use crate::tenants::allowance::{Allowance, Reservation};
 use crate::workspace::WorkspaceError;
-use proctor_core::bounds::clip;
+use proctor_core::bounds::{
+    RETRY_DELAY, RETRY_ELSEWHERE_DELAY, STATUS_FIELD_BYTES_MAX, STATUS_TEXT_BYTES_MAX, UNREAD_BYTES_MAX, clip,
+};
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;
@@ -21,26 +23,13 @@ use tonic::codegen::http::HeaderMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-/// Retry delay after a used-up quota or a host shortage: runs end and sessions close within seconds.
-const RETRY: Duration = Duration::from_secs(2);
-
-/// Retry delay while the supervisor shuts down: another one takes its place within seconds.
-const RETRY_ELSEWHERE: Duration = Duration::from_secs(5);
-
-/// Longest text of a status, in bytes. It is sent twice in headers, escaped there and in the details: headers beyond
-/// the peer's bound (8 KiB by default in gRPC's own libraries) break the call, or the whole connection.
-const TEXT_BYTES_MAX: usize = 1_024;
-
-/// Longest field name, in bytes: a part of it may come from the caller.
-const FIELD_BYTES_MAX: usize = 128;
-
 // Every status of this crate is built here, so each has a reason.
 fn status(code: Code, reason: &str, metadata: &[(&str, &str)], text: String, mut details: ErrorDetails) -> Status {
     let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
     details.set_error_info(reason, reason::DOMAIN, metadata.collect::<HashMap<_, _>>());
     // The text may quote the caller, and a person may read it.
     let text = printable::block(&text).into_owned();
-    Status::with_error_details(code, clip(text, TEXT_BYTES_MAX), details)
+    Status::with_error_details(code, clip(text, STATUS_TEXT_BYTES_MAX), details)
 }
 
 fn plain(code: Code, reason: &str, text: impl Into<String>) -> Status {
@@ -102,7 +91,7 @@ pub(super) fn operators_only() -> Status {
 }
 
 pub(super) fn draining() -> Status {
-    let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE));
+    let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE_DELAY));
     status(Code::Unavailable, reason::DRAINING, &[], StartRejected::Draining.to_string(), details)
 }
 
@@ -127,7 +116,7 @@ pub(super) fn cursor_beyond(cursor: u64, next: u64) -> Status {
 
 /// UNAVAILABLE caused by the host.
 fn host_failed(text: impl Into<String>) -> Status {
-    let details = ErrorDetails::with_retry_info(Some(RETRY));
+    let details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
     status(Code::Unavailable, reason::HOST_FAILED, &[], text.into(), details)
 }
 
@@ -138,7 +127,7 @@ pub(super) fn output_unreadable(sequence: u64) -> Status {
 
 /// INVALID_ARGUMENT that names the field.
 pub(super) fn invalid(field: &str, why: impl Into<String>) -> Status {
-    let (field, why) = (clip(field.to_owned(), FIELD_BYTES_MAX), clip(why.into(), TEXT_BYTES_MAX));
+    let (field, why) = (clip(field.to_owned(), STATUS_FIELD_BYTES_MAX), clip(why.into(), STATUS_TEXT_BYTES_MAX));
     // Most explanations start with the field already, because agents and people see only the text.
     let text = if why.starts_with(&field) { why.clone() } else { format!("{field}: {why}") };
     let details = ErrorDetails::with_bad_request_violation(field.clone(), why);
@@ -159,12 +148,12 @@ fn used_up(quota: &str, how: impl Display) -> String {
 }
 
 fn exhausted(quota: &str, text: impl Into<String>) -> Status {
-    out_of(quota, text.into(), Some(RETRY))
+    out_of(quota, text.into(), Some(RETRY_DELAY))
 }
 
 fn out_of(quota: &str, text: String, retry: Option<Duration>) -> Status {
     let mut details = retry.map(|retry| ErrorDetails::with_retry_info(Some(retry))).unwrap_or_default();
-    details.add_quota_failure_violation(quota, clip(text.clone(), TEXT_BYTES_MAX));
+    details.add_quota_failure_violation(quota, clip(text.clone(), STATUS_TEXT_BYTES_MAX));
     status(Code::ResourceExhausted, reason::QUOTA, &[("quota", quota)], text, details)
 }
 
@@ -256,7 +245,6 @@ pub(super) fn session(error: &SessionError) -> Status {
         SessionError::TooMany { .. } => exhausted("session_looks", used_up("session_looks", error)),
         SessionError::Rejected(refusal) => start_rejected(refusal),
         SessionError::Prepare(error) => prepare(error),
-        SessionError::Quota(exceeded) => quota(exceeded),
     }
 }
 
@@ -343,7 +331,7 @@ mod tests {
         for status in [for_workspace, for_run] {
             let info = status.get_details_error_info().unwrap();
             assert_eq!((status.code(), info.reason.as_str()), (Code::Unavailable, reason::HOST_FAILED));
-            assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY));
+            assert_eq!(status.get_details_retry_info().unwrap().retry_delay, Some(RETRY_DELAY));
             assert!(status.message().starts_with("the supervisor has no file descriptor left: "), "{status}");
             assert!(status.message().ends_with("the same request may be sent again"), "{status}");
         }

@@ -89,8 +89,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::drain::DEFAULT_GRACE;
     use futures_util::future::join_all;
+    use proctor_core::bounds::DRAIN_GRACE;
     use proctor_sandbox::Status;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::time::timeout;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn counting_cache() -> (HostCheckCache, Drain, Arc<AtomicUsize>) {
-        let (drain, runs) = (Drain::new(DEFAULT_GRACE), Arc::new(AtomicUsize::new(0)));
+        let (drain, runs) = (Drain::new(DRAIN_GRACE), Arc::new(AtomicUsize::new(0)));
         let counter = Arc::clone(&runs);
         let run_checks = move |_: Option<&KillSwitch>| result_of_run(counter.fetch_add(1, Ordering::SeqCst) + 1);
         (HostCheckCache::start(drain.clone(), run_checks), drain, runs)
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_drain_ends_running_checks_and_starts_none() {
-        let drain = Drain::new(DEFAULT_GRACE);
+        let drain = Drain::new(DRAIN_GRACE);
         let (runs, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Notify::new()));
         let (counter, begins) = (Arc::clone(&runs), Arc::clone(&begun));
         // Runs until its kill switch is triggered.

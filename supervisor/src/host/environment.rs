@@ -1,6 +1,7 @@
 //! Environment variables that proctor sets for runs or protects: locations of installed toolchains and caches, and the
 //! check of variables that a request or a project file sets.
 
+use proctor_core::bounds::{ENV_BYTES_MAX, ENV_VARIABLES_MAX};
 use proctor_sandbox::SCRATCH;
 use std::collections::BTreeMap;
 
@@ -132,14 +133,12 @@ const RESERVED_IN_ANY_CASE: &str = "npm_config_";
 
 /// Checks the environment variables of a request or a project file.
 pub fn check_env(env: &BTreeMap<String, String>) -> Result<(), String> {
-    const VARIABLES_MAX: usize = 64;
-    const BYTES_MAX: usize = 32 * 1024;
-    if env.len() > VARIABLES_MAX {
-        return Err(format!("at most {VARIABLES_MAX} variables, got {}", env.len()));
+    if env.len() > ENV_VARIABLES_MAX {
+        return Err(format!("at most {ENV_VARIABLES_MAX} variables, got {}", env.len()));
     }
     let bytes: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if bytes > BYTES_MAX {
-        return Err(format!("at most {BYTES_MAX} bytes together, got {bytes}"));
+    if bytes > ENV_BYTES_MAX {
+        return Err(format!("at most {ENV_BYTES_MAX} bytes together, got {bytes}"));
     }
     for (name, value) in env {
         check_variable(name)?;

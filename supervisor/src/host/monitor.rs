@@ -119,7 +119,7 @@ impl HostMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::drain::DEFAULT_GRACE;
+    use proctor_core::bounds::DRAIN_GRACE;
     use proctor_sandbox::{Ending, KillSwitch, RunSpec, SandboxEvent};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use tokio::time::timeout;
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refuses_runs_after_a_failed_trial_and_accepts_them_after_a_good_one() {
-        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DRAIN_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let mut accepts_runs = monitor.accepts_runs();
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));
@@ -184,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn failing_runs_do_not_affect_other_runs() {
-        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DRAIN_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));
         for _ in 0..100 {
@@ -200,7 +200,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn too_many_workers_that_do_not_die_are_trouble() {
-        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DEFAULT_GRACE));
+        let (host, drain) = (Arc::new(TestHost::default()), Drain::new(DRAIN_GRACE));
         let monitor = HostMonitor::new(Clock::new());
         let mut accepts_runs = monitor.accepts_runs();
         let task = tokio::spawn(monitor.clone().run(host.clone(), drain.clone()));

@@ -2,6 +2,7 @@
 //! of a run (build caches). Runs can create links wherever they can write, so no step of a path follows one.
 
 use crate::host::trash::trash_in_background;
+use rustix::fs::OFlags;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -27,7 +28,7 @@ pub fn lock_dir(base: &Path) -> io::Result<File> {
         .truncate(false)
         .write(true)
         .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(&path);
     let lock = file.map_err(|error| with_path(&path, &error))?;
     match lock.try_lock() {
@@ -88,12 +89,15 @@ fn open_or_create(parent: &File, name: &str) -> io::Result<File> {
     let path = entry_path(parent, name);
     match DirBuilder::new().mode(PRIVATE).create(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW).open(path),
+        _ => OpenOptions::new()
+            .read(true)
+            .custom_flags((OFlags::DIRECTORY | OFlags::NOFOLLOW).bits().cast_signed())
+            .open(path),
     }
 }
 
 fn open_dir(dir: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(dir)
+    OpenOptions::new().read(true).custom_flags(OFlags::DIRECTORY.bits().cast_signed()).open(dir)
 }
 
 #[cfg(test)]

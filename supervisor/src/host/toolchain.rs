@@ -199,7 +199,7 @@ impl Toolchain {
         self.resolved_paths.iter().find(|mount| mount.overlaps(path)).map(ResolvedPath::named)
     }
 
-    /// Host paths that a run of `reader` in `workspace` reads, at most [`crate::host::toolchain_mounts::MOUNTS_MAX`].
+    /// Host paths that a run of `reader` in `workspace` reads, at most [`TOOLCHAIN_MOUNTS_MAX`](proctor_core::bounds::TOOLCHAIN_MOUNTS_MAX).
     /// Paths inside the workspace are left out, as the run sees them anyway.
     #[must_use]
     pub fn read_only(&self, workspace: &Path, reader: ReadAccess) -> Vec<PathBuf> {

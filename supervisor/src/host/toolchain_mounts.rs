@@ -2,13 +2,11 @@
 //! links. Exposes installations, never the home around them.
 
 use crate::host::read_access::ReadAccess;
+use proctor_core::bounds::TOOLCHAIN_MOUNTS_MAX;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-
-/// Most mounted paths. Each is a mount of every run.
-pub const MOUNTS_MAX: usize = 64;
 
 /// Most links followed in one directory: `/usr/bin` of a full distribution has a thousand.
 const LINKS_MAX: usize = 4_096;
@@ -109,7 +107,7 @@ impl MountSet {
             return;
         }
         self.paths.retain(|mount| !mount.starts_with(&path));
-        if self.paths.len() < MOUNTS_MAX {
+        if self.paths.len() < TOOLCHAIN_MOUNTS_MAX {
             self.paths.push(path);
         } else {
             self.omitted += 1;
@@ -126,7 +124,7 @@ impl MountSet {
         if self.omitted > 0 {
             tracing::warn!(
                 omitted = self.omitted,
-                "PATH leads to more than {MOUNTS_MAX} directories: runs see only the first"
+                "PATH leads to more than {TOOLCHAIN_MOUNTS_MAX} directories: runs see only the first"
             );
         }
         self.paths
@@ -579,10 +577,10 @@ mod tests {
 
     #[test]
     fn the_number_of_mounts_is_bounded() {
-        let dirs: Vec<String> = (0..MOUNTS_MAX + 9).map(|number| format!("opt/tool{number}/bin")).collect();
+        let dirs: Vec<String> = (0..TOOLCHAIN_MOUNTS_MAX + 9).map(|number| format!("opt/tool{number}/bin")).collect();
         let files: Vec<String> = dirs.iter().map(|dir| format!("{dir}/x")).collect();
         let host = TestHost::with(&files.iter().map(String::as_str).collect::<Vec<_>>());
         let mounts = host.mounts(&dirs.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!((mounts.len(), &mounts[0]), (MOUNTS_MAX, &host.at("opt/tool0")));
+        assert_eq!((mounts.len(), &mounts[0]), (TOOLCHAIN_MOUNTS_MAX, &host.at("opt/tool0")));
     }
 }

@@ -3,7 +3,7 @@
 
 use super::connection::{Connection, ConnectionHooks};
 use super::peer::{ConnectionInfo, ConnectionStage, ConnectionState, Peer, PeerInfo, PeerKey, ms_since};
-use super::{KEEPALIVE, KEEPALIVE_ANSWER};
+use proctor_core::bounds::{CONNECTIONS_MAX, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, PREFACE_TIMEOUT};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -16,16 +16,8 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// Most connections of one listener at a time. A shim or a service has one, so this is thousands of them, and a
-/// fraction of the supervisor's descriptors.
-const CONNECTIONS_MAX: usize = 4_096;
-
 /// Pause after the host failed to accept a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long a peer may take to send the HTTP/2 preface, a TLS handshake included. After the preface, the keepalive
-/// pings the peer.
-const PREFACE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a new connection counts as one that has sent its preface, in milliseconds. A preface takes a few
 /// milliseconds; where all others have sent theirs and are idle, a new connection would otherwise be closed for the
@@ -35,7 +27,7 @@ const GRACE_MS: u64 = 1_000;
 
 /// How long a write may be blocked: as long as a peer may be silent, because a blocked peer cannot be pinged and
 /// nothing else of it is read.
-const WRITE_STALL_MAX: Duration = KEEPALIVE.saturating_add(KEEPALIVE_ANSWER);
+const WRITE_STALL_MAX: Duration = KEEPALIVE_INTERVAL.saturating_add(KEEPALIVE_TIMEOUT);
 
 /// Length of the preface of every HTTP/2 client (RFC 9113, 3.4).
 const PREFACE_BYTES: usize = 24;
@@ -253,6 +245,7 @@ impl ConnectionHooks for ConnectionGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::io::Errno;
     use std::pin::pin;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::advance;
@@ -295,8 +288,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn retries_a_failed_accept_after_a_pause() {
-        let full = || Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let aborted = || Err(io::Error::from_raw_os_error(libc::ECONNABORTED));
+        let full = || Err(Errno::MFILE.into());
+        let aborted = || Err(Errno::CONNABORTED.into());
         let mut stream = pin!(accepted(tokio_stream::iter([aborted(), Ok(1), full(), full(), Ok(2), Ok(3)])));
         let began = Instant::now();
         for (expected, pauses) in [(Some(1), 0), (Some(2), 2), (Some(3), 2), (None, 2)] {

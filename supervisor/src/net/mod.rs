@@ -14,6 +14,7 @@ use connection::Connection;
 use connection_limiter::limited;
 use http2_authority::AuthorityRewriter;
 use peer::PeerInfo;
+use proctor_core::bounds::{KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, STREAMS_MAX};
 use proctor_sandbox::Sandbox;
 use std::io;
 use std::sync::Arc;
@@ -29,13 +30,6 @@ use tonic::transport::Server;
 
 pub use peer::{ConnectionInfo, ConnectionState, Peer};
 pub use unix_socket::{BindError, SocketFile, bind_unix};
-
-/// Most streams of one connection at a time: a shim has one or two, a platform service a few hundred.
-const STREAMS_MAX: u32 = 1_024;
-
-/// A silent peer is pinged after this time, and dropped when it does not answer in time or does not read the ping.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
 
 /// How long connections may take to end after the runs have ended.
 const LINGER: Duration = Duration::from_secs(5);
@@ -122,8 +116,8 @@ async fn transport(
 ) -> Result<(), tonic::transport::Error> {
     let router = Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .tcp_nodelay(true)
         .add_routes(routes);
     let stop = stopping.clone().cancelled_owned();

@@ -1,15 +1,13 @@
 //! The peer of a connection as its transport identifies it, and the state of the connection.
 
 use crate::tenants::allowance::{Gauge, Reservation};
+use proctor_core::bounds::OPEN_CALLS_MAX;
 use rustls::pki_types::CertificateDer;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::Instant;
-
-/// Most concurrent calls of one connection without authentication: health and reflection. A prober has one of each.
-const OPEN_CALLS_MAX: u32 = 16;
 
 /// The peer of a connection, as far as its transport identifies it.
 #[derive(Debug, Clone)]

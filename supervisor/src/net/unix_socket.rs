@@ -86,8 +86,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
-    use std::os::fd::AsRawFd;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
     use std::os::unix::net;
 
     fn inode(path: &Path) -> u64 {
@@ -115,9 +114,9 @@ mod tests {
     async fn keeps_the_socket_of_a_listener_with_a_full_backlog() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let busy = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None).unwrap();
-        bind(busy.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
-        listen(&busy, Backlog::new(1).unwrap()).unwrap();
+        let busy = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&busy, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&busy, 1).unwrap();
         let mut waiting = Vec::new();
         while let Ok(one) = UnixStream::connect(&path).await {
             waiting.push(one);

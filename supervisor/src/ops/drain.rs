@@ -1,16 +1,11 @@
 //! The orderly end of a supervisor: any caller begins it or brings its deadline forward, and any caller can wait for
 //! its result.
 
+use proctor_core::bounds::DRAIN_GRACE_MAX;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
-
-/// Default time that runs get to finish: most suites end within it.
-pub const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-
-/// Longest time that a caller may grant: a day.
-pub const GRACE_MAX: Duration = Duration::from_secs(86_400);
 
 /// Counts of the runs of a closed session, or of all sessions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +42,7 @@ impl Drain {
     /// Begins the drain with a grace period of `within`, or the default. Once it has begun, the earliest deadline
     /// holds.
     pub fn begin(&self, within: Option<Duration>) {
-        let requested = Instant::now() + within.unwrap_or(self.default_grace).min(GRACE_MAX);
+        let requested = Instant::now() + within.unwrap_or(self.default_grace).min(DRAIN_GRACE_MAX);
         self.deadline
             .send_modify(|deadline| *deadline = Some(deadline.map_or(requested, |current| current.min(requested))));
     }

@@ -1,5 +1,6 @@
 //! Reports readiness, stopping and liveness of the daemon to a service manager (systemd's sd_notify(3): lines of text
-//! in a datagram to the socket named by NOTIFY_SOCKET).
+//! in a datagram to the socket named by NOTIFY_SOCKET). The crate `sd-notify` (0.5) takes an abstract socket's name for a
+//! path and blocks on a manager that does not read, so the datagram is sent here.
 
 use crate::ops::drain::Drain;
 use proctor_sandbox::DEATH_WAIT;

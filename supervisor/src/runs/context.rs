@@ -6,16 +6,9 @@ use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::Audit;
 use crate::runs::scheduler::Scheduler;
-use crate::tenants::allowance::{Gauge, RetainedQuota};
-use proctor_core::isolation::{Layer, Network};
-use proctor_core::limits::Limits;
-use proctor_core::quota::Quota;
-use proctor_sandbox::{RunAs, Sandbox, release_memory};
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use proctor_sandbox::{Sandbox, release_memory};
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, spawn_blocking};
 
 /// State that all sessions share.
@@ -39,8 +32,8 @@ pub struct Context {
 /// Limits concurrent workspace scans, each of which occupies a thread for as long as the disk takes to answer. Scans of
 /// runs take permits of the tenant and of the host, as do the other calls of a tenant.
 ///
-/// Each scan has a memory budget: [`BYTES_SMALL`](crate::workspace::BYTES_SMALL), and a few
-/// [`BYTES_LARGE`](crate::workspace::BYTES_LARGE). All scans of a host together take at most 512 MiB, those of one
+/// Each scan has a memory budget: [`SCAN_BYTES_SMALL`](proctor_core::bounds::SCAN_BYTES_SMALL), and a few
+/// [`SCAN_BYTES_LARGE`](proctor_core::bounds::SCAN_BYTES_LARGE). All scans of a host together take at most 512 MiB, those of one
 /// tenant 128 MiB.
 #[derive(Debug, Clone)]
 pub struct ScanPermits {
@@ -126,79 +119,6 @@ impl Drop for ScanPermit {
         if self.large.is_some() {
             release_memory();
         }
-    }
-}
-
-/// What the runs of one session may use: the tenant's policy, already narrowed by the host's.
-#[derive(Debug, Clone)]
-pub struct Policy {
-    /// The tenant's name. A worker that the sandbox prepares for one owner never serves another.
-    pub owner: String,
-    /// What the tenant's runs may use of the host together, and the tenant's weight against others.
-    pub quota: Quota,
-    /// Counts the tenant's runs that wait, in their sessions or for a turn on the host.
-    pub queued: Arc<Gauge>,
-    /// Counts and bounds what is retained of the tenant's runs, all sessions together.
-    pub retained: RetainedQuota,
-    /// Limits the tenant's concurrent workspace scans.
-    pub scan_permits: ScanPermits,
-    /// The user that the runs have on this host.
-    pub run_as: RunAs,
-    /// UIDs allowed to own a workspace; `None` allows any.
-    pub owner_uids: Option<RangeInclusive<u32>>,
-    /// Limits of a run that asks for none.
-    pub defaults: Limits,
-    /// Default wall time in milliseconds by framework, where the operator has set one.
-    pub timeouts: BTreeMap<String, u64>,
-    /// Upper bounds for what a run may ask for.
-    pub ceiling: Limits,
-    /// Layers without which no run starts.
-    pub required_layers: Vec<Layer>,
-    /// Layers that the operator has switched off.
-    pub left_off: Vec<Layer>,
-    /// Whether limits must be enforced even if the request does not name them.
-    pub require_limits: bool,
-    /// Whether a run may have the host's network.
-    pub may_use_network: bool,
-    /// The network of a run that does not ask for one.
-    pub network: Network,
-    /// Directory for the build caches of the tenant's workspaces, which outlive runs
-    /// ([`RunCache`](crate::caches::RunCache)). With `None`, the caches of a run are removed with it.
-    pub cache: Option<PathBuf>,
-    /// Bytes that all of these caches may hold between two runs.
-    pub cache_bytes_max: u64,
-}
-
-/// The tenant's current policy. It changes when the operator edits the host file.
-#[derive(Debug, Clone)]
-pub struct CurrentPolicy(watch::Receiver<Arc<Policy>>);
-
-impl CurrentPolicy {
-    /// The policy for a run that starts now.
-    #[must_use]
-    pub fn now(&self) -> Arc<Policy> {
-        Arc::clone(&self.0.borrow())
-    }
-}
-
-impl From<watch::Receiver<Arc<Policy>>> for CurrentPolicy {
-    fn from(policies: watch::Receiver<Arc<Policy>>) -> CurrentPolicy {
-        CurrentPolicy(policies)
-    }
-}
-
-/// A policy that never changes.
-impl From<Arc<Policy>> for CurrentPolicy {
-    fn from(policy: Arc<Policy>) -> CurrentPolicy {
-        CurrentPolicy(watch::channel(policy).1)
-    }
-}
-
-impl Policy {
-    /// Whether runs may work in a directory owned by UID `owner`.
-    #[must_use]
-    pub fn admits(&self, owner: u32) -> bool {
-        self.owner_uids.as_ref().is_none_or(|owner_uids| owner_uids.contains(&owner))
     }
 }
 

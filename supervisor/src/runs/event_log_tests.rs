@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::runs::without_running;
-use crate::tenants::allowance::RetainedQuota;
+use crate::tenants::allowance::{MemoryReservation, RetainedUsage};
 use futures_util::FutureExt;
 use proctor_core::event::Stream;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
+use proctor_core::quota::Quota;
 
 fn log() -> (LogWriter, RunHandle) {
-    open(Clock::new(), &Spools::default(), RetainedQuota::unbounded().run_memory())
+    open(Clock::new(), &Spools::default(), MemoryReservation::unbounded())
 }
 
 fn end() -> RunEnd {
@@ -130,7 +131,7 @@ async fn a_log_counts_against_its_quota_until_it_is_forgotten() {
     let mut spools = Spools::default();
     spools.stdout.append(&[7; 100]).unwrap();
     for forgotten in [true, false] {
-        let (writer, handle) = open(Clock::new(), &spools, RetainedQuota::unbounded().run_memory());
+        let (writer, handle) = open(Clock::new(), &spools, MemoryReservation::unbounded());
         writer.append(vec![output(Stream::Stdout, 0, 100)]).await;
         let waiting = tokio::spawn({
             let handle = handle.clone();
@@ -180,24 +181,25 @@ async fn a_full_log_ends_with_the_number_of_missed_events() {
 
 #[tokio::test]
 async fn runs_of_a_tenant_share_its_memory_quota_and_release_it() {
-    let quota = RetainedQuota { memory_max: 100_000, ..RetainedQuota::unbounded() };
-    let logs = || open(Clock::new(), &Spools::default(), quota.run_memory());
+    let quota = Quota { retained_memory_bytes_max: 100_000, ..Quota::UNBOUNDED };
+    let usage = RetainedUsage::default();
+    let logs = || open(Clock::new(), &Spools::default(), usage.run_memory(&quota));
     let test = |number: usize| RunEvent::TestStarted(TestId { package: "p".to_owned(), name: format!("t{number}") });
     let (greedy, seen) = logs();
     greedy.append((0..10_000).map(test).collect()).await;
     greedy.end(end(), None).await;
     let started = seen.tests_started().await.unwrap();
     assert!(started.tests.len() > 100 && started.tests.len() as u64 + started.missed == 10_000, "{}", started.missed);
-    assert!((90_000..=100_000).contains(&quota.memory.now()), "{}", quota.memory.now());
+    assert!((90_000..=100_000).contains(&usage.memory.now()), "{}", usage.memory.now());
     let (writer, handle) = logs();
     writer.append((0..100).map(test).collect()).await;
     greedy.forget().await;
     writer.append(vec![test(100)]).await;
     // A report is stored even if the quota is exceeded.
-    assert!(writer.reserve_report(200_000).await > 200_000 && quota.exceeded().is_some());
+    assert!(writer.reserve_report(200_000).await > 200_000 && usage.exceeded(&quota).is_some());
     writer.end(end(), None).await;
     let started = handle.tests_started().await.unwrap();
     assert!(started.missed > 0 && started.tests.contains(&TestId { package: "p".to_owned(), name: "t100".to_owned() }));
     writer.forget().await;
-    assert_eq!((quota.memory.now(), quota.exceeded()), (0, None));
+    assert_eq!((usage.memory.now(), usage.exceeded(&quota)), (0, None));
 }

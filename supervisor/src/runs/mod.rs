@@ -30,7 +30,7 @@ use thiserror::Error;
 /// Why an accepted run did not start. Subscribers get it in place of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotStarted {
-    /// The workspace changed while the run waited, and can no longer be run.
+    /// The workspace changed while the run waited, or the host failed before its first process started.
     #[error(transparent)]
     Prepare(#[from] prepare::PrepareError),
     /// A layer that the policy requires is not available.

@@ -5,19 +5,24 @@ use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
-use crate::runs::context::{Context, Policy};
+use crate::runs::context::Context;
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
+use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
+use proctor_core::quota::QuotaExceeded;
 use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
-use proctor_frameworks::{ARTIFACTS, Chosen, InjectedFile, Parser, Plan, PlanError, Step, Want, runners::custom};
+use proctor_frameworks::{
+    ARTIFACTS, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step, runners::custom,
+};
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Why a request cannot be carried out in this workspace.
@@ -89,7 +94,7 @@ pub struct PreparedRun {
     /// The framework's name, or the names of several.
     pub framework: String,
     /// The chosen frameworks, which parse coverage; `None` for a custom command or a listing.
-    pub chosen: Option<Chosen>,
+    pub chosen: Option<FrameworkChoice>,
     /// Notes for the report: clamped limits and notes of the plan.
     pub notes: Vec<String>,
     /// The environment of every command, before its step adds to it.
@@ -100,6 +105,18 @@ pub struct PreparedRun {
     pub go_library: Option<GoLibrary>,
     /// Parts of the workspace that the scan omitted and that may hold tests: such a run is not green.
     pub missed: Vec<Collector>,
+}
+
+/// A request that the workspace allows to run.
+pub struct ReadyRun {
+    /// The request, with its selection resolved.
+    pub request: RunRequest,
+    /// The policy that it was prepared under.
+    pub policy: Arc<Policy>,
+    /// Everything that its driver needs.
+    pub prepared: PreparedRun,
+    /// Set while the tenant's caches far exceed their bound: the run must not start then.
+    pub cache_exceeded: Option<QuotaExceeded>,
 }
 
 /// Prepares `request` of `session`. Reads only PATH and the origin of the workspace's Python, but not for a tokio
@@ -122,12 +139,12 @@ pub fn prepare(
     let file = ProjectFile::from_tree(&scan.tree)?;
     let report = file.report(request);
     let (request, mut notes) = file.complete(request, policy.may_use_network);
-    let network = request.network.unwrap_or(policy.network);
+    let network = request.network.unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }
     let nonce = unguessable_word()?;
-    let want = Want {
+    let want = PlanRequest {
         selection: &request.selection,
         coverage: request.coverage,
         parallel: request.parallel,
@@ -143,7 +160,7 @@ pub fn prepare(
         check_custom(&request, kind)?;
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
-        let parser = custom::parser_of(&request.command, root, report);
+        let parser = custom::parser_for(&request.command, root, report);
         FrameworkPlan {
             plan,
             parser,
@@ -255,7 +272,7 @@ struct FrameworkPlan {
     plan: Plan,
     parser: Box<dyn Parser>,
     framework: String,
-    chosen: Option<Chosen>,
+    chosen: Option<FrameworkChoice>,
     missed: Vec<Collector>,
     /// For a run that asks for none.
     wall_ms_max: u64,
@@ -266,13 +283,13 @@ fn plan_detected(
     scan: &WorkspaceScan,
     request: &RunRequest,
     kind: RunKind,
-    want: &Want<'_>,
+    want: &PlanRequest<'_>,
 ) -> Result<FrameworkPlan, PrepareError> {
     let chosen = detection::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
     let (plan, parser) = chosen.plan(kind, &scan.tree, want, request.browsing)?;
-    let wall_ms_max = chosen.wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
+    let wall_ms_max = chosen.default_wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
-    let missed = chosen.missed(&scan.tree, &request.selection);
+    let missed = chosen.unscanned_errors(&scan.tree, &request.selection);
     let chosen = Some(chosen).filter(|_| kind == RunKind::Tests);
     Ok(FrameworkPlan { plan, parser, framework, chosen, missed, wall_ms_max })
 }

@@ -109,7 +109,7 @@ checked!(FrameworkName, String, |name| {
     if name == ALL_FRAMEWORKS || known.contains(&name.as_str()) {
         return Ok(());
     }
-    Err(DetectError::Unknown { asked: name.clone(), known }.to_string())
+    Err(DetectError::Unknown { requested: name.clone(), known }.to_string())
 });
 checked!(Command, CommandLine, |command| match command {
     _ if command.is_empty() => Err("is empty".to_owned()),

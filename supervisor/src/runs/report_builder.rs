@@ -5,17 +5,17 @@ use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BY
 use super::run_state::RunState;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::bounds::{TAIL_BYTES_MAX, clip};
+use proctor_core::bounds::{SECRET_BYTES_MAX, TAIL_BYTES_MAX, clip};
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Evidence, KillReason};
-use proctor_core::redact::{SECRET_BYTES_MAX, redact_from, redacted};
+use proctor_core::redact::{redact_from, redacted};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::{Chosen, Parser};
+use proctor_frameworks::{FrameworkChoice, Parser};
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub(super) struct ReportBuilder {
     pub(super) commands: usize,
     pub(super) limits: Limits,
     pub(super) framework: String,
-    pub(super) chosen: Option<Chosen>,
+    pub(super) chosen: Option<FrameworkChoice>,
     /// Whether a name filter picked the tests.
     pub(super) filtered: bool,
     pub(super) notes: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
     let RunState {
         parser,
         tally,
-        awaited,
+        expected,
         isolation,
         launched_at,
         running,
@@ -99,10 +99,11 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         nothing_selected,
         runner_missing: stream.runner_missing,
         filtered,
-        not_run: awaited.rest().into_iter().filter(|test| !running.contains(test)).collect(),
+        not_run: expected.missing().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || missed
-            || (chosen.as_ref().is_some_and(Chosen::blocks) && tally.build_errors + tally.collection_errors > 0),
+            || (chosen.as_ref().is_some_and(FrameworkChoice::build_error_hides_tests)
+                && tally.build_errors + tally.collection_errors > 0),
         not_built: stream.not_built,
         running,
         notes,
@@ -165,7 +166,7 @@ fn within_limit(not_run: Vec<TestId>) -> Vec<TestId> {
 fn build_artifacts(retained_files: Vec<(String, u64)>, parser: &dyn Parser) -> Vec<Artifact> {
     let mut bytes = 0;
     let artifact = |(name, bytes): (String, u64)| {
-        let (kind, test) = match parser.left_by(&name) {
+        let (kind, test) = match parser.artifact_source(&name) {
             Some((kind, test)) => (kind, Some(test)),
             None => (ArtifactKind::from_file_name(&name), None),
         };
@@ -181,7 +182,7 @@ fn build_artifacts(retained_files: Vec<(String, u64)>, parser: &dyn Parser) -> V
 }
 
 fn harvest(
-    chosen: Option<&Chosen>,
+    chosen: Option<&FrameworkChoice>,
     workspace: &Workspace,
     (files, left_out): (&[(String, Vec<u8>)], u64),
     finished: &BTreeMap<String, BTreeSet<String>>,
@@ -189,7 +190,7 @@ fn harvest(
     let (Some(chosen), Some(root)) = (chosen, workspace.root().to_str()) else {
         return (Vec::new(), CoverageSummary::default());
     };
-    let mut harvest = chosen.ingest(root, files, finished);
+    let mut harvest = chosen.ingest_coverage(root, files, finished);
     if left_out > 0 {
         harvest.notes.push(format!("{left_out} files that the run left were not read: too many or too large"));
     }
@@ -264,7 +265,7 @@ mod tests {
     use proctor_core::event::RunnerEvent;
     use proctor_core::request::{RerunTarget, Selection};
     use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};
-    use proctor_frameworks::Awaited;
+    use proctor_frameworks::ExpectedTests;
     use proctor_proto::MESSAGE_BYTES_MAX;
     use proctor_sandbox::Spool;
     use prost::Message;
@@ -302,8 +303,8 @@ mod tests {
                 name: format!("{number}{}", WORST.repeat(NAME_BYTES_MAX)),
             })
         });
-        let awaited = Awaited::of(&Selection::Exactly(targets.collect()));
-        let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, awaited);
+        let expected = ExpectedTests::from_selection(&Selection::Exactly(targets.collect()));
+        let mut state = RunState::new(Timestamp(0), Limits::DEFAULT, parser, expected);
         for test in tests {
             state.tally.record(RunnerEvent::TestFinished(Box::new(test)));
         }

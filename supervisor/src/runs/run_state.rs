@@ -9,7 +9,7 @@ use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
 use proctor_core::test_case::{Collector, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
-use proctor_frameworks::{Awaited, Parser, Step};
+use proctor_frameworks::{ExpectedTests, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) struct RunState {
     pub(super) parser: Box<dyn Parser>,
     pub(super) tally: Tally,
     /// Selected tests that have not reported yet.
-    pub(super) awaited: Awaited,
+    pub(super) expected: ExpectedTests,
     pub(super) isolation: Arc<Isolation>,
     pub(super) launched_at: Timestamp,
     /// Tests that were running when proctor decided to kill, or when the run was cut off.
@@ -53,12 +53,17 @@ pub(super) struct RunState {
 }
 
 impl RunState {
-    pub(super) fn new(launched_at: Timestamp, limits: Limits, parser: Box<dyn Parser>, awaited: Awaited) -> RunState {
+    pub(super) fn new(
+        launched_at: Timestamp,
+        limits: Limits,
+        parser: Box<dyn Parser>,
+        expected: ExpectedTests,
+    ) -> RunState {
         let now = Instant::now();
         RunState {
             parser,
             tally: Tally::default(),
-            awaited,
+            expected,
             isolation: Arc::default(),
             launched_at,
             running: Vec::new(),
@@ -150,7 +155,7 @@ impl RunState {
                 }
             }
             if let RunnerEvent::TestFinished(case) = &event {
-                self.awaited.told(&case.package, &case.name);
+                self.expected.record(&case.package, &case.name);
             }
             out.push(self.tally.record(event));
         }
@@ -238,14 +243,14 @@ mod tests {
     use proctor_core::outcome::KillReason;
     use proctor_core::request::{CoverageMode, Selection};
     use proctor_frameworks::runners::go::Go;
-    use proctor_frameworks::{FileTree, Framework, Want};
+    use proctor_frameworks::{FileTree, Framework, PlanRequest};
 
     const KILLED_TEST: &[u8] = include_bytes!("../../frameworks/goldens/go/oom-killed-test.jsonl");
 
     fn run_state() -> RunState {
         let mut tree = FileTree::default();
         tree.add_with_content("go.mod", "module example.com/oom\n");
-        let want = Want {
+        let want = PlanRequest {
             selection: &Selection::All,
             coverage: CoverageMode::Off,
             parallel: None,
@@ -256,7 +261,7 @@ mod tests {
             nonce: "n",
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
-        RunState::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), Awaited::default())
+        RunState::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), ExpectedTests::default())
     }
 
     fn finished(events: &[RunEvent]) -> Vec<&str> {

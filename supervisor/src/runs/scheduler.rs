@@ -113,12 +113,12 @@ impl Scheduler {
     /// Requests a slot for a run, which may have its turn at once. Only a run that has to wait can be refused because
     /// too many runs of its tenant wait. A run that demands more than the host has counts as the whole host.
     ///
-    /// Blocks for the answer of a task that never waits, so not for a tokio thread.
-    pub fn enter(&self, request: SlotRequest) -> Result<RunSlot, EnterError> {
+    /// The answer comes at once: the scheduler never waits.
+    pub async fn enter(&self, request: SlotRequest) -> Result<RunSlot, EnterError> {
         let (reply, answer) = oneshot::channel();
         let request = Box::new(request);
-        self.mailbox.blocking_send(Message::Enter { request, reply }).map_err(|_| EnterError::Gone)?;
-        Ok(answer.blocking_recv().map_err(|_| EnterError::Gone)??)
+        self.mailbox.send(Message::Enter { request, reply }).await.map_err(|_| EnterError::Gone)?;
+        Ok(answer.await.map_err(|_| EnterError::Gone)??)
     }
 
     /// Restricts starts to these tenants from now on: waiting runs of others are refused, running ones continue. Before
@@ -317,8 +317,7 @@ mod tests {
         }
 
         async fn enter_request(&self, request: SlotRequest) -> Result<RunSlot, EnterError> {
-            let scheduler = self.scheduler.clone();
-            tokio::task::spawn_blocking(move || scheduler.enter(request)).await.unwrap()
+            self.scheduler.enter(request).await
         }
 
         async fn try_enter(&self, tenant: &str, quota: Quota, demand: Amount) -> Result<RunSlot, EnterError> {

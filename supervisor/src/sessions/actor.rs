@@ -1,32 +1,28 @@
 //! The actor of a session: passes messages to `step` and carries out its effects. It never waits for a run. The
 //! decisions are in [`proctor_core::session`].
 
-use super::pending_scans::{PendingScans, Reply, ScanOutcome};
-use super::{SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus, StartRequest, StartedRun};
+use super::pending_scans::{PendingScans, ScanFor, Scanned};
+use super::shutdown::Shutdown;
+use super::{SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus};
 use crate::ops::audit::{self, AuditRecord};
-use crate::ops::drain::ClosedRuns;
-use crate::runs::prepare::PrepareError;
-use crate::runs::{
-    self, FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, RunKiller, RunTask, Spools, WatchGuard,
-    without_running,
-};
+use crate::runs::prepare::ReadyRun;
+use crate::runs::scheduler::RunSlot;
+use crate::runs::{FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running};
 use crate::tenants::allowance::Reservation;
 use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
 use proctor_core::outcome::KillReason;
 use proctor_core::queue::Priority;
-use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
-use proctor_core::session::{Effect, Session, SessionEvent, StartRejected};
+use proctor_core::request::RunKind;
+use proctor_core::session::{Effect, Session, SessionEvent};
 use proctor_core::timestamp::Timestamp;
-use proctor_sandbox::lack;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
@@ -37,11 +33,11 @@ const TICK: Duration = Duration::from_secs(1);
 pub(super) struct RunEntry {
     pub(super) handle: RunHandle,
     pub(super) log: LogWriter,
-    kind: RunKind,
-    priority: Priority,
+    pub(super) kind: RunKind,
+    pub(super) priority: Priority,
     pub(super) accepted_at: Timestamp,
-    /// Its reservation among the tenant's waiting runs; moves to its driver at the start.
-    pub(super) queued: Option<Reservation>,
+    /// Where it waits; `None` once its driver has it.
+    pub(super) place: Option<Place>,
     /// Its output files; move to its driver at the start.
     pub(super) spools: Option<Spools>,
     /// Kills the run while it is in progress.
@@ -52,12 +48,18 @@ pub(super) struct RunEntry {
     pub(super) ended: bool,
 }
 
-/// A caller whose request started a run that its workspace scan may still reject.
-pub(super) struct PendingStart {
-    started: StartedRun,
-    pub(super) reply: Reply,
-    /// Watches the run in the caller's place until the caller has its handle; `None` once the caller has left.
-    watch: Option<WatchGuard>,
+/// Where an accepted run waits for its driver.
+pub(super) enum Place {
+    /// In the session, with its reservation among the tenant's waiting runs. To be scanned for when it is the next.
+    Session(Option<Reservation>),
+    /// In the host's queue, or with its turn.
+    Host(Box<ReadyRun>, RunSlot),
+}
+
+/// The run whose workspace is scanned anew, because it has waited.
+pub(super) struct StartingRun {
+    pub(super) run: RunId,
+    pub(super) notes: Vec<String>,
 }
 
 pub(super) struct Actor {
@@ -67,23 +69,17 @@ pub(super) struct Actor {
     index_memory: Option<Reservation>,
     pub(super) runs: HashMap<RunId, RunEntry>,
     pub(super) drivers: JoinSet<FinishedRun>,
-    /// The starting run, which sends the fingerprint of its workspace scan.
-    starting: Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
-    /// The caller of the starting run, while the scan can still reject it.
-    pub(super) pending_start: Option<Box<PendingStart>>,
-    /// Requests that wait for a workspace scan.
+    /// Requests and runs that wait for a workspace scan.
     pub(super) scans: Box<PendingScans>,
+    /// The session's next run, while it waits for its scan.
+    pub(super) starting: Option<StartingRun>,
     /// Set while there are runs.
     tick: Option<Interval>,
-    runs_created: u64,
+    pub(super) runs_created: u64,
     created_at: Timestamp,
     used_at: Timestamp,
-    /// Callers of `drain` that wait for the last run, and the number of runs at the first of these calls.
-    pub(super) drainers: Vec<oneshot::Sender<()>>,
-    runs_at_drain: Option<usize>,
-    /// Callers of `close`, and what they get as the result.
-    pub(super) closers: Vec<oneshot::Sender<ClosedRuns>>,
-    closed: ClosedRuns,
+    /// Callers that wait for the end of the session.
+    pub(super) shutdown: Box<Shutdown>,
     stopped: bool,
 }
 
@@ -94,8 +90,7 @@ enum ActorEvent {
     /// The session has reached its idle time.
     Idle,
     RunEnded(Result<FinishedRun, JoinError>),
-    RunStarted(Option<Option<Fingerprint>>),
-    ScansDone(Vec<(ScanOutcome, Reply)>),
+    ScansDone(Vec<(ScanFor, Result<Scanned, SessionError>)>),
     Tick,
 }
 
@@ -108,17 +103,13 @@ impl Actor {
             index_memory: None,
             runs: HashMap::new(),
             drivers: JoinSet::new(),
-            starting: None,
-            pending_start: None,
             scans: Box::default(),
+            starting: None,
             tick: None,
             runs_created: 0,
             created_at: now,
             used_at: now,
-            drainers: Vec::new(),
-            runs_at_drain: None,
-            closers: Vec::new(),
-            closed: ClosedRuns::default(),
+            shutdown: Box::default(),
             stopped: false,
         }
     }
@@ -159,8 +150,7 @@ impl Actor {
         tokio::select! {
             message = messages.recv(), if has_handles => ActorEvent::Message(message),
             Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(ended),
-            fingerprint = run_started(&mut self.starting) => ActorEvent::RunStarted(fingerprint),
-            outcomes = self.scans.finished(&self.shared) => ActorEvent::ScansDone(outcomes),
+            results = self.scans.finished(&self.shared) => ActorEvent::ScansDone(results),
             () = next_tick(&mut self.tick) => ActorEvent::Tick,
         }
     }
@@ -179,8 +169,7 @@ impl Actor {
                 self.close().await;
             }
             ActorEvent::RunEnded(ended) => self.handle_run_end(ended).await,
-            ActorEvent::RunStarted(fingerprint) => self.handle_run_start(fingerprint).await,
-            ActorEvent::ScansDone(outcomes) => self.handle_scans(outcomes).await,
+            ActorEvent::ScansDone(results) => self.handle_scans(results).await,
             ActorEvent::Tick => self.tick().await,
         }
         let busy = self.is_busy();
@@ -193,9 +182,7 @@ impl Actor {
         }
         self.shared.busy.store(busy, Ordering::Relaxed);
         if !busy {
-            for drainer in self.drainers.drain(..) {
-                _ = drainer.send(());
-            }
+            self.shutdown.answer_drainers();
         }
     }
 
@@ -205,9 +192,7 @@ impl Actor {
 
     pub(super) async fn end(&mut self) {
         self.release_worker().await;
-        for closer in self.closers.drain(..) {
-            _ = closer.send(self.closed);
-        }
+        self.shutdown.answer_closers();
     }
 
     /// Releases the prepared worker of this session's next run.
@@ -262,17 +247,11 @@ impl Actor {
                 _ = reply.send(self.session.unfinished().filter_map(handle_of).collect());
             }
             SessionMessage::Drain { reply } => {
-                self.runs_at_drain.get_or_insert(self.session.unfinished().count());
-                self.drainers.push(reply);
+                self.shutdown.add_drainer(reply, self.session.unfinished().count());
                 self.step(SessionEvent::DrainRequested).await;
             }
             SessionMessage::Close { reply } => {
-                if self.closers.is_empty() {
-                    let cancelled = self.session.unfinished().count();
-                    let finished = self.runs_at_drain.unwrap_or(cancelled).saturating_sub(cancelled);
-                    self.closed = ClosedRuns { finished, cancelled };
-                }
-                self.closers.push(reply);
+                self.shutdown.add_closer(reply, self.session.unfinished().count());
                 self.close().await;
             }
             #[cfg(test)]
@@ -290,108 +269,12 @@ impl Actor {
         }
     }
 
-    async fn handle_scans(&mut self, outcomes: Vec<(ScanOutcome, Reply)>) {
-        for ((mut request, result), reply) in outcomes {
-            match result {
-                // The caller has left, and its request is no run yet.
-                _ if reply.is_closed() => {}
-                Ok(fingerprint) => {
-                    request.scanned = Some(fingerprint);
-                    self.start(Box::new(request), reply).await;
-                }
-                Err(why) => _ = reply.send(Err(why)),
-            }
-        }
-    }
-
-    async fn start(&mut self, start: Box<StartRequest>, reply: Reply) {
-        let if_busy = start.options.if_busy;
-        let queued = self.reserve_queue_place(if_busy);
-        if start.scanned.is_none() && self.session.needs_scan(&start.request, start.kind, if_busy, queued.is_ok()) {
-            self.scans.enqueue(&self.shared, start, reply);
-            return;
-        }
-        self.runs_created += 1;
-        let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
-        let spools = Spools::default();
-        let (log, handle) =
-            runs::open(self.shared.context.clock, &spools, self.shared.policy.now().retained.run_memory());
-        let entry = RunEntry {
-            handle,
-            log,
-            kind: start.kind,
-            priority: start.options.priority,
-            accepted_at: self.shared.context.clock.now(),
-            queued: None,
-            spools: Some(spools),
-            killer: None,
-            audited: false,
-            ended: false,
-        };
-        self.runs.insert(run.clone(), entry);
-        let event = SessionEvent::Requested {
-            run,
-            request: Box::new(start.request),
-            kind: start.kind,
-            fingerprint: start.scanned.flatten(),
-            if_busy: start.options.if_busy,
-            quota_exceeded: queued.as_ref().err().cloned(),
-        };
-        let mut effects = self.session.step(self.shared.context.clock.now(), event).into_iter();
-        // The first effect answers the request; the others are carried out as after any event.
-        let (answer, starts) = match effects.next() {
-            Some(Effect::Accept { run, position }) => {
-                if let (Some(entry), Ok(queued)) = (self.runs.get_mut(&run), queued) {
-                    entry.queued = queued;
-                }
-                (self.accept(run, position).await, position == 0)
-            }
-            Some(Effect::Attach { run, to, age_ms }) => (self.attach(&run, to, age_ms), false),
-            Some(Effect::Refuse { run, refusal }) => {
-                self.runs.remove(&run);
-                (Err(refusal), false)
-            }
-            _ => (Err(StartRejected::Closing), false),
-        };
-        self.carry_out(effects.collect()).await;
-        match answer {
-            // It scans the workspace first, which may reject it.
-            Ok(started) if starts && self.starting.is_some() => {
-                let watch = Some(started.handle.watch());
-                self.pending_start = Some(Box::new(PendingStart { started, reply, watch }));
-            }
-            answer => _ = reply.send(answer.map_err(SessionError::from)),
-        }
-    }
-
-    // Reserves a waiting run of the tenant, if the run may have to wait in this session. Otherwise the host's queue
-    // counts it, if it waits there.
-    fn reserve_queue_place(&self, if_busy: IfBusy) -> Result<Option<Reservation>, QuotaExceeded> {
-        if self.session.running().is_none() || if_busy == IfBusy::Refuse {
-            return Ok(None);
-        }
-        let policy = self.shared.policy.now();
-        policy.queued.reserve_queued_run(policy.quota.queued_runs_max).map(Some)
-    }
-
-    async fn accept(&self, run: RunId, position: u32) -> Result<StartedRun, StartRejected> {
-        let entry = self.runs.get(&run).ok_or(StartRejected::Closing)?;
-        entry.log.append(vec![RunEvent::Queued { position }]).await;
-        Ok(StartedRun { run, handle: entry.handle.clone(), attached_age_ms: None })
-    }
-
-    fn attach(&mut self, run: &RunId, to: RunId, age_ms: u64) -> Result<StartedRun, StartRejected> {
-        self.runs.remove(run);
-        let entry = self.runs.get(&to).ok_or(StartRejected::Closing)?;
-        Ok(StartedRun { run: to, handle: entry.handle.clone(), attached_age_ms: Some(age_ms) })
-    }
-
     async fn close(&mut self) {
         self.shared.closing.store(true, Ordering::Relaxed);
         self.step(SessionEvent::CloseRequested).await;
     }
 
-    async fn step(&mut self, event: SessionEvent) {
+    pub(super) async fn step(&mut self, event: SessionEvent) {
         let effects = self.session.step(self.shared.context.clock.now(), event);
         self.carry_out(effects).await;
     }
@@ -399,7 +282,7 @@ impl Actor {
     pub(super) async fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Start { run, request, notes } => self.drive(run, *request, notes),
+                Effect::Start { run, request, notes } => self.begin(run, request, notes),
                 Effect::ReportPosition { run, position } => {
                     if let Some(entry) = self.runs.get(&run) {
                         entry.log.append(vec![RunEvent::Queued { position }]).await;
@@ -408,7 +291,7 @@ impl Actor {
                 Effect::Kill { run, reason } => self.kill(&run, reason),
                 Effect::Withdraw { run, reason } => {
                     if let Some(entry) = self.runs.get_mut(&run) {
-                        (entry.spools, entry.queued) = (None, None);
+                        (entry.spools, entry.place) = (None, None);
                         let (now, note) = (self.shared.context.clock.now(), "ended while it waited behind another run");
                         let report = without_running(now, self.shared.policy.now().defaults, "", reason, note);
                         let end = RunEnd::Report(Arc::new(report));
@@ -425,73 +308,25 @@ impl Actor {
                 Effect::Stop => self.stopped = true,
                 Effect::Refuse { run, refusal } => {
                     if let Some(entry) = self.runs.get_mut(&run) {
-                        (entry.spools, entry.queued) = (None, None);
+                        (entry.spools, entry.place) = (None, None);
                         let end = RunEnd::NotStarted(NotStarted::Rejected(refusal));
                         self.audit_end(&run, &end);
                         self.end_log(&run, end).await;
                     }
                 }
-                // These answer a request; `start` has handled them.
+                // These answer a request; `decide` has handled them.
                 Effect::Accept { .. } | Effect::Attach { .. } => {}
             }
         }
     }
 
-    fn kill(&self, run: &RunId, reason: KillReason) {
-        if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|entry| entry.killer.as_ref()) {
+    fn kill(&mut self, run: &RunId, reason: KillReason) {
+        if let Some(StartingRun { run, .. }) = self.starting.take_if(|starting| starting.run == *run) {
+            let (now, note) = (self.shared.context.clock.now(), "ended before its workspace was scanned");
+            let report = without_running(now, self.shared.policy.now().defaults, "", reason, note);
+            self.end_undriven(run, RunEnd::Report(Arc::new(report)));
+        } else if let Some(KillOnDrop(killer)) = self.runs.get(run).and_then(|entry| entry.killer.as_ref()) {
             killer.kill(reason);
-        }
-    }
-
-    fn drive(&mut self, run: RunId, request: RunRequest, notes: Vec<String>) {
-        let Some(entry) = self.runs.get_mut(&run) else { return };
-        let Some(spools) = entry.spools.take() else { return };
-        let killer = match RunKiller::new() {
-            Ok(killer) => killer,
-            Err(error) => {
-                entry.queued = None;
-                tracing::error!(%error, run = %run, "no descriptor for a run");
-                let text = lack(&error).unwrap_or("the host failed").to_owned();
-                let end = RunEnd::NotStarted(PrepareError::HostFailed { text }.into());
-                self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
-                return;
-            }
-        };
-        entry.killer = Some(KillOnDrop(killer.clone()));
-        let (started, receiver) = oneshot::channel();
-        self.starting = Some((run.clone(), receiver));
-        let drive = RunTask {
-            context: Arc::clone(&self.shared.context),
-            policy: self.shared.policy.now(),
-            session: self.shared.id.clone(),
-            workspace: self.shared.workspace.clone(),
-            run,
-            request,
-            notes,
-            kind: entry.kind,
-            priority: entry.priority,
-            accepted_at: entry.accepted_at,
-            queue_reservation: entry.queued.take(),
-            log: entry.log.clone(),
-            spools,
-            killer,
-        };
-        self.drivers.spawn(runs::drive(drive, started));
-    }
-
-    // `None` for a run that ended before its scan: its end says why.
-    async fn handle_run_start(&mut self, scanned: Option<Option<Fingerprint>>) {
-        if let (Some((run, _)), Some(fingerprint)) = (self.starting.take(), scanned) {
-            self.step(SessionEvent::Began { run, fingerprint }).await;
-            self.confirm_start();
-        }
-    }
-
-    // Replies to the caller that its request became a run.
-    fn confirm_start(&mut self) {
-        if let Some(pending) = self.pending_start.take() {
-            let PendingStart { started, reply, watch: _watch } = *pending;
-            _ = reply.send(Ok(started));
         }
     }
 
@@ -508,25 +343,8 @@ impl Actor {
             }
         };
         let run = finished.run;
-        self.starting = None;
         // A session is in use while it has runs, so that a caller that waited for this run finds it.
         self.used_at = self.shared.context.clock.now();
-        let rejection: Option<SessionError> = match &finished.end {
-            RunEnd::NotStarted(NotStarted::Prepare(why)) => Some(why.clone().into()),
-            RunEnd::NotStarted(NotStarted::Quota(why)) => Some(why.clone().into()),
-            _ => None,
-        };
-        if let Some(why) = rejection
-            && let Some(pending) = self.pending_start.take()
-        {
-            self.step(SessionEvent::Rejected { run }).await;
-            // Frees retention quota, so that a caller that tries again is not rejected for what this session can
-            // forget.
-            self.enforce_retention().await;
-            _ = pending.reply.send(Err(why));
-            return;
-        }
-        self.confirm_start();
         self.audit_end(&run, &finished.end);
         let log = self.runs.get_mut(&run).map(|entry| {
             entry.killer = None;
@@ -543,7 +361,7 @@ impl Actor {
         .await;
         if has_measured {
             let bytes = self.session.index().memory_bytes() as u64;
-            self.index_memory = Some(self.shared.policy.now().retained.memory.add(bytes));
+            self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
         let Some(log) = log else { return };
         let retained = self.count_retained(&log, &finished.end).await;
@@ -556,25 +374,12 @@ impl Actor {
     }
 
     async fn tick(&mut self) {
-        if let Some(abandoned) = self.pending_start.as_mut().filter(|pending| pending.reply.is_closed()) {
-            abandoned.watch = None;
-        }
         let watched: Vec<(RunId, usize)> =
             self.runs.iter().map(|(run, entry)| (run.clone(), entry.handle.watchers())).collect();
         for (run, watchers) in watched {
             self.step(SessionEvent::Watched { run, watchers }).await;
         }
         self.step(SessionEvent::Tick).await;
-    }
-}
-
-// Waits until the starting run sends its fingerprint; for ever without a starting run.
-async fn run_started(
-    starting: &mut Option<(RunId, oneshot::Receiver<Option<Fingerprint>>)>,
-) -> Option<Option<Fingerprint>> {
-    match starting {
-        Some((_, receiver)) => receiver.await.ok(),
-        None => std::future::pending().await,
     }
 }
 

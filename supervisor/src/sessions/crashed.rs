@@ -2,9 +2,9 @@
 //! answers for a while how each run ended. The state machine is not used, since the panic may have left it
 //! inconsistent.
 
+use super::SessionMessage;
 use super::actor::Actor;
 use super::pending_scans::PendingScans;
-use super::{SessionError, SessionMessage};
 use crate::runs::{NotStarted, RunEnd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -25,22 +25,19 @@ impl Actor {
         self.shared.crashed.store(true, Ordering::Relaxed);
         self.shared.busy.store(false, Ordering::Relaxed);
         *self.scans = PendingScans::default();
-        if let Some(pending) = self.pending_start.take() {
-            _ = pending.reply.send(Err(SessionError::Host));
-        }
         let runs: Vec<_> = self.runs.keys().cloned().collect();
         for run in runs {
             let end = RunEnd::NotStarted(NotStarted::Host { text: CRASH_TEXT.to_owned() });
             if let Some(entry) = self.runs.get_mut(&run) {
                 // Dropping these kills the run and releases its reservations and files.
-                (entry.killer, entry.queued, entry.spools) = (None, None, None);
+                (entry.killer, entry.place, entry.spools) = (None, None, None);
             }
             self.audit_end(&run, &end);
             self.end_log(&run, end).await;
         }
         // Their killers are dropped, so the drivers end.
         while self.drivers.join_next().await.is_some() {}
-        self.drainers.drain(..).for_each(|drainer| _ = drainer.send(()));
+        self.shutdown.abort_drain();
         self.answer_queries(messages).await;
         self.end().await;
     }
@@ -59,7 +56,7 @@ impl Actor {
                 Some(SessionMessage::Cancel { run, reply }) => _ = reply.send(self.runs.contains_key(&run)),
                 Some(SessionMessage::Drain { reply }) => _ = reply.send(()),
                 Some(SessionMessage::Close { reply }) => {
-                    self.closers.push(reply);
+                    self.shutdown.add_closer(reply, 0);
                     return;
                 }
                 // Dropping the reply tells the caller that the session is gone.

@@ -7,20 +7,22 @@ pub mod limits;
 mod pending_scans;
 pub mod registry;
 mod retention;
+mod run_start;
+mod shutdown;
 
 use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
-use crate::runs::context::{Context, CurrentPolicy};
+use crate::runs::context::Context;
 use crate::runs::prepare::PrepareError;
 use crate::sessions::limits::IDLE_MAX;
+use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
 use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::outcome::Outcome;
 use proctor_core::queue::Priority;
-use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest};
+use proctor_core::request::{IfBusy, RunKind, RunRequest};
 use proctor_core::session::{Session, StartRejected};
 use proctor_core::timestamp::Timestamp;
 use std::sync::Arc;
@@ -83,8 +85,6 @@ struct StartRequest {
     request: RunRequest,
     kind: RunKind,
     options: QueueOptions,
-    /// Result of the workspace scan, if there was one; the inner value is `None` for a workspace too large to scan.
-    scanned: Option<Option<Fingerprint>>,
 }
 
 /// How a run waits.
@@ -168,9 +168,6 @@ pub enum SessionError {
     /// The request cannot be carried out in this workspace.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// A quota of the tenant or of the host is used up.
-    #[error(transparent)]
-    Quota(#[from] QuotaExceeded),
 }
 
 /// A handle to a session.
@@ -195,7 +192,7 @@ struct SessionShared {
     crashed: AtomicBool,
     /// Whether it is being closed: it accepts no more runs.
     closing: AtomicBool,
-    /// Number of workspace scans for requests that found the session busy.
+    /// Number of workspace scans.
     #[cfg(test)]
     scans: std::sync::atomic::AtomicUsize,
 }
@@ -276,8 +273,9 @@ impl SessionHandle {
         self.shared.busy.load(Ordering::Relaxed)
     }
 
-    /// Starts a run or attaches to one. Everything that a scan of the workspace can reject is rejected here, before any
-    /// process starts; what needs no scan is rejected without one.
+    /// Starts a run or attaches to one. The actor has the workspace scanned once and then answers once: everything that
+    /// the scan can reject is rejected before the request is a run; what needs no scan is rejected without one. A run
+    /// that waits in the session is prepared anew when its turn comes.
     ///
     /// Queue options are no part of the request: it may attach to a run that waits with others, which keeps its own.
     pub async fn start(
@@ -286,7 +284,7 @@ impl SessionHandle {
         kind: RunKind,
         options: impl Into<QueueOptions>,
     ) -> Result<StartedRun, SessionError> {
-        let request = Box::new(StartRequest { request, kind, options: options.into(), scanned: None });
+        let request = Box::new(StartRequest { request, kind, options: options.into() });
         self.request(|reply| SessionMessage::Start { request, reply }).await?
     }
 

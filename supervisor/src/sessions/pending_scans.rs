@@ -1,13 +1,19 @@
-//! Workspace scans for requests that find their session busy: whether they can be carried out, and whether they equal
-//! the running run. One scan at a time serves all requests that arrived before it started.
+//! Workspace scans of a session: whether requests can be carried out, and whether they equal the running run. One scan
+//! at a time serves everything that arrived before it started.
 
 use super::{SessionError, SessionShared, StartRequest, StartedRun};
+use crate::caches;
 use crate::runs::context::ScanPermit;
-use crate::runs::prepare::{PrepareError, prepare};
-use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
+use crate::runs::prepare::{PrepareError, ReadyRun, prepare};
+use crate::workspace::WorkspaceScan;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use proctor_core::id::RunId;
+use proctor_core::quota::QuotaExceeded;
+use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle, spawn, spawn_blocking};
+use tokio::task::{JoinError, spawn_blocking};
 
 /// Most requests that may wait for a scan: as many as may wait for a run.
 const WAITING_MAX: usize = 1_024;
@@ -15,34 +21,64 @@ const WAITING_MAX: usize = 1_024;
 /// Sends the result of a start to its caller.
 pub(super) type Reply = oneshot::Sender<Result<StartedRun, SessionError>>;
 
-/// A scanned request: the fingerprint of the workspace, or why the request cannot be carried out.
-pub(super) type ScanOutcome = (StartRequest, Result<Option<Fingerprint>, SessionError>);
+/// What a scan is for.
+pub(super) enum ScanFor {
+    /// A request that has not been decided.
+    Request { start: Box<StartRequest>, reply: Reply },
+    /// A run that has waited in its session and is the next to run.
+    Run(RunId),
+}
+
+/// A request to check against the workspace.
+pub(super) struct ScanRequest {
+    /// `None` for a rerun whose selection is not known yet: only the fingerprint is wanted then.
+    pub request: Option<Box<RunRequest>>,
+    pub kind: RunKind,
+}
+
+/// What a scan found for a request that can be carried out.
+#[derive(Default)]
+pub(super) struct Scanned {
+    /// `None` without a scan, and for a workspace too large to scan.
+    pub fingerprint: Option<Fingerprint>,
+    /// `None` without a scan, for a rerun of unknown selection, and for the second of two equal requests.
+    pub ready: Option<Box<ReadyRun>>,
+}
+
+type ScanResult = Result<Scanned, PrepareError>;
 
 /// The running scan, and the requests for the next one.
 #[derive(Default)]
 pub(super) struct PendingScans {
-    running: Option<JoinHandle<Result<Vec<ScanOutcome>, JoinError>>>,
-    /// Callers of the requests in the running scan, in the order of its outcomes.
-    replies: Vec<Reply>,
-    next: Vec<(StartRequest, Reply)>,
+    running: Option<BoxFuture<'static, Result<Vec<ScanResult>, JoinError>>>,
+    /// What the running scan is for, in the order of its results.
+    purposes: Vec<ScanFor>,
+    next: Vec<(ScanRequest, ScanFor)>,
 }
 
 impl PendingScans {
-    /// Adds a request to the next scan.
-    pub(super) fn enqueue(&mut self, shared: &Arc<SessionShared>, request: Box<StartRequest>, reply: Reply) {
-        // Callers that have left free their places.
-        self.next.retain(|(_, reply)| !reply.is_closed());
-        if self.next.len() >= WAITING_MAX {
-            _ = reply.send(Err(SessionError::TooMany { max: WAITING_MAX }));
-            return;
+    /// Adds a request to the next scan. Refuses a caller's when too many wait.
+    pub(super) fn enqueue(&mut self, shared: &Arc<SessionShared>, request: ScanRequest, purpose: ScanFor) {
+        self.drop_abandoned();
+        match purpose {
+            ScanFor::Request { reply, .. } if self.next.len() >= WAITING_MAX => {
+                _ = reply.send(Err(SessionError::TooMany { max: WAITING_MAX }));
+            }
+            purpose => {
+                self.next.push((request, purpose));
+                self.start_next(shared);
+            }
         }
-        self.next.push((*request, reply));
-        self.start_next(shared);
     }
 
     /// Whether a scan is running.
     pub(super) fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    // Callers that have left free their places.
+    fn drop_abandoned(&mut self) {
+        self.next.retain(|(_, purpose)| !matches!(purpose, ScanFor::Request { reply, .. } if reply.is_closed()));
     }
 
     // Starts a scan for all waiting requests, unless one is running. A scan sees what was written to the workspace
@@ -51,31 +87,35 @@ impl PendingScans {
         if self.running.is_some() {
             return;
         }
-        self.next.retain(|(_, reply)| !reply.is_closed());
+        self.drop_abandoned();
         if self.next.is_empty() {
             return;
         }
-        let (requests, replies): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
-        self.replies = replies;
-        let shared = Arc::clone(shared);
-        self.running = Some(spawn(scan_when_permitted(shared, requests)));
+        let (requests, purposes): (Vec<_>, Vec<_>) = self.next.drain(..).unzip();
+        self.purposes = purposes;
+        self.running = Some(scan_when_permitted(Arc::clone(shared), requests).boxed());
     }
 
-    /// Waits for the running scan, for ever without one; returns its outcomes and starts the next.
-    pub(super) async fn finished(&mut self, shared: &Arc<SessionShared>) -> Vec<(ScanOutcome, Reply)> {
-        let outcomes = match &mut self.running {
+    /// Waits for the running scan, for ever without one; returns its results and starts the next.
+    pub(super) async fn finished(
+        &mut self,
+        shared: &Arc<SessionShared>,
+    ) -> Vec<(ScanFor, Result<Scanned, SessionError>)> {
+        let results = match &mut self.running {
             Some(running) => running.await,
             None => std::future::pending().await,
         };
         self.running = None;
-        let replies = std::mem::take(&mut self.replies);
+        let purposes = std::mem::take(&mut self.purposes);
         self.start_next(shared);
-        match outcomes.flatten() {
-            Ok(outcomes) => outcomes.into_iter().zip(replies).collect(),
+        match results {
+            Ok(results) => {
+                let results = results.into_iter().map(|result| result.map_err(SessionError::from));
+                purposes.into_iter().zip(results).collect()
+            }
             Err(error) => {
                 tracing::error!(%error, "a workspace scan panicked");
-                replies.into_iter().for_each(|reply| _ = reply.send(Err(SessionError::Host)));
-                Vec::new()
+                purposes.into_iter().map(|purpose| (purpose, Err(SessionError::Host))).collect()
             }
         }
     }
@@ -84,56 +124,61 @@ impl PendingScans {
 /// Scans the workspace for these requests as soon as a permit is available.
 async fn scan_when_permitted(
     shared: Arc<SessionShared>,
-    mut requests: Vec<StartRequest>,
-) -> Result<Vec<ScanOutcome>, JoinError> {
-    let mut permit = ScanPermit::acquire(&shared.policy.now().scan_permits, &shared.context.scan_permits).await;
+    requests: Vec<ScanRequest>,
+) -> Result<Vec<ScanResult>, JoinError> {
+    let mut permit = ScanPermit::acquire(&shared.policy.usage.scan_permits, &shared.context.scan_permits).await;
+    let requests = Arc::new(requests);
     loop {
-        let thread_shared = Arc::clone(&shared);
+        let (shared, requests) = (Arc::clone(&shared), Arc::clone(&requests));
         let task = spawn_blocking(move || {
-            let result = scan(&thread_shared, requests, &mut permit);
-            (result, permit)
+            let results = scan(&shared, &requests, &mut permit);
+            (results, permit)
         });
         match task.await? {
-            (Ok(outcomes), _) => return Ok(outcomes),
-            (Err(returned), small) => (requests, permit) = (returned, small.enlarge().await),
+            (Some(results), _) => return Ok(results),
+            (None, small) => permit = small.enlarge().await,
         }
     }
 }
 
-/// The outcomes, or the requests back if the scan needs a larger permit.
-fn scan(
-    shared: &SessionShared,
-    requests: Vec<StartRequest>,
-    permit: &mut ScanPermit,
-) -> Result<Vec<ScanOutcome>, Vec<StartRequest>> {
+/// The results in the order of the requests; `None` if the scan needs a larger permit.
+fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermit) -> Option<Vec<ScanResult>> {
     #[cfg(test)]
     shared.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let scan = match shared.workspace.scan_within(&mut || permit.try_enlarge()).map_err(PrepareError::from) {
-        Ok(Some(scan)) => scan,
-        Ok(None) => return Err(requests),
-        Err(why) => return Ok(requests.into_iter().map(|request| (request, Err(why.clone().into()))).collect()),
-    };
-    let policy = shared.policy.now();
-    let check = |start: &StartRequest| match &start.request.selection {
-        // The selection of a rerun is known only when it starts.
-        Selection::LastFailed { .. } => Ok(()),
-        _ => prepare(&shared.context, &policy, &shared.id, &shared.workspace, &scan, &start.request, start.kind)
-            .map(|_| ()),
-    };
-    // Requests that repeat or arrive together are mostly equal, so each distinct one is checked once.
-    let mut checked: Vec<(RunRequest, RunKind, Result<(), PrepareError>)> = Vec::new();
-    let mut outcomes = Vec::with_capacity(requests.len());
-    for start in requests {
-        let earlier = checked.iter().find(|(request, kind, _)| *kind == start.kind && *request == start.request);
-        let result = match earlier {
-            Some((_, _, result)) => result.clone(),
-            None => {
-                let result = check(&start);
-                checked.push((start.request.clone(), start.kind, result.clone()));
-                result
-            }
-        };
-        outcomes.push((start, result.map(|()| scan.fingerprint).map_err(SessionError::from)));
+    let refused = |why: PrepareError| Some(requests.iter().map(|_| Err(why.clone())).collect());
+    if let Some(text) = shared.context.host.refusal() {
+        return refused(PrepareError::HostFailed { text });
     }
-    Ok(outcomes)
+    let scan = match shared.workspace.scan_within(&mut || permit.try_enlarge()) {
+        Ok(scan) => scan?,
+        Err(error) => return refused(error.into()),
+    };
+    let mut results: Vec<ScanResult> = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        // Requests that repeat or arrive together are mostly equal, so each distinct one is prepared once.
+        let equal = |earlier: &ScanRequest| earlier.kind == request.kind && earlier.request == request.request;
+        let earlier = requests.iter().take(index).position(equal).and_then(|earlier| results.get(earlier));
+        results.push(
+            match (earlier, &request.request) {
+                (Some(Err(why)), _) => Err(why.clone()),
+                (Some(Ok(_)), _) | (None, None) => Ok(None),
+                (None, Some(wanted)) => ready(shared, &scan, wanted, request.kind).map(|ready| Some(Box::new(ready))),
+            }
+            .map(|ready| Scanned { fingerprint: scan.fingerprint, ready }),
+        );
+    }
+    Some(results)
+}
+
+fn ready(
+    shared: &SessionShared,
+    scan: &WorkspaceScan,
+    request: &RunRequest,
+    kind: RunKind,
+) -> Result<ReadyRun, PrepareError> {
+    let policy = shared.policy.now();
+    let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, scan, request, kind)?;
+    let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
+    let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
+    Ok(ReadyRun { request: request.clone(), policy, prepared, cache_exceeded })
 }

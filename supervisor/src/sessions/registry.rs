@@ -385,7 +385,7 @@ impl RegistryTask {
         let (handle, actor) = prepare_actor(SessionOptions {
             id: id.clone(),
             context: Arc::clone(&self.context),
-            policy: tenant.policies.subscribe().into(),
+            policy: tenant.current_policy(),
             workspace: request.0.clone(),
             idle_max: self.bounds.idle(idle_max),
             memory: SessionMemory::default(),

@@ -19,19 +19,19 @@ impl Actor {
     }
 
     /// Counts what a run keeps, in memory and on disk, until its log is gone.
-    pub(super) async fn count_retained(&self, log: &LogWriter, end: &RunEnd) -> Reservation {
+    pub(super) async fn count_retained(&mut self, log: &LogWriter, end: &RunEnd) -> Reservation {
         let report = match end {
             RunEnd::Report(report) => report.memory_bytes() as u64,
             RunEnd::NotStarted(_) => 0,
         };
         let bytes = log.reserve_report(report).await;
-        self.shared.policy.now().retained.bytes.add(bytes)
+        self.shared.policy.usage.retained.bytes.add(bytes)
     }
 
     /// Forgets earlier runs of the session while its tenant exceeds its retention quota.
     pub(super) async fn enforce_retention(&mut self) {
         let policy = self.shared.policy.now();
-        while policy.retained.exceeded().is_some() {
+        while self.shared.policy.usage.retained.exceeded(&policy.quota).is_some() {
             let effects = self.session.step(self.shared.context.clock.now(), SessionEvent::RetentionExceeded);
             if effects.is_empty() {
                 break;

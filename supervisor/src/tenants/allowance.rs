@@ -1,24 +1,14 @@
-//! PageLimits on what one tenant may use of the supervisor itself: requests per second, event streams and waiting runs at a
+//! Limits on what one tenant may use of the supervisor itself: requests per second, event streams and waiting runs at a
 //! time, retained bytes of its runs, and bytes in flight. The counters are atomics, shared by all threads, and keep
 //! their values when an operator changes the bounds.
 
-use proctor_core::quota::QuotaExceeded;
+use proctor_core::bounds::ENCODE_PERMITS_MAX;
+use proctor_core::quota::{Quota, QuotaExceeded};
 use proctor_core::rate_limit::RateLimit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// Most bytes of one tenant's requests that have arrived and are not answered yet: eight of the largest.
-pub const UNANSWERED_BYTES_MAX: u64 = 64 << 20;
-
-/// Most bytes of answers encoded for one tenant that it has not read: four of the largest, and eight reports of 100,000
-/// tests.
-pub const UNREAD_BYTES_MAX: u64 = 256 << 20;
-
-/// Most large answers being encoded for one tenant at a time: more than a host has processors for, and their memory is
-/// no more than one tenant may leave unread.
-pub const ENCODE_PERMITS_MAX: usize = 4;
 
 /// The current amount of a resource that one tenant uses.
 #[derive(Debug, Default)]
@@ -95,40 +85,30 @@ impl Drop for Reservation {
     }
 }
 
-/// Bound on the retained bytes of one tenant's runs, and the current amounts.
-#[derive(Debug, Clone)]
-pub struct RetainedQuota {
-    /// Bytes of ended runs: events, reports, output and artefacts.
+/// What is retained of one tenant's runs.
+#[derive(Debug, Default)]
+pub struct RetainedUsage {
+    /// See [`Quota::retained_bytes_max`].
     pub bytes: Arc<Gauge>,
-    /// Greatest number of these bytes.
-    pub bytes_max: u64,
-    /// Bytes of memory among these, of coverage indexes, and of the events of running runs.
+    /// See [`Quota::retained_memory_bytes_max`].
     pub memory: Arc<Gauge>,
-    /// Greatest number of these bytes.
-    pub memory_max: u64,
 }
 
-impl RetainedQuota {
-    /// For a supervisor that serves a single user.
+impl RetainedUsage {
+    /// The bound of `quota` that is used up, if one is.
     #[must_use]
-    pub fn unbounded() -> RetainedQuota {
-        RetainedQuota { bytes: Arc::default(), bytes_max: u64::MAX, memory: Arc::default(), memory_max: u64::MAX }
-    }
-
-    /// The quota that is used up, if one is.
-    #[must_use]
-    pub fn exceeded(&self) -> Option<QuotaExceeded> {
-        let RetainedQuota { bytes, bytes_max, memory, memory_max } = self;
-        if bytes.now() >= *bytes_max {
-            return Some(QuotaExceeded::RetainedBytes { max: *bytes_max });
+    pub fn exceeded(&self, quota: &Quota) -> Option<QuotaExceeded> {
+        let (bytes_max, memory_max) = (quota.retained_bytes_max, quota.retained_memory_bytes_max);
+        if self.bytes.now() >= bytes_max {
+            return Some(QuotaExceeded::RetainedBytes { max: bytes_max });
         }
-        (memory.now() >= *memory_max).then_some(QuotaExceeded::RetainedMemory { max: *memory_max })
+        (self.memory.now() >= memory_max).then_some(QuotaExceeded::RetainedMemory { max: memory_max })
     }
 
     /// A memory reservation for a new run.
     #[must_use]
-    pub fn run_memory(&self) -> MemoryReservation {
-        MemoryReservation { reserved: self.memory.add(0), max: self.memory_max }
+    pub fn run_memory(&self, quota: &Quota) -> MemoryReservation {
+        MemoryReservation { reserved: self.memory.add(0), max: quota.retained_memory_bytes_max }
     }
 }
 
@@ -140,6 +120,12 @@ pub struct MemoryReservation {
 }
 
 impl MemoryReservation {
+    /// For a run whose tenant has no bound.
+    #[cfg(test)]
+    pub(crate) fn unbounded() -> MemoryReservation {
+        RetainedUsage::default().run_memory(&Quota::UNBOUNDED)
+    }
+
     /// Reserves `bytes` more, unless the tenant's runs would exceed their quota.
     #[must_use]
     pub fn try_grow(&self, bytes: u64) -> bool {
@@ -155,9 +141,9 @@ impl MemoryReservation {
 /// Bytes in flight between the supervisor and one tenant, or all callers that are no tenant.
 #[derive(Debug)]
 pub struct InFlightBytes {
-    /// Bytes of requests that have arrived and are not answered yet, up to [`UNANSWERED_BYTES_MAX`].
+    /// Bytes of requests that have arrived and are not answered yet, up to [`UNANSWERED_BYTES_MAX`](proctor_core::bounds::UNANSWERED_BYTES_MAX).
     pub unanswered: Arc<Gauge>,
-    /// Bytes of encoded answers that are not read yet, up to [`UNREAD_BYTES_MAX`].
+    /// Bytes of encoded answers that are not read yet, up to [`UNREAD_BYTES_MAX`](proctor_core::bounds::UNREAD_BYTES_MAX).
     pub unread: Arc<Gauge>,
     encode_permits: Arc<Semaphore>,
 }
@@ -281,19 +267,20 @@ mod tests {
 
     #[test]
     fn counts_the_memory_of_runs_for_their_tenant_and_releases_it_with_each() {
-        let kept = RetainedQuota { bytes_max: 5, memory_max: 10, ..RetainedQuota::unbounded() };
-        let (one, other) = (kept.run_memory(), kept.run_memory());
+        let quota = Quota { retained_bytes_max: 5, retained_memory_bytes_max: 10, ..Quota::UNBOUNDED };
+        let kept = RetainedUsage::default();
+        let (one, other) = (kept.run_memory(&quota), kept.run_memory(&quota));
         assert!(one.try_grow(6) && !other.try_grow(5) && other.try_grow(4));
-        assert_eq!(kept.exceeded(), Some(QuotaExceeded::RetainedMemory { max: 10 }));
+        assert_eq!(kept.exceeded(&quota), Some(QuotaExceeded::RetainedMemory { max: 10 }));
         drop(one);
-        assert_eq!((kept.exceeded(), kept.memory.now()), (None, 4));
+        assert_eq!((kept.exceeded(&quota), kept.memory.now()), (None, 4));
         other.grow(7);
-        assert_eq!((kept.exceeded(), kept.memory.now()), (Some(QuotaExceeded::RetainedMemory { max: 10 }), 11));
+        assert_eq!((kept.exceeded(&quota), kept.memory.now()), (Some(QuotaExceeded::RetainedMemory { max: 10 }), 11));
         drop(other);
         let bytes = kept.bytes.add(5);
-        assert_eq!(kept.exceeded(), Some(QuotaExceeded::RetainedBytes { max: 5 }));
+        assert_eq!(kept.exceeded(&quota), Some(QuotaExceeded::RetainedBytes { max: 5 }));
         drop(bytes);
-        assert_eq!((kept.exceeded(), kept.memory.now()), (None, 0));
+        assert_eq!((kept.exceeded(&quota), kept.memory.now()), (None, 0));
     }
 
     #[test]

@@ -2,25 +2,21 @@
 
 pub mod access;
 pub mod allowance;
+pub mod policy;
 
-use crate::caches;
-use crate::config::{Config, QuotaTable, UidRange, canonical_name};
+use crate::config::{Config, QuotaTable, canonical_name};
 use crate::host::resolved_path::real;
 use crate::ops::audit::AuthMethod;
-use crate::runs::context::{Policy, ScanPermits};
 use crate::tenants::allowance::Allowance;
+use crate::tenants::policy::{CurrentPolicy, Policy, TenantUsage};
 use crate::workspace::Root;
+use proctor_core::bounds::TENANT_SESSIONS_MAX;
 use proctor_core::id::TenantId;
-use proctor_core::isolation::{Layer, Network};
-use proctor_core::limits::Limits;
-use proctor_sandbox::RunAs;
+use proctor_core::isolation::Layer;
 use std::path::PathBuf;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::watch;
-
-/// Most sessions of a tenant without a configured bound.
-const SESSIONS_MAX: usize = 1_000;
 
 /// One tenant.
 #[derive(Debug)]
@@ -36,10 +32,36 @@ pub struct Tenant {
     /// Sends the current policy to the tenant's sessions while it is configured; [`Tenants::publish_policies`] sends a new
     /// one.
     pub policies: Arc<watch::Sender<Arc<Policy>>>,
+    /// What its runs use now. A reload keeps it.
+    pub usage: Arc<TenantUsage>,
     /// Most sessions at a time.
     pub sessions_max: usize,
     /// Its bounds on requests to the supervisor.
     pub allowance: Allowance,
+}
+
+impl Tenant {
+    /// A tenant with the built-in bounds that has no sessions yet.
+    #[must_use]
+    pub fn new(id: TenantId, roots: Vec<Root>, policy: Policy) -> Tenant {
+        let policy = Arc::new(policy);
+        Tenant {
+            id,
+            roots,
+            reserved: Vec::new(),
+            policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
+            policy,
+            usage: Arc::default(),
+            sessions_max: TENANT_SESSIONS_MAX,
+            allowance: QuotaTable::default().allowance(),
+        }
+    }
+
+    /// The policy of a session of this tenant, which follows reloads.
+    #[must_use]
+    pub fn current_policy(&self) -> CurrentPolicy {
+        CurrentPolicy::new(&self.policies, &self.usage)
+    }
 }
 
 /// An authenticated caller.
@@ -99,45 +121,20 @@ impl Tenants {
         for table in &config.tenant {
             let range = table.uid_range.filter(|_| switches);
             let id = TenantId::new(table.id.clone());
-            let previous = before.get(&id);
-            let policy = Policy {
-                owner: table.id.clone(),
-                quota: table.quota.quota(),
-                queued: previous.map_or_else(Arc::default, |previous| Arc::clone(&previous.policy.queued)),
-                retained: table.quota.retained(previous.map(|previous| &previous.policy.retained)),
-                scan_permits: previous
-                    .map_or_else(ScanPermits::for_tenant, |previous| previous.policy.scan_permits.clone()),
-                run_as: range.map_or(RunAs::Supervisor, |range| RunAs::User { uid: range.first, gid: range.first }),
-                owner_uids: range.map(UidRange::uids),
-                defaults: config.defaults.apply_to(Limits::DEFAULT),
-                timeouts: config.timeouts.iter().map(|(name, timeout)| (name.clone(), timeout.ms)).collect(),
-                ceiling: config.ceiling(table),
-                required_layers: config.sandbox.required(),
-                left_off: config.sandbox.left_off.clone(),
-                require_limits: true,
-                may_use_network: table.network == Network::Host,
-                network: Network::None,
-                cache: Some(config.state_dir.join("tenants").join(&table.id).join("cache")),
-                cache_bytes_max: table.cache.map_or(caches::BYTES_MAX, |size| size.bytes),
-            };
-            let policy = Arc::new(policy);
-            let policies = previous.map_or_else(
-                || Arc::new(watch::Sender::new(Arc::clone(&policy))),
-                |previous| Arc::clone(&previous.policies),
-            );
-            let allowance = table.quota.allowance();
-            let tenant = Tenant {
-                id,
-                roots: table.roots.iter().map(|root| Root::from_resolved(&roots.resolve(root))).collect(),
+            let roots = table.roots.iter().map(|root| Root::from_resolved(&roots.resolve(root))).collect();
+            let mut tenant = Tenant {
                 reserved: reserved.clone(),
-                policy,
-                policies,
-                sessions_max: table.sessions_max.map_or(SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-                allowance: match previous {
-                    Some(previous) => allowance.with_usage_of(&previous.allowance),
-                    None => allowance,
-                },
+                sessions_max: table
+                    .sessions_max
+                    .map_or(TENANT_SESSIONS_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+                allowance: table.quota.allowance(),
+                ..Tenant::new(id, roots, Policy::from_config(config, table, range))
             };
+            if let Some(previous) = before.get(&tenant.id) {
+                tenant.policies = Arc::clone(&previous.policies);
+                tenant.usage = Arc::clone(&previous.usage);
+                tenant.allowance = tenant.allowance.with_usage_of(&previous.allowance);
+            }
             let tenant = Arc::new(tenant);
             let role = Role::Tenant(Arc::clone(&tenant));
             tenants.tenants.push(tenant);
@@ -150,17 +147,7 @@ impl Tenants {
     /// The single tenant of a private supervisor, which is also its operator.
     #[must_use]
     pub fn private(uid: u32, root: PathBuf, policy: Policy) -> Tenants {
-        let policy = Arc::new(policy);
-        let tenant = Tenant {
-            id: TenantId::new("private"),
-            roots: vec![Root::new(&root)],
-            reserved: Vec::new(),
-            policies: Arc::new(watch::Sender::new(Arc::clone(&policy))),
-            policy,
-            sessions_max: SESSIONS_MAX,
-            allowance: QuotaTable::default().allowance(),
-        };
-        let tenant = Arc::new(tenant);
+        let tenant = Arc::new(Tenant::new(TenantId::new("private"), vec![Root::new(&root)], policy));
         let uids = vec![(uid, Role::Operator), (uid, Role::Tenant(Arc::clone(&tenant)))];
         Tenants { tenants: vec![tenant], uids, ..Tenants::default() }
     }
@@ -248,8 +235,9 @@ fn auth_method(credential: Credential<'_>) -> AuthMethod {
 mod tests {
     use super::*;
     use crate::config::ConfigReader;
-    use proctor_core::limits::LimitRequest;
+    use proctor_core::limits::{LimitRequest, Limits};
     use proctor_core::quota::Amount;
+    use proctor_sandbox::RunAs;
 
     fn tenants() -> Tenants {
         let text = format!(
@@ -308,8 +296,8 @@ mod tests {
         let first =
             read("max = { memory = \"2GiB\" }\nquota = { subscribers = 1, kept = \"1GiB\" }", &Tenants::default());
         let stream = first.all()[0].allowance.subscribe().unwrap();
-        let queued_run = first.all()[0].policy.queued.reserve_queued_run(1).unwrap();
-        let retained = first.all()[0].policy.retained.bytes.add(7);
+        let queued_run = first.all()[0].usage.queued.reserve_queued_run(1).unwrap();
+        let retained = first.all()[0].usage.retained.bytes.add(7);
         let sessions = first.all()[0].policies.subscribe();
         let second = read("max = { memory = \"1GiB\" }", &first);
         assert_eq!(
@@ -326,12 +314,12 @@ mod tests {
             3 << 30,
             "also in a session from before the second reload"
         );
-        let Tenant { allowance, policy, .. } = &*third.all()[0];
-        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (1, 7));
+        let Tenant { allowance, usage, .. } = &*third.all()[0];
+        assert_eq!((usage.queued.now(), usage.retained.bytes.now()), (1, 7));
         let second_stream = allowance.subscribe().unwrap();
         assert!(allowance.subscribe().is_none(), "one of two was open before");
         drop((stream, second_stream, queued_run, retained));
-        assert_eq!((policy.queued.now(), policy.retained.bytes.now()), (0, 0));
+        assert_eq!((usage.queued.now(), usage.retained.bytes.now()), (0, 0));
         assert!(allowance.subscribe().is_some());
     }
 

@@ -125,18 +125,18 @@ pub(super) fn is_build_output(name: &CStr, siblings: &[CString]) -> bool {
     let is_name = |filled: &&str| filled.as_bytes() == name.to_bytes();
     FRAMEWORKS
         .iter()
-        .any(|framework| framework.fills().iter().any(is_name) && framework.markers().iter().any(is_sibling))
+        .any(|framework| framework.output_dirs().iter().any(is_name) && framework.markers().iter().any(is_sibling))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_frameworks::Concerns;
+    use proctor_frameworks::FrameworkSet;
 
     #[test]
     fn no_framework_uses_a_data_file() {
         for extension in DATA {
-            assert!(Concerns::of(&format!("tests/test.{extension}")).is_empty(), "{extension}");
+            assert!(FrameworkSet::for_path(&format!("tests/test.{extension}")).is_empty(), "{extension}");
         }
         assert!(is_data(c"a/b.PNG") && !is_data(c"png") && !is_data(c"test.txt"));
     }

@@ -10,8 +10,6 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
-pub use scan::{BYTES_LARGE, BYTES_SMALL};
-
 use crate::host::resolved_path::ResolvedPath;
 use lookup::{LookupMode, open_beneath};
 use proctor_core::request::Fingerprint;
@@ -313,7 +311,7 @@ impl Workspace {
     /// directories that this process may not read are skipped; any other error fails the scan, since an incomplete tree
     /// could be taken for another project.
     ///
-    /// Uses at most [`BYTES_SMALL`] of memory unless `grow`, which is called once, allows [`BYTES_LARGE`]. Returns
+    /// Uses at most [`SCAN_BYTES_SMALL`](proctor_core::bounds::SCAN_BYTES_SMALL) of memory unless `grow`, which is called once, allows [`SCAN_BYTES_LARGE`](proctor_core::bounds::SCAN_BYTES_LARGE). Returns
     /// `None` if more is needed and not allowed.
     pub fn scan_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<WorkspaceScan>, WorkspaceError> {
         let owner = self.owner()?;

@@ -3,9 +3,12 @@
 
 use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data};
 use crate::runs::project_file;
-use proctor_core::bounds::PATH_BYTES_MAX;
+use proctor_core::bounds::{
+    MARKER_BYTES_MAX, MARKERS_BYTES_MAX, PATH_BYTES_MAX, REQUIREMENTS_BYTES_MAX, SCAN_BYTES_LARGE, SCAN_BYTES_SMALL,
+    SCAN_DEPTH_MAX, SCAN_DROPPED_DATA_MAX, SCAN_ENTRIES_MAX, SCAN_ENTRIES_WITH_DATA_MAX,
+};
 use proctor_core::request::Fingerprint;
-use proctor_frameworks::{Concerns, FRAMEWORKS, FileTree, LeftOut, Why};
+use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason};
 use proctor_sandbox::lack;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
@@ -16,37 +19,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Most files and directories in one scan; the rest is left out.
-const ENTRIES_MAX: usize = 200_000;
-
-/// Above this number of entries, names of data files are dropped, which leaves room for files that may be tests.
-const ENTRIES_WITH_DATA: usize = 100_000;
-
-/// Most dropped names of data: reading this many takes a second.
-const DATA_MAX: usize = 2_000_000;
-
-/// Deepest directory scanned. Deeper trees are generated.
-const DEPTH_MAX: usize = 64;
-
-/// Memory budget of any scan, in bytes: names and settings of some 5,000 files. [`crate::runs::context::ScanPermits`]
-/// bounds the number of scans.
-pub const BYTES_SMALL: usize = 1024 * 1024;
-
-/// Memory budget of a scan with a large permit, in bytes: [`ENTRIES_MAX`] entries with 160 bytes of path each, twice
-/// that of deep package trees. A long directory name counts for each file below it.
-pub const BYTES_LARGE: usize = 64 * 1024 * 1024;
-
 /// Memory of an entry besides its name and path: two strings and its share of a tree node.
 const ENTRY_BYTES: usize = 112;
-
-/// Largest marker file read, in bytes. A `go.mod` of 1 MiB would name 20,000 modules.
-const MARKER_BYTES_MAX: u64 = 1024 * 1024;
-
-/// The same for requirement lists (`test.txt`), which may also be data: of a larger one only the beginning is read.
-const LIST_BYTES_MAX: u64 = 64 * 1024;
-
-/// Most bytes of marker files read together. A monorepo of 1,000 modules has a few MiB of them.
-const MARKERS_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// The result of a scan.
 pub(super) struct ScanResult {
@@ -60,7 +34,7 @@ pub(super) struct ScanResult {
 pub(super) enum ScanError {
     /// The host lacked a resource. An incomplete tree could be taken for another project.
     Host(io::Error),
-    /// The scan needs more than [`BYTES_SMALL`] and got no larger budget.
+    /// The scan needs more than [`SCAN_BYTES_SMALL`] and got no larger budget.
     OverMemory,
 }
 
@@ -72,7 +46,7 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
         entries: 0,
         dropped_data: 0,
         bytes: 0,
-        bytes_max: BYTES_SMALL,
+        bytes_max: SCAN_BYTES_SMALL,
         grow,
         markers_bytes: 0,
         is_root: rustix::process::geteuid().is_root(),
@@ -119,7 +93,7 @@ impl Walk<'_> {
         let Some(dir) = self.check(openat(parent, name, how, Mode::empty()), relative)? else { return Ok(()) };
         let names = match self.names(&dir, relative)? {
             Ok(names) if names.is_empty() => return Ok(()),
-            Ok(_) if context.depth >= DEPTH_MAX => Err(Why::TooDeep),
+            Ok(_) if context.depth >= SCAN_DEPTH_MAX => Err(UnscannedReason::TooDeep),
             names => names,
         };
         let has = |entry: &CStr| match &names {
@@ -132,14 +106,14 @@ impl Walk<'_> {
         match names {
             Ok(names) => names.iter().try_for_each(|name| self.entry(&dir, name, &names, relative, context)),
             Err(why) => {
-                self.leave_out(relative, why, Concerns::ALL);
+                self.leave_out(relative, why, FrameworkSet::ALL);
                 self.project_files(&dir, relative, context)
             }
         }
     }
 
     /// The sorted names in a directory, or why the scan cannot record them. Memory is counted only for recorded names.
-    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, Why>, ScanError> {
+    fn names(&mut self, dir: &OwnedFd, relative: &[u8]) -> Result<Result<Vec<CString>, UnscannedReason>, ScanError> {
         let Some(entries) = self.check(Dir::read_from(dir), relative)? else { return Ok(Ok(Vec::new())) };
         let (mut names, mut bytes) = (Vec::new(), 0);
         for entry in entries {
@@ -149,23 +123,23 @@ impl Walk<'_> {
                 continue;
             }
             let used = self.entries + names.len();
-            if used >= ENTRIES_WITH_DATA && entry.file_type() == FileType::RegularFile && is_data(name) {
+            if used >= SCAN_ENTRIES_WITH_DATA_MAX && entry.file_type() == FileType::RegularFile && is_data(name) {
                 self.dropped_data += 1;
                 self.tree.set_truncated();
-                if self.dropped_data > DATA_MAX {
-                    return Ok(Err(Why::TooMany));
+                if self.dropped_data > SCAN_DROPPED_DATA_MAX {
+                    return Ok(Err(UnscannedReason::TooMany));
                 }
                 continue;
             }
-            if used >= ENTRIES_MAX {
-                return Ok(Err(Why::TooMany));
+            if used >= SCAN_ENTRIES_MAX {
+                return Ok(Err(UnscannedReason::TooMany));
             }
             if relative.len() + 1 + name.count_bytes() > PATH_BYTES_MAX {
-                return Ok(Err(Why::PathTooLong));
+                return Ok(Err(UnscannedReason::PathTooLong));
             }
             bytes += relative.len() + 2 * name.count_bytes() + ENTRY_BYTES;
             if !self.fits(bytes)? {
-                return Ok(Err(Why::TooLarge));
+                return Ok(Err(UnscannedReason::TooLarge));
             }
             names.push(name.to_owned());
         }
@@ -177,11 +151,11 @@ impl Walk<'_> {
 
     /// Whether `bytes` more fit into the budget.
     fn fits(&mut self, bytes: usize) -> Result<bool, ScanError> {
-        if self.bytes + bytes > self.bytes_max && self.bytes_max == BYTES_SMALL {
+        if self.bytes + bytes > self.bytes_max && self.bytes_max == SCAN_BYTES_SMALL {
             if !(self.grow)() {
                 return Err(ScanError::OverMemory);
             }
-            self.bytes_max = BYTES_LARGE;
+            self.bytes_max = SCAN_BYTES_LARGE;
         }
         Ok(self.bytes + bytes <= self.bytes_max)
     }
@@ -230,14 +204,16 @@ impl Walk<'_> {
     fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), ScanError> {
         // Every edit counts for the fingerprint, but a request cannot name this file, so it is not in the tree.
         let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else {
-            let concerns = Concerns::of(&String::from_utf8_lossy(path));
+            let concerns = FrameworkSet::for_path(&String::from_utf8_lossy(path));
             if !concerns.is_empty() {
-                self.leave_out(not_utf8_in(path), Why::NotUtf8, concerns);
+                self.leave_out(not_utf8_in(path), UnscannedReason::NotUtf8, concerns);
             }
             return Ok(());
         };
         let is_marker = project_file::PATHS.contains(&relative)
-            || FRAMEWORKS.iter().any(|framework| framework.markers().contains(&name) || framework.reads(relative));
+            || FRAMEWORKS
+                .iter()
+                .any(|framework| framework.markers().contains(&name) || framework.is_marker_path(relative));
         if is_marker && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
             return self.marker(dir, relative, name, bytes_of(found));
         }
@@ -248,12 +224,12 @@ impl Walk<'_> {
     fn marker(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, size: u64) -> Result<(), ScanError> {
         self.tree.add(relative);
         let is_list = name.ends_with(".txt") && name != "CMakeLists.txt";
-        let bytes_max = if is_list { LIST_BYTES_MAX } else { MARKER_BYTES_MAX };
+        let bytes_max = if is_list { REQUIREMENTS_BYTES_MAX } else { MARKER_BYTES_MAX };
         let used = size.min(bytes_max);
         let is_whole = is_list || size <= MARKER_BYTES_MAX;
         let memory = usize::try_from(used).unwrap_or(usize::MAX);
         if !is_whole || self.markers_bytes + used > MARKERS_BYTES_MAX || !self.fits(memory)? {
-            self.leave_out(relative.as_bytes(), Why::SettingsTooLarge, Concerns::ALL);
+            self.leave_out(relative.as_bytes(), UnscannedReason::SettingsTooLarge, FrameworkSet::ALL);
         } else if let Some(content) = self.check(read_marker(dir, name, bytes_max), relative.as_bytes())? {
             self.markers_bytes += used;
             self.bytes += memory;
@@ -297,18 +273,18 @@ impl Walk<'_> {
             // A link in place of a directory, or a vanished entry.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Some(Errno::ACCESS | Errno::PERM) if !self.is_root => {}
-            _ => self.leave_out(path, Why::Unreadable, Concerns::ALL),
+            _ => self.leave_out(path, UnscannedReason::Unreadable, FrameworkSet::ALL),
         }
         Ok(None)
     }
 
-    fn leave_out(&mut self, path: &[u8], why: Why, concerns: Concerns) {
+    fn leave_out(&mut self, path: &[u8], why: UnscannedReason, concerns: FrameworkSet) {
         // The fingerprint covers a name that is not UTF-8, and no request could name it.
-        if why != Why::NotUtf8 {
+        if why != UnscannedReason::NotUtf8 {
             self.tree.set_truncated();
         }
         let path = String::from_utf8_lossy(path).into_owned();
-        self.tree.leave_out(LeftOut { path, why, concerns });
+        self.tree.add_unscanned(UnscannedPath { path, reason: why, frameworks: concerns });
     }
 }
 
@@ -359,14 +335,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::open(dir.path()).unwrap();
         let deep = deep_below(dir.path(), 15);
-        for number in 0..BYTES_LARGE / (15 * 251 + ENTRY_BYTES) + 1 {
+        for number in 0..SCAN_BYTES_LARGE / (15 * 251 + ENTRY_BYTES) + 1 {
             openat(&deep, number.to_string(), OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
         }
         fs::write(dir.path().join("go.mod"), "module m").unwrap();
         let scan = workspace.scan().unwrap();
         assert!(scan.tree.is_truncated() && scan.fingerprint.is_none());
         assert_eq!(scan.tree.files().collect::<Vec<_>>(), ["go.mod"]);
-        assert_eq!(scan.tree.left_out().iter().map(|left_out| left_out.why).collect::<Vec<_>>(), [Why::TooLarge]);
+        assert_eq!(
+            scan.tree.unscanned().iter().map(|left_out| left_out.reason).collect::<Vec<_>>(),
+            [UnscannedReason::TooLarge]
+        );
         // A scan that needs more memory asks once, and stores nothing if refused.
         let mut calls = 0;
         let refused = workspace.scan_within(&mut || {

@@ -2,7 +2,7 @@
 
 use super::*;
 use nix::sched::CloneFlags;
-use proctor_frameworks::Why;
+use proctor_frameworks::UnscannedReason;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use std::ffi::OsStr;
 use std::fs;
@@ -69,11 +69,11 @@ fn editing_a_file_with_a_non_utf8_name_changes_the_fingerprint() {
 }
 
 /// What a scan of a workspace with a Go module leaves out after `change`.
-fn left_out_after(change: impl FnOnce(&Path)) -> Vec<(String, Why)> {
+fn left_out_after(change: impl FnOnce(&Path)) -> Vec<(String, UnscannedReason)> {
     let (dir, workspace) = workspace();
     change(dir.path());
     let scan = workspace.scan().unwrap();
-    scan.tree.left_out().iter().map(|left_out| (left_out.path.clone(), left_out.why)).collect()
+    scan.tree.unscanned().iter().map(|left_out| (left_out.path.clone(), left_out.reason)).collect()
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn reports_left_out_paths_that_may_hold_tests() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     };
-    let nothing: [(String, Why); 0] = [];
+    let nothing: [(String, UnscannedReason); 0] = [];
     let deep = format!("{}x", "d/".repeat(64));
     assert_eq!(
         left_out_after(|dir| write(dir.join(&deep))),
-        [("d/".repeat(64).trim_end_matches('/').to_owned(), Why::TooDeep)]
+        [("d/".repeat(64).trim_end_matches('/').to_owned(), UnscannedReason::TooDeep)]
     );
     assert_eq!(left_out_after(|dir| write(dir.join(&deep[2..]))), nothing);
     let strange = |name: &[u8]| OsStr::from_bytes(name).to_owned();
@@ -95,9 +95,9 @@ fn reports_left_out_paths_that_may_hold_tests() {
         write(dir.join(strange(b"t/caf\xe9")).join("a/test_a.py"));
         write(dir.join(strange(b"t/caf\xe9")).join("test_b.py"));
     });
-    assert_eq!(found, [("t/caf\u{fffd}".to_owned(), Why::NotUtf8)]);
+    assert_eq!(found, [("t/caf\u{fffd}".to_owned(), UnscannedReason::NotUtf8)]);
     let large = |name: &str| left_out_after(|dir| fs::File::create(dir.join(name)).unwrap().set_len(2 << 20).unwrap());
-    assert_eq!(large("package.json"), [("package.json".to_owned(), Why::SettingsTooLarge)]);
+    assert_eq!(large("package.json"), [("package.json".to_owned(), UnscannedReason::SettingsTooLarge)]);
     assert_eq!(large("test.txt"), nothing, "the name is also used for data");
     assert_eq!(large("picture.png"), nothing);
 }
@@ -122,7 +122,7 @@ fn a_cache_tag_hides_only_caches() {
         fs::write(cache.join("test_a.py"), "").unwrap();
         let scan = workspace.scan().unwrap();
         assert_eq!(scan.tree.contains(&format!("{name}/test_a.py")), !is_hidden, "{name} {beside}");
-        assert!(scan.fingerprint.is_some() && scan.tree.left_out().is_empty(), "{name} {beside}");
+        assert!(scan.fingerprint.is_some() && scan.tree.unscanned().is_empty(), "{name} {beside}");
     }
 }
 

@@ -1,7 +1,7 @@
-//! What the parts of the benchmark stand on: a real supervisor with workspaces of one tenant, and the sandbox by itself, both
-//! with every layer and limit. Must not know what is measured.
+//! Common setup of the benchmarks: a real supervisor with workspaces of one tenant, and the sandbox without a supervisor, both
+//! with all layers and limits.
 
-use crate::demo_supervisor::{More, Supervisor, program};
+use crate::demo_supervisor::{ExtraKeys, Supervisor, program};
 use anyhow::{Context as _, Result, ensure};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
@@ -25,36 +25,36 @@ use tonic::transport::Channel;
 
 pub(crate) const TRUE: &str = "/bin/true";
 
-/// Workspaces, and so sessions that run at the same time at most. Two processors are busy with half as many.
+/// Number of workspaces, which bounds the concurrent sessions. Half as many keep two processors busy.
 pub(crate) const WORKSPACES: usize = 8;
 
-/// Everything that one part of the benchmark uses, gone with it.
-pub(crate) struct Stage {
-    /// Ends first: what is in it uses the rest.
+/// A supervisor with its directories, removed on drop.
+pub(crate) struct BenchSetup {
+    /// Declared first, since it uses the other fields until it ends.
     pub(crate) supervisor: Option<Supervisor>,
     channel: Channel,
     pub(crate) runtime: Runtime,
     dir: TempDir,
 }
 
-impl Stage {
-    pub(crate) fn open() -> Result<Stage> {
-        Stage::open_with(WORKSPACES, More::default())
+impl BenchSetup {
+    pub(crate) fn start() -> Result<BenchSetup> {
+        BenchSetup::start_with(WORKSPACES, ExtraKeys::default())
     }
 
-    /// The same with so many workspaces, and more in the host file.
-    pub(crate) fn open_with(workspaces: usize, more: More<'_>) -> Result<Stage> {
+    /// Starts a supervisor with this number of workspaces and additional keys in its host file.
+    pub(crate) fn start_with(workspaces: usize, extra: ExtraKeys<'_>) -> Result<BenchSetup> {
         let dir = tempfile::Builder::new().prefix("proctor-bench-").tempdir().context("making a directory")?;
         let roots = dir.path().join("workspaces");
         for number in 0..workspaces {
             fs::create_dir_all(roots.join(number.to_string())).context("making a workspace")?;
         }
-        // The rivals' mapped users have to get to what is below.
+        // The rivals map users, which must be able to enter the directory.
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let state = dir.path().join("state");
-        let (supervisor, channel) = runtime.block_on(Supervisor::start(dir.path(), &state, &roots, more))?;
-        Ok(Stage { supervisor: Some(supervisor), channel, runtime, dir })
+        let (supervisor, channel) = runtime.block_on(Supervisor::start(dir.path(), &state, &roots, extra))?;
+        Ok(BenchSetup { supervisor: Some(supervisor), channel, runtime, dir })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -65,12 +65,12 @@ impl Stage {
         self.dir.path().join("workspaces").join(number.to_string())
     }
 
-    /// A connection to the supervisor.
+    /// The connection to the supervisor.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// A run of `command` for `owner` with every layer and the default limits.
+    /// A run of `command` for `owner` with all layers and the default limits.
     pub(crate) fn spec(&self, owner: &str, number: usize, command: &[&str]) -> Result<RunSpec> {
         let workspace = self.workspace(number);
         let user = fs::metadata(&workspace)?;
@@ -99,24 +99,24 @@ impl Stage {
         })
     }
 
-    /// Opens the session of a workspace.
-    pub(crate) fn session(&self, number: usize) -> Result<Remote> {
+    /// Opens a session on a workspace.
+    pub(crate) fn session(&self, number: usize) -> Result<SupervisorSession> {
         let workspace = self.workspace(number).to_str().context("the workspace's path is not UTF-8")?.to_owned();
         let request = CreateSessionRequest { workspace, ..CreateSessionRequest::default() };
         let answer = self.runtime.block_on(SessionsClient::new(self.channel.clone()).create_session(request))?;
         let session_id = answer.into_inner().session.context("an answer without a session")?.session_id;
-        Ok(Remote { runs: RunsClient::new(self.channel.clone()), session_id })
+        Ok(SupervisorSession { runs: RunsClient::new(self.channel.clone()), session_id })
     }
 
-    /// `runs` of [`TRUE`] through these sessions at the same time; how long they took.
-    pub(crate) fn storm(&self, sessions: &[Remote], runs: usize) -> Result<Duration> {
-        let (begun, drawn) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    /// Runs [`TRUE`] `runs` times, spread over these sessions in parallel, and returns the duration.
+    pub(crate) fn run_in_parallel(&self, sessions: &[SupervisorSession], runs: usize) -> Result<Duration> {
+        let (started, claimed) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
         let tasks: Vec<_> = sessions
             .iter()
             .map(|session| {
-                let (mut session, drawn) = (session.clone(), Arc::clone(&drawn));
+                let (mut session, claimed) = (session.clone(), Arc::clone(&claimed));
                 self.runtime.spawn(async move {
-                    while drawn.fetch_add(1, Ordering::Relaxed) < runs {
+                    while claimed.fetch_add(1, Ordering::Relaxed) < runs {
                         session.run().await?;
                     }
                     anyhow::Ok(())
@@ -124,19 +124,19 @@ impl Stage {
             })
             .collect();
         tasks.into_iter().try_for_each(|task| self.runtime.block_on(task)?)?;
-        Ok(begun.elapsed())
+        Ok(started.elapsed())
     }
 
-    /// Stops the supervisor, which has to end well.
-    pub(crate) fn close(mut self) -> Result<()> {
-        let supervisor = self.supervisor.take().context("a stage without its supervisor")?;
+    /// Stops the supervisor and checks its exit status.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        let supervisor = self.supervisor.take().context("the supervisor was stopped already")?;
         let status = self.runtime.block_on(supervisor.stop())?;
         ensure!(status.success(), "the supervisor ended with {status}");
         Ok(())
     }
 
-    /// Compiles the program whose runs are hard to kill or to live beside, for every user to execute.
-    pub(crate) fn neighbour(&self) -> Result<PathBuf> {
+    /// Compiles the neighbour program (see `noisy_neighbour.c`), executable for every user.
+    pub(crate) fn compile_neighbour(&self) -> Result<PathBuf> {
         let tools = self.dir.path().join("tools");
         fs::create_dir_all(&tools)?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/compare/noisy_neighbour.c");
@@ -150,22 +150,22 @@ impl Stage {
 
 /// A session of the supervisor.
 #[derive(Clone)]
-pub(crate) struct Remote {
+pub(crate) struct SupervisorSession {
     runs: RunsClient<Channel>,
     session_id: String,
 }
 
-impl Remote {
-    /// From the request to `finished`, and to the end of the stream: who goes away before that breaks the connection that
-    /// others share.
+impl SupervisorSession {
+    /// Runs [`TRUE`] and reads all events. Dropping the stream before its end would break the connection, which other
+    /// sessions share.
     pub(crate) async fn run(&mut self) -> Result<()> {
-        let outcome = self.run_of(&[TRUE]).await?;
+        let outcome = self.run_command(&[TRUE]).await?;
         ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
         Ok(())
     }
 
-    /// The same for any command and any end.
-    pub(crate) async fn run_of(&mut self, command: &[&str]) -> Result<Option<Outcome>> {
+    /// Runs a command and returns its outcome.
+    pub(crate) async fn run_command(&mut self, command: &[&str]) -> Result<Option<Outcome>> {
         let session_id = self.session_id.clone();
         let command = command.iter().map(|&word| word.to_owned()).collect();
         let request = RunTestsRequest { session_id, command, ..RunTestsRequest::default() };
@@ -180,33 +180,33 @@ impl Remote {
     }
 }
 
-/// The sandbox by itself.
+/// The sandbox without a supervisor.
 pub(crate) fn sandbox(bounds: PoolBounds) -> Result<LinuxSandbox> {
     let sandbox = LinuxSandbox::new(program("proctor-worker")?, bounds)?;
     sandbox.sweep();
     Ok(sandbox)
 }
 
-/// A run that has to end well.
-pub(crate) fn run_well(sandbox: &LinuxSandbox, spec: &RunSpec) -> Result<()> {
+/// Runs a command in the sandbox and checks that it exits with 0.
+pub(crate) fn run_and_check(sandbox: &LinuxSandbox, spec: &RunSpec) -> Result<()> {
     let ending = sandbox.run(spec, &KillSwitch::new()?, &mut |_| {})?;
     ensure!(ending.exits == [Exit::Code(0)], "the sandboxed command ended as {ending:?}");
     Ok(())
 }
 
-/// Whether a run has written something: the neighbour does when all of it is there.
+/// Whether a run has written output, as the neighbour does once all its processes run.
 pub(crate) fn is_ready(event: &SandboxEvent<'_>) -> bool {
     matches!(event, SandboxEvent::Output { .. })
 }
 
-#[expect(clippy::disallowed_methods, reason = "the bare spawn and the rivals are what the sandbox is compared with")]
+#[expect(clippy::disallowed_methods, reason = "the bare spawn and the rivals are the baseline for the sandbox")]
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     Command::new(program)
 }
 
-/// Milliseconds that `work` takes.
-pub(crate) fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let begun = Instant::now();
+/// Duration of `work` in milliseconds.
+pub(crate) fn time_ms(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let started = Instant::now();
     work()?;
-    Ok(begun.elapsed().as_secs_f64() * 1e3)
+    Ok(started.elapsed().as_secs_f64() * 1e3)
 }

@@ -1,39 +1,39 @@
-//! What a run costs beyond its command: `/bin/true` bare, through proctor and through its rivals, in turn within one process
-//! so that a noisy machine disturbs all alike. Must not know how any of them works.
+//! Overhead of a run: `/bin/true` bare, through proctor and through its rivals, in random order within one process, so that
+//! noise of the machine affects all alike.
 
-use crate::bench_setup::{Stage, TRUE, run_well, sandbox, timed};
-use crate::rival_sandboxes::{WithoutV2, bare, bubblewrap, oci};
-use crate::seeded_random::Dice;
+use crate::bench_setup::{BenchSetup, TRUE, run_and_check, sandbox, time_ms};
+use crate::rival_sandboxes::{ThreadWithoutV2, bare, bubblewrap, oci};
+use crate::seeded_random::SeededRandom;
 use crate::targets::{Figure, quantile};
 use anyhow::Result;
 use proctor_sandbox::PoolBounds;
 use std::time::Duration;
 
-/// Rounds that are not counted: caches fill, the supervisor's pools grow.
+/// Rounds that are not measured, in which caches and the supervisor's pools fill.
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 400;
 
-/// Pause after each run. The kernel takes the namespaces of a run apart, and proctor prepares the next one, after its end: at
-/// the cost of whoever comes next. What that costs in all is what the throughput says.
+/// Pause after each run. After a run's end the kernel dismantles its namespaces and proctor prepares the next worker, at the
+/// expense of the next measurement. The throughput benchmark shows the total cost.
 const PAUSE: Duration = Duration::from_millis(3);
 
-/// One who runs [`TRUE`].
+/// A way of running [`TRUE`].
 struct Contestant<'a> {
     name: &'static str,
-    /// What it does not have that a warm proctor has.
+    /// Features that a warm proctor has and this one lacks.
     lacks: &'static str,
     run: Box<dyn FnMut() -> Result<()> + 'a>,
-    /// Milliseconds of every round.
+    /// Duration of each round in milliseconds.
     times: Vec<f64>,
 }
 
 fn measure(contestants: &mut [Contestant<'_>]) -> Result<()> {
-    let mut dice = Dice::new();
+    let mut random = SeededRandom::new();
     for round in 0..WARM_UP + ROUNDS {
         let mut turns: Vec<usize> = (0..contestants.len()).collect();
         while !turns.is_empty() {
-            let contestant = &mut contestants[turns.swap_remove(dice.below(turns.len()))];
-            let ms = timed(&mut contestant.run)?;
+            let contestant = &mut contestants[turns.swap_remove(random.below(turns.len()))];
+            let ms = time_ms(&mut contestant.run)?;
             if round >= WARM_UP {
                 contestant.times.push(ms);
             }
@@ -43,22 +43,22 @@ fn measure(contestants: &mut [Contestant<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// Measures and prints the times; the figures that have targets.
+/// Measures, prints the times and returns the figures with targets.
 pub(crate) fn bench() -> Result<Vec<Figure>> {
-    let stage = Stage::open()?;
-    let mut remote = stage.session(1)?;
+    let setup = BenchSetup::start()?;
+    let mut remote = setup.session(1)?;
     let (warm, cold) = (sandbox(PoolBounds::DEFAULT)?, sandbox(PoolBounds::NONE)?);
-    let spec = stage.spec("tenant", 0, &[TRUE])?;
-    let crun = WithoutV2::running(oci(&stage, "crun")?);
+    let spec = setup.spec("tenant", 0, &[TRUE])?;
+    let crun = ThreadWithoutV2::start(oci(&setup, "crun")?);
     let contestant = |name, lacks, run| Contestant { name, lacks, run, times: Vec::new() };
     let mut contestants = [
         contestant("bare spawn", "everything", Box::new(bare) as Box<dyn FnMut() -> Result<()>>),
-        contestant("proctor, warm", "", Box::new(|| run_well(&warm, &spec))),
-        contestant("proctor, gRPC to finished", "", Box::new(|| stage.runtime.block_on(remote.run()))),
-        contestant("proctor, cold", "", Box::new(|| run_well(&cold, &spec))),
-        contestant("bubblewrap", "limits, seccomp, landlock, kill of the group", Box::new(bubblewrap(&stage)?)),
+        contestant("proctor, warm", "", Box::new(|| run_and_check(&warm, &spec))),
+        contestant("proctor, gRPC to finished", "", Box::new(|| setup.runtime.block_on(remote.run()))),
+        contestant("proctor, cold", "", Box::new(|| run_and_check(&cold, &spec))),
+        contestant("bubblewrap", "limits, seccomp, landlock, kill of the group", Box::new(bubblewrap(&setup)?)),
         contestant("crun", "landlock, v2 hidden where it is hybrid", Box::new(|| crun.run())),
-        contestant("runc", "landlock", Box::new(oci(&stage, "runc")?)),
+        contestant("runc", "landlock", Box::new(oci(&setup, "runc")?)),
     ];
     measure(&mut contestants)?;
     anstream::println!("\n{TRUE}, milliseconds, {ROUNDS} rounds");
@@ -68,14 +68,14 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| quantile(times, share));
         anstream::println!("{name:<28}{p50:>8.2}{p90:>8.2}{p99:>8.2}{:>9.1}x  {lacks}", p50 / base);
     }
-    let of = |place: usize, share| quantile(&contestants[place].times, share);
+    let at = |contestant: usize, share| quantile(&contestants[contestant].times, share);
     let figures = vec![
-        Figure::at_most("warm p50 over bare p50", "ms", of(1, 0.5) - of(0, 0.5), 1.0),
-        Figure::at_most("warm p99 over bare p99", "ms", of(1, 0.99) - of(0, 0.99), 6.0),
-        Figure::at_most("gRPC request to finished p50", "ms", of(2, 0.5), 2.5),
+        Figure::at_most("warm p50 over bare p50", "ms", at(1, 0.5) - at(0, 0.5), 1.0),
+        Figure::at_most("warm p99 over bare p99", "ms", at(1, 0.99) - at(0, 0.99), 6.0),
+        Figure::at_most("gRPC request to finished p50", "ms", at(2, 0.5), 2.5),
     ];
     drop(contestants);
     drop((warm, cold, crun));
-    stage.close()?;
+    setup.stop()?;
     Ok(figures)
 }

@@ -1,41 +1,41 @@
-//! A long stream of `go test -json`, the same every time: packages interleave, tests run in parallel, have subtests, talk,
-//! skip and fail in the proportions of a healthy suite. Modelled on the golden streams of the Go adapter. Must not know who
-//! reads it.
+//! Generates a long `go test -json` stream, the same every time: packages interleave; tests run in parallel, have subtests,
+//! print, skip and fail in the proportions of a healthy suite. Modelled on the golden streams of the Go adapter.
 
-use crate::seeded_random::Dice;
+use crate::seeded_random::SeededRandom;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-/// Where the tests believe to be.
+/// Path of the workspace in the stream.
 pub(crate) const WORKSPACE: &str = "/workspace";
 
-/// Packages that run at the same time.
+/// Packages that run in parallel.
 const PACKAGES_AT_ONCE: usize = 8;
 
-/// A stream and what is in it.
-pub(crate) struct Stream {
+/// A stream and its counts.
+pub(crate) struct GoEventStream {
     pub(crate) text: String,
     pub(crate) lines: usize,
     pub(crate) tests: usize,
 }
 
-/// A stream of whole packages, at least `bytes` long.
-pub(crate) fn of_at_least(bytes: usize) -> Stream {
-    let mut writer = Writer { dice: Dice::new(), stream: Stream { text: String::new(), lines: 0, tests: 0 }, now: 0 };
+/// Generates a stream of whole packages with at least `bytes` bytes.
+pub(crate) fn generate(bytes: usize) -> GoEventStream {
+    let stream = GoEventStream { text: String::new(), lines: 0, tests: 0 };
+    let mut writer = Writer { random: SeededRandom::new(), stream, now: 0 };
     let mut packages: Vec<Package> = Vec::new();
-    let mut begun = 0;
+    let mut started = 0;
     loop {
         while packages.len() < PACKAGES_AT_ONCE && writer.stream.text.len() < bytes {
-            packages.push(Package::script(begun, &mut writer));
-            begun += 1;
+            packages.push(Package::generate(started, &mut writer));
+            started += 1;
         }
         if packages.is_empty() {
             return writer.stream;
         }
-        let chosen = writer.dice.below(packages.len());
-        for _ in 0..=writer.dice.below(6) {
+        let chosen = writer.random.below(packages.len());
+        for _ in 0..=writer.random.below(6) {
             match packages[chosen].events.pop_front() {
-                Some(event) => writer.line(&packages[chosen].name, &event),
+                Some(event) => writer.write_line(&packages[chosen].name, &event),
                 None => break,
             }
         }
@@ -45,11 +45,11 @@ pub(crate) fn of_at_least(bytes: usize) -> Stream {
     }
 }
 
-/// One line before it is written: everything but time and package.
+/// One line of the stream without time and package.
 struct Event {
     action: &'static str,
     test: String,
-    /// Escaped as Go escapes it.
+    /// Escaped for JSON as Go does.
     output: String,
     elapsed: bool,
 }
@@ -60,58 +60,58 @@ struct Package {
 }
 
 impl Package {
-    fn script(number: usize, writer: &mut Writer) -> Package {
+    fn generate(number: usize, writer: &mut Writer) -> Package {
         let name = format!("example.com/bench/internal/service{}/handler{number}", number % 17);
         let mut package = Package { name, events: VecDeque::new() };
         package.push("start", "", "");
         let mut failed = false;
-        for number in 0..20 + writer.dice.below(60) {
+        for number in 0..20 + writer.random.below(60) {
             let test = format!("TestHandler_{}_{number}", ["Creates", "Validates", "Rejects", "Renders"][number % 4]);
-            failed |= package.test(&test, 0, writer);
+            failed |= package.add_test(&test, 0, writer);
         }
         let (verdict, word) = if failed { ("fail", "FAIL") } else { ("pass", "ok  ") };
         package.push("output", "", &format!("{}\\n", if failed { "FAIL" } else { "PASS" }));
-        package.push("output", "", &format!("{word}\\t{}\\t0.{:03}s\\n", package.name, writer.dice.below(1_000)));
-        package.end(verdict, "");
+        package.push("output", "", &format!("{word}\\t{}\\t0.{:03}s\\n", package.name, writer.random.below(1_000)));
+        package.push_end(verdict, "");
         package
     }
 
-    /// Scripts a test and says whether it fails.
-    fn test(&mut self, test: &str, depth: usize, writer: &mut Writer) -> bool {
+    /// Adds the events of a test and returns whether it fails.
+    fn add_test(&mut self, test: &str, depth: usize, writer: &mut Writer) -> bool {
         writer.stream.tests += 1;
         let indent = "    ".repeat(depth);
         self.push("run", test, "");
         self.push("output", test, &format!("=== RUN   {test}\\n"));
-        if writer.dice.percent(15) {
+        if writer.random.percent(15) {
             self.push("output", test, &format!("=== PAUSE {test}\\n"));
             self.push("pause", test, "");
             self.push("cont", test, "");
             self.push("output", test, &format!("=== CONT  {test}\\n"));
         }
-        for _ in 0..writer.dice.below(4) {
-            let line = 10 + writer.dice.below(400);
-            let said = SAYINGS[writer.dice.below(SAYINGS.len())];
-            self.push("output", test, &format!("{indent}    {WORKSPACE}/handler_test.go:{line}: {said}\\n"));
+        for _ in 0..writer.random.below(4) {
+            let line = 10 + writer.random.below(400);
+            let text = OUTPUT_LINES[writer.random.below(OUTPUT_LINES.len())];
+            self.push("output", test, &format!("{indent}    {WORKSPACE}/handler_test.go:{line}: {text}\\n"));
         }
-        let mut failed = writer.dice.percent(1);
-        if depth == 0 && writer.dice.percent(15) {
-            for number in 0..2 + writer.dice.below(4) {
-                failed |= self.test(&format!("{test}/case_{number}"), depth + 1, writer);
+        let mut failed = writer.random.percent(1);
+        if depth == 0 && writer.random.percent(15) {
+            for number in 0..2 + writer.random.below(4) {
+                failed |= self.add_test(&format!("{test}/case_{number}"), depth + 1, writer);
             }
         }
         if failed {
-            let line = 10 + writer.dice.below(400);
+            let line = 10 + writer.random.below(400);
             let text =
                 format!("{indent}    {WORKSPACE}/handler_test.go:{line}: got \\\"{line}\\\", want \\\"200\\\"\\n");
             self.push("output", test, &text);
         }
         let (action, word) = match failed {
             true => ("fail", "FAIL"),
-            false if writer.dice.percent(2) => ("skip", "SKIP"),
+            false if writer.random.percent(2) => ("skip", "SKIP"),
             false => ("pass", "PASS"),
         };
-        self.push("output", test, &format!("{indent}--- {word}: {test} (0.{:02}s)\\n", writer.dice.below(100)));
-        self.end(action, test);
+        self.push("output", test, &format!("{indent}--- {word}: {test} (0.{:02}s)\\n", writer.random.below(100)));
+        self.push_end(action, test);
         failed
     }
 
@@ -119,13 +119,13 @@ impl Package {
         self.events.push_back(Event { action, test: test.to_owned(), output: output.to_owned(), elapsed: false });
     }
 
-    fn end(&mut self, action: &'static str, test: &str) {
+    fn push_end(&mut self, action: &'static str, test: &str) {
         self.events.push_back(Event { action, test: test.to_owned(), output: String::new(), elapsed: true });
     }
 }
 
-/// What tests print: plain lines, a structured log, escapes, other scripts.
-const SAYINGS: [&str; 5] = [
+/// Lines that tests print: plain text, a structured log, escapes, other scripts.
+const OUTPUT_LINES: [&str; 5] = [
     "request took 3 retries before the backend answered",
     "time=2026-11-21T22:41:35Z level=INFO msg=\\\"order created\\\" id=8f14e45f status=201 items=3",
     "body: {\\\"name\\\":\\\"widget\\\",\\\"price\\\":19.99,\\\"tags\\\":[\\\"a\\\",\\\"b\\\"]}",
@@ -134,15 +134,15 @@ const SAYINGS: [&str; 5] = [
 ];
 
 struct Writer {
-    dice: Dice,
-    stream: Stream,
-    /// Nanoseconds of the second.
+    random: SeededRandom,
+    stream: GoEventStream,
+    /// Nanoseconds since the start of the hour.
     now: u64,
 }
 
 impl Writer {
-    fn line(&mut self, package: &str, event: &Event) {
-        self.now += 40_000 + self.dice.below(90_000) as u64;
+    fn write_line(&mut self, package: &str, event: &Event) {
+        self.now += 40_000 + self.random.below(90_000) as u64;
         let (minute, second, nanos) =
             (self.now / 60_000_000_000, self.now / 1_000_000_000 % 60, self.now % 1_000_000_000);
         let text = &mut self.stream.text;
@@ -159,7 +159,7 @@ impl Writer {
             _ = write!(text, ",\"Output\":\"{}\"", event.output);
         }
         if event.elapsed {
-            _ = write!(text, ",\"Elapsed\":0.0{}", self.dice.below(10));
+            _ = write!(text, ",\"Elapsed\":0.0{}", self.random.below(10));
         }
         text.push_str("}\n");
         self.stream.lines += 1;

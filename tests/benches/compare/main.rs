@@ -1,9 +1,9 @@
-//! What proctor costs, beside what the same work costs without it and through its rivals: figures from one run on one machine,
-//! each with its target. Exits with 1 when a time is worse than twice its target, or a promise is broken. Must not know how anything is measured.
+//! The benchmark: costs of proctor compared with the same work without it and through its rivals. Prints figures with their
+//! targets, and exits with 1 when a time is worse than twice its target or a firm limit is exceeded.
 //!
-//! Everything but what is long, or the parts that are named: `cargo bench -p proctor-tests -- soak`.
+//! Runs all parts except the long ones, or the named parts: `cargo bench -p proctor-tests -- soak`.
 
-#![expect(clippy::disallowed_macros, reason = "a program of ours that nobody depends on")]
+#![expect(clippy::disallowed_macros, reason = "an internal program that prints to a terminal")]
 
 mod bench_setup;
 #[path = "../../src/bin/demo/demo_supervisor.rs"]
@@ -40,11 +40,11 @@ const PARTS: [Part; 9] = [
     ("reporters", reporter_overhead::bench),
 ];
 
-/// They take minutes, and each is run by its name alone.
+/// Parts that take minutes and run only when named.
 const LONG: [Part; 2] = [("soak", soak::long), ("load", load::long)];
 
 fn measure() -> Result<Vec<Figure>> {
-    // Cargo itself says `--bench`.
+    // Cargo passes `--bench`.
     let named: Vec<String> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
     let parts: Vec<Part> = match named.is_empty() {
         true => PARTS.to_vec(),
@@ -62,7 +62,7 @@ fn measure() -> Result<Vec<Figure>> {
 
 fn main() -> ExitCode {
     match measure() {
-        Ok(figures) => targets::conclude(&figures),
+        Ok(figures) => targets::print_verdict(&figures),
         Err(error) => {
             anstream::eprintln!("bench: {error:#}");
             ExitCode::FAILURE

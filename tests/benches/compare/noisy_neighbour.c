@@ -1,5 +1,5 @@
-/* What the sandbox is measured with: a run that is hard to live beside, or one that is hard to kill.
- * `neighbour forks | memory | idle COUNT | spinning COUNT`; says so when everything is there, and never ends by itself. */
+/* A program whose runs disturb their neighbours or are hard to kill.
+ * `neighbour forks | memory | idle COUNT | spinning COUNT`; prints "ready" once all processes run, and never exits by itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@ static void ready(void) {
     fflush(stdout);
 }
 
-/* Every process forks for ever, also when it is refused. */
+/* Every process forks without end, also after a refusal. */
 static void forks(void) {
     ready();
     for (;;) fork();
 }
 
-/* Takes memory until it is killed for it. */
+/* Allocates memory until it is killed for it. */
 static void memory(void) {
     ready();
     for (;;) {
@@ -25,7 +25,7 @@ static void memory(void) {
     }
 }
 
-/* `count` children that wait for one another's birth, and then sleep or spin. */
+/* Starts `count` children that wait until all of them run, and then sleep or spin. */
 static void children(long count, int spinning) {
     int gate[2];
     if (pipe(gate) != 0) exit(1);

@@ -1,7 +1,7 @@
-//! What the worst neighbours do to a tenant: the same runs of `/bin/true`, alone and beside runs of another tenant that fork,
-//! or take memory, for ever, in turn. Must not know how processors and memory are shared.
+//! The effect of the worst neighbours on a tenant: runs of `/bin/true` alone and beside another tenant's runs that fork or
+//! allocate memory without end, in turn.
 
-use crate::bench_setup::{Stage, TRUE, is_ready, run_well, sandbox, timed};
+use crate::bench_setup::{BenchSetup, TRUE, is_ready, run_and_check, sandbox, time_ms};
 use crate::targets::{Figure, quantile};
 use anyhow::{Context as _, Result, anyhow};
 use proctor_core::outcome::KillReason;
@@ -13,13 +13,13 @@ use std::time::Duration;
 const RUNS: usize = 60;
 const ROUNDS: usize = 5;
 
-/// From the neighbour's first word to the first run beside it: by then it is at its limit.
+/// Pause between the neighbour's output and the first run beside it, in which the neighbour reaches its limit.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// Pause before each run: a tenant who comes and goes, not one who is always there.
-const BREATH: Duration = Duration::from_millis(2);
+/// Pause before each run, as of a tenant that runs now and then.
+const PAUSE_BEFORE_RUN: Duration = Duration::from_millis(2);
 
-/// Neighbours, and what they take. The one that spins is the measure of an honest one.
+/// Neighbours and their arguments. The spinning one shows the effect of a neighbour that stays within its limits.
 const NEIGHBOURS: [(&str, &[&str]); 4] = [
     ("alone", &[]),
     ("beside two that spin", &["spinning", "2"]),
@@ -27,8 +27,8 @@ const NEIGHBOURS: [(&str, &[&str]); 4] = [
     ("beside a memory bomb", &["memory"]),
 ];
 
-/// The neighbour's runs, one after the other, until the switch is pressed.
-fn live(sandbox: &LinuxSandbox, spec: &RunSpec, switch: &KillSwitch, ready: &SyncSender<()>) -> Result<()> {
+/// Restarts the neighbour's run until the switch is used.
+fn keep_running(sandbox: &LinuxSandbox, spec: &RunSpec, switch: &KillSwitch, ready: &SyncSender<()>) -> Result<()> {
     while switch.reason().is_none() {
         sandbox.run(spec, switch, &mut |event| {
             if is_ready(&event) {
@@ -39,42 +39,43 @@ fn live(sandbox: &LinuxSandbox, spec: &RunSpec, switch: &KillSwitch, ready: &Syn
     Ok(())
 }
 
-fn runs(sandbox: &LinuxSandbox, tenant: &RunSpec, times: &mut Vec<f64>) -> Result<()> {
+fn measure_runs(sandbox: &LinuxSandbox, tenant: &RunSpec, times: &mut Vec<f64>) -> Result<()> {
     for _ in 0..RUNS {
-        std::thread::sleep(BREATH);
-        times.push(timed(|| run_well(sandbox, tenant))?);
+        std::thread::sleep(PAUSE_BEFORE_RUN);
+        times.push(time_ms(|| run_and_check(sandbox, tenant))?);
     }
     Ok(())
 }
 
-fn beside(sandbox: &LinuxSandbox, neighbour: &RunSpec, tenant: &RunSpec, times: &mut Vec<f64>) -> Result<()> {
+fn measure_beside(sandbox: &LinuxSandbox, neighbour: &RunSpec, tenant: &RunSpec, times: &mut Vec<f64>) -> Result<()> {
     let switch = KillSwitch::new()?;
-    let (ready, said) = sync_channel(1);
+    let (send_ready, ready) = sync_channel(1);
     std::thread::scope(|scope| {
-        let neighbour = scope.spawn(|| live(sandbox, neighbour, &switch, &ready));
-        let heard = said.recv_timeout(Duration::from_secs(30));
+        let neighbour = scope.spawn(|| keep_running(sandbox, neighbour, &switch, &send_ready));
+        let is_ready = ready.recv_timeout(Duration::from_secs(30));
         std::thread::sleep(PAUSE);
-        let ran = heard.context("the neighbour said nothing").and_then(|()| runs(sandbox, tenant, times));
+        let result =
+            is_ready.context("the neighbour printed nothing").and_then(|()| measure_runs(sandbox, tenant, times));
         switch.kill(KillReason::Cancelled);
         neighbour.join().map_err(|_| anyhow!("a thread panicked"))??;
-        ran
+        result
     })
 }
 
-/// Measures and prints the times; the figures that have targets.
+/// Measures, prints the times and returns the figures with targets.
 pub(crate) fn bench() -> Result<Vec<Figure>> {
-    let stage = Stage::open()?;
-    let (program, sandbox) = (stage.neighbour()?, sandbox(PoolBounds::DEFAULT)?);
+    let setup = BenchSetup::start()?;
+    let (program, sandbox) = (setup.compile_neighbour()?, sandbox(PoolBounds::DEFAULT)?);
     let path = program.to_str().context("a path that is not UTF-8")?;
-    let tenant = stage.spec("tenant", 0, &[TRUE])?;
+    let tenant = setup.spec("tenant", 0, &[TRUE])?;
     let mut times = NEIGHBOURS.map(|_| Vec::new());
     for _ in 0..ROUNDS {
-        for ((_, does), times) in NEIGHBOURS.iter().zip(&mut times) {
-            match does {
-                [] => runs(&sandbox, &tenant, times)?,
-                does => {
-                    let neighbour = stage.spec("neighbour", 1, &[&[path], *does].concat())?;
-                    beside(&sandbox, &neighbour, &tenant, times)?;
+        for ((_, arguments), times) in NEIGHBOURS.iter().zip(&mut times) {
+            match arguments {
+                [] => measure_runs(&sandbox, &tenant, times)?,
+                arguments => {
+                    let neighbour = setup.spec("neighbour", 1, &[&[path], *arguments].concat())?;
+                    measure_beside(&sandbox, &neighbour, &tenant, times)?;
                 }
             }
         }
@@ -90,9 +91,9 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         let [p50, p90, p99] = [0.5, 0.9, 0.99].map(|share| quantile(times, share));
         anstream::println!("{name:<28}{p50:>8.2}{p90:>8.2}{p99:>8.2}{:>9.1}x", p99 / alone);
     }
-    let figure = |name, place: usize| Figure::at_most(name, "x", quantile(&times[place], 0.99) / alone, 2.0);
+    let figure = |name, index: usize| Figure::at_most(name, "x", quantile(&times[index], 0.99) / alone, 2.0);
     let figures = vec![figure("p99 beside a fork bomb to alone", 2), figure("p99 beside a memory bomb to alone", 3)];
     drop(sandbox);
-    stage.close()?;
+    setup.stop()?;
     Ok(figures)
 }

@@ -1,5 +1,5 @@
-//! Go's event-stream parser beside plain deserialisation of the same lines, measured in pairs so that a noisy machine
-//! disturbs both. Must not know how the parser works.
+//! Speed and memory of Go's event-stream parser, compared with plain deserialisation of the same lines. Measured in pairs, so
+//! that noise of the machine affects both.
 
 use crate::go_event_stream;
 use crate::targets::{Figure, quantile};
@@ -10,24 +10,24 @@ use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_frameworks::runners::go::Go;
-use proctor_frameworks::{FileTree, Framework, Plan, Want};
+use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Length of the stream: a run of some 50,000 tests.
+/// Length of the stream: a run with some 50,000 tests.
 const STREAM_BYTES: usize = 40_000_000;
 
-/// What memory may grow by when the stream is ten times as long: pages that the allocator has not given back. What ten
-/// streams have is a hundred times that.
+/// Most growth of memory with a stream ten times as long, from pages that the allocator has not returned. Ten streams have a
+/// hundred times that size.
 const GROWTH_MIB_MAX: f64 = 4.0;
 
-/// The sandbox hands output on in pieces of this size.
+/// Size of the chunks in which the sandbox passes on output.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// A line of `go test -json` as anybody would write it down, with everything borrowed that can be.
+/// A line of `go test -json`, borrowing whatever can be borrowed.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct TestEvent<'a> {
@@ -45,8 +45,8 @@ struct TestEvent<'a> {
     output: Cow<'a, str>,
 }
 
-/// Both begin with bytes: what a pipe brings has yet to be found to be UTF-8.
-fn plain(stream: &[u8]) -> Result<usize> {
+/// Deserialises the stream without the parser. Takes bytes, since output from a pipe is not known to be UTF-8.
+fn deserialize(stream: &[u8]) -> Result<usize> {
     let mut lines = 0;
     for event in serde_json::Deserializer::from_slice(stream).into_iter() {
         let event: TestEvent<'_> = event?;
@@ -56,8 +56,8 @@ fn plain(stream: &[u8]) -> Result<usize> {
     Ok(lines)
 }
 
-/// Parses `stream` so many times in a row, as one.
-fn parse(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> usize {
+/// Parses `stream` repeated `times` times as one stream, and returns the number of finished tests.
+fn parse(stream: &str, times: usize, plan: &Plan, want: &PlanRequest<'_>) -> usize {
     let (mut parser, mut events, mut finished) = (Go.parser(plan, want), Vec::new(), 0);
     let mut take = |events: &mut Vec<RunnerEvent>| {
         let ended = events.iter().filter(|event| matches!(event, RunnerEvent::TestFinished(_)));
@@ -74,13 +74,13 @@ fn parse(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> usize {
     finished
 }
 
-/// What both took of the same stream, one right after the other.
+/// Durations of both for the same stream, one directly after the other.
 struct Pair {
     plain: Duration,
     parser: Duration,
 }
 
-fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
+fn measure(stream: &str, plan: &Plan, want: &PlanRequest<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     let mut criterion = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(15));
     let mut group = criterion.benchmark_group("go-stream");
@@ -89,12 +89,12 @@ fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
         bencher.iter_custom(|rounds| {
             let mut sum = Duration::ZERO;
             for _ in 0..rounds {
-                let begun = Instant::now();
-                _ = black_box(plain(stream.as_bytes()));
-                let plain = begun.elapsed();
-                let begun = Instant::now();
+                let started = Instant::now();
+                _ = black_box(deserialize(stream.as_bytes()));
+                let plain = started.elapsed();
+                let started = Instant::now();
                 black_box(parse(stream, 1, plan, want));
-                let parser = begun.elapsed();
+                let parser = started.elapsed();
                 pairs.push(Pair { plain, parser });
                 sum += parser;
             }
@@ -106,9 +106,9 @@ fn measure(stream: &str, plan: &Plan, want: &Want<'_>) -> Vec<Pair> {
     pairs
 }
 
-/// The most memory that this process holds while it parses the stream so many times, in MiB.
-fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> Result<f64> {
-    // proc(5): 5 resets the peak to what is held now.
+/// Peak memory of this process in MiB while it parses the stream repeated `times` times.
+fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &PlanRequest<'_>) -> Result<f64> {
+    // proc(5): writing 5 resets the peak to the current usage.
     fs::write("/proc/self/clear_refs", "5").context("resetting the peak of this process")?;
     black_box(parse(stream, times, plan, want));
     let status = fs::read_to_string("/proc/self/status")?;
@@ -117,10 +117,10 @@ fn peak_mib(stream: &str, times: usize, plan: &Plan, want: &Want<'_>) -> Result<
     Ok(kib / 1024.0)
 }
 
-/// Measures and prints the speeds; the figures that have targets.
+/// Measures, prints the speeds and returns the figures with targets.
 pub(crate) fn bench() -> Result<Vec<Figure>> {
     let selection = Selection::All;
-    let want = Want {
+    let want = PlanRequest {
         selection: &selection,
         coverage: CoverageMode::Off,
         parallel: None,
@@ -133,8 +133,8 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let mut tree = FileTree::default();
     tree.add_with_content("go.mod", "module example.com/bench\n");
     let plan = Go.plan(&Go.detect(&tree), &tree, &want).context("planning a run")?;
-    let stream = go_event_stream::of_at_least(STREAM_BYTES);
-    let (lines, finished) = (plain(stream.text.as_bytes())?, parse(&stream.text, 1, &plan, &want));
+    let stream = go_event_stream::generate(STREAM_BYTES);
+    let (lines, finished) = (deserialize(stream.text.as_bytes())?, parse(&stream.text, 1, &plan, &want));
     ensure!(lines == stream.lines, "{} lines were written, {lines} deserialised", stream.lines);
     ensure!(finished == stream.tests, "{} tests were written, {finished} parsed", stream.tests);
     let pairs = measure(&stream.text, &plan, &want);
@@ -151,11 +151,10 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         pairs.len()
     );
     let (once, ten_times) = (peak_mib(&stream.text, 1, &plan, &want)?, peak_mib(&stream.text, 10, &plan, &want)?);
-    anstream::println!("held at most: {once:.1} MiB over the stream, {ten_times:.1} MiB over ten of them");
+    anstream::println!("peak memory: {once:.1} MiB over the stream, {ten_times:.1} MiB over ten of them");
     Ok(vec![
-        Figure::at_most("parser memory, ten times the stream - once", "MiB", ten_times - once, GROWTH_MIB_MAX)
-            .promised(),
+        Figure::at_most("parser memory, ten times the stream - once", "MiB", ten_times - once, GROWTH_MIB_MAX).firm(),
         Figure::at_most("parser time / plain deserialisation", "x", quantile(&ratios, 0.5), 1.5),
-        Figure::at_least("parser speed", "MB/s", parser, 300.0).promised(),
+        Figure::at_least("parser speed", "MB/s", parser, 300.0).firm(),
     ])
 }

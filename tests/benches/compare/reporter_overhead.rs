@@ -1,33 +1,32 @@
-//! What our reporters cost inside the runners of real suites: the project's own command and proctor's, each in the same sandbox,
-//! in turn. Proctor's has its caches where runs share them, which can win more than a reporter costs. And what measuring
-//! coverage costs, where it is measured. Must not know how a reporter gets into a runner.
+//! Cost of proctor's reporters in real suites: the project's own command and proctor's, each in the same sandbox, in turn.
+//! Proctor's has warm caches, which can save more than the reporter costs. Also the cost of coverage, where it is measured.
 
 use crate::targets::{Figure, quantile};
 use anyhow::{Context as _, Result, ensure};
-use proctor_tests::process::{search_path, tools, wait_for_exit};
+use proctor_tests::process::{ProcessOutput, search_path, tools, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, copy, go_modules};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Pairs of runs of each suite, an even number: whoever runs second finds another machine.
+/// Pairs of runs per suite; an even number, since the second run of a pair finds a different machine.
 const PAIRS: usize = 40;
 
-/// Between which of the ordered ratios their median is, in 19 of 20 cases, whatever their distribution: a binomial's middle.
+/// Ranks of the ordered ratios between which their median lies with 95 % confidence, for any distribution (binomial).
 const MEDIAN_WITHIN: [usize; 2] = [13, 26];
 
 /// A real suite.
 struct Suite {
     name: &'static str,
-    /// Its sources below the tools.
+    /// Directory of its sources below the tools.
     source: &'static str,
-    /// The command of somebody who does not know proctor.
-    plainly: &'static [&'static str],
-    /// Files that its package does not carry.
-    lacking: &'static [(&'static str, &'static str)],
-    /// What neither command has: tests that race with the clock, need what their package lacks, or fail on this runtime.
-    without: &'static [&'static str],
+    /// The project's own test command.
+    command: &'static [&'static str],
+    /// Files that the published package lacks.
+    missing_files: &'static [(&'static str, &'static str)],
+    /// Removed tests: timing-dependent ones, and those that need missing files or fail on this runtime.
+    removed: &'static [&'static str],
     figure: &'static str,
 }
 
@@ -35,38 +34,38 @@ const SUITES: [Suite; 4] = [
     Suite {
         name: "pytest: boltons",
         source: "pyprojects/boltons-26.2.0",
-        plainly: &["python", "-m", "pytest"],
-        lacking: &[],
-        without: &["tests/test_socketutils.py"],
+        command: &["python", "-m", "pytest"],
+        missing_files: &[],
+        removed: &["tests/test_socketutils.py"],
         figure: "pytest with our plugin, wall to plain",
     },
     Suite {
         name: "Jest: css-to-react-native",
         source: "jsprojects/lib/node_modules/css-to-react-native",
-        plainly: &["node_modules/.bin/jest"],
-        lacking: &[("babel.config.json", r#"{"plugins": ["@babel/plugin-transform-modules-commonjs"]}"#)],
-        without: &[],
+        command: &["node_modules/.bin/jest"],
+        missing_files: &[("babel.config.json", r#"{"plugins": ["@babel/plugin-transform-modules-commonjs"]}"#)],
+        removed: &[],
         figure: "Jest with our reporter, wall to plain",
     },
     Suite {
         name: "Vitest: css-what",
         source: "jsprojects/lib/node_modules/css-what",
-        plainly: &["node_modules/.bin/vitest", "run"],
-        lacking: &[],
-        without: &[],
+        command: &["node_modules/.bin/vitest", "run"],
+        missing_files: &[],
+        removed: &[],
         figure: "Vitest with our reporter, wall to plain",
     },
     Suite {
         name: "Mocha: mathjs, its language",
         source: "jsprojects/lib/node_modules/mathjs",
-        plainly: &["node_modules/.bin/mocha", "test", "--recursive"],
-        lacking: &[("tools/approx.js", APPROX)],
-        without: &["test/approx.test.js", "test/cli", "test/function", "test/type"],
+        command: &["node_modules/.bin/mocha", "test", "--recursive"],
+        missing_files: &[("tools/approx.js", APPROX)],
+        removed: &["test/approx.test.js", "test/cli", "test/function", "test/type"],
         figure: "Mocha with our reporter, wall to plain",
     },
 ];
 
-/// What mathjs' tests compare numbers with, which its package leaves out.
+/// The comparison functions of mathjs' tests, which its package lacks.
 const APPROX: &str = r"
 const assert = require('assert');
 const near = (a, b) => a == b || Math.abs(a - b) <= Math.max(1e-12, 1e-4 * Math.abs(b));
@@ -78,47 +77,49 @@ exports.deepEqual = (a, b) => {
 };
 ";
 
-/// Beyond this our reporters are in the way of a suite.
+/// Largest acceptable ratio of wall times.
 const TARGET: f64 = 1.03;
 
-struct Scene {
-    place: TestWorkspace,
+/// A copy of a suite.
+struct SuiteCopy {
+    workspace: TestWorkspace,
     path: OsString,
 }
 
-impl Scene {
-    fn of(source: &Path, lacking: &[(&str, &str)], without: &[&str]) -> Result<Scene> {
-        let place = TestWorkspace::empty();
+impl SuiteCopy {
+    fn new(source: &Path, missing_files: &[(&str, &str)], removed: &[&str]) -> Result<SuiteCopy> {
+        let workspace = TestWorkspace::empty();
         ensure!(source.is_dir(), "{} is missing: make tools", source.display());
-        copy(source, &place.workspace);
+        copy(source, &workspace.path);
         if source.starts_with(tools().join("jsprojects")) {
-            symlink(tools().join("jsprojects/lib/node_modules"), place.workspace.join("node_modules"))?;
+            symlink(tools().join("jsprojects/lib/node_modules"), workspace.path.join("node_modules"))?;
         }
-        for (file, content) in lacking {
-            let file = place.workspace.join(file);
+        for (file, content) in missing_files {
+            let file = workspace.path.join(file);
             fs::create_dir_all(file.parent().context("a file without a directory")?)?;
             fs::write(file, content)?;
         }
-        for path in without.iter().map(|path| place.workspace.join(path)) {
+        for path in removed.iter().map(|path| workspace.path.join(path)) {
             if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
         }
         let path = search_path();
         let path = std::env::split_paths(&path).chain([tools().join("jsprojects/bin")]);
-        Ok(Scene { place, path: std::env::join_paths(path)? })
+        Ok(SuiteCopy { workspace, path: std::env::join_paths(path)? })
     }
 
-    /// Seconds from the first command's start to the last one's end, of a run that passes.
+    /// Runs `proctor run`, which must pass, and returns the wall time of its commands in seconds.
     fn run(&self, more: &[&str]) -> Result<f64> {
-        let mut proctor = self.place.command("proctor");
+        let mut proctor = self.workspace.command("proctor");
         proctor.args(["run", "--output", "json"]).args(more).env("PATH", &self.path);
-        let said = wait_for_exit(proctor.spawn()?);
-        ensure!(said.status == 0, "proctor run {more:?} ended with {}: {} {}", said.status, said.stdout, said.stderr);
-        said.json()["resources"]["wall_s"].as_f64().context("a report without wall_s")
+        let output = wait_for_exit(proctor.spawn()?);
+        let ProcessOutput { status, stdout, stderr } = &output;
+        ensure!(*status == 0, "proctor run {more:?} ended with {status}: {stdout} {stderr}");
+        output.json()["resources"]["wall_s"].as_f64().context("a report without wall_s")
     }
 
-    /// Two kinds of run in pairs, each of which begins every other pair. A ratio is taken within a pair, because the machine is
-    /// another one a minute later.
-    fn compare(&self, one: &[&str], other: &[&str]) -> Result<Compared> {
+    /// Compares two kinds of run in pairs; each kind is first in every other pair. Ratios are taken within pairs, since the
+    /// machine's speed changes over minutes.
+    fn compare(&self, one: &[&str], other: &[&str]) -> Result<Comparison> {
         let mut pairs = Vec::new();
         for round in 0..=PAIRS {
             let pair = if round % 2 == 0 {
@@ -127,13 +128,13 @@ impl Scene {
                 let first = self.run(other)?;
                 [self.run(one)?, first]
             };
-            // The first fills caches.
+            // The first pair fills caches.
             if round > 0 {
                 pairs.push(pair);
             }
         }
-        let median = |of: fn(&[f64; 2]) -> f64| quantile(&pairs.iter().map(of).collect::<Vec<_>>(), 0.5);
-        Ok(Compared {
+        let median = |value: fn(&[f64; 2]) -> f64| quantile(&pairs.iter().map(value).collect::<Vec<_>>(), 0.5);
+        Ok(Comparison {
             one: median(|[one, _]| *one),
             other: median(|[_, other]| *other),
             ratio: median(|[one, other]| other / one),
@@ -146,42 +147,42 @@ impl Scene {
     }
 }
 
-/// Medians of the seconds of two kinds of run, and of the ratios within pairs.
-struct Compared {
+/// Median seconds of two kinds of run, and the median ratio within pairs.
+struct Comparison {
     one: f64,
     other: f64,
     ratio: f64,
-    /// Where the machine's noise leaves the last.
+    /// Confidence interval of the ratio.
     within: [f64; 2],
 }
 
-impl Compared {
+impl Comparison {
     fn print(&self, name: &str) {
-        let Compared { one, other, ratio, within: [low, high] } = self;
+        let Comparison { one, other, ratio, within: [low, high] } = self;
         anstream::println!("{name:<32}{one:>10.2}{other:>10.2}{ratio:>9.3}x   {low:.3} to {high:.3}");
     }
 }
 
-/// Measures and prints the times; the figures that have targets.
+/// Measures, prints the times and returns the figures with targets.
 pub(crate) fn bench() -> Result<Vec<Figure>> {
     anstream::println!("\nreal suites, seconds of wall time, medians of {PAIRS} pairs of runs in turn");
     anstream::println!("{:<32}{:>10}{:>10}{:>10}   95 % of it", "", "plain", "proctor", "ratio");
     let mut figures = Vec::new();
     for suite in &SUITES {
-        let scene = Scene::of(&tools().join(suite.source), suite.lacking, suite.without)?;
-        let plainly = [&["--"], suite.plainly].concat();
-        let compared = scene.compare(&plainly, &["--coverage", "off"])?;
-        compared.print(suite.name);
-        figures.push(Figure::at_most(suite.figure, "x", compared.ratio, TARGET));
+        let copy = SuiteCopy::new(&tools().join(suite.source), suite.missing_files, suite.removed)?;
+        let plain = [&["--"], suite.command].concat();
+        let comparison = copy.compare(&plain, &["--coverage", "off"])?;
+        comparison.print(suite.name);
+        figures.push(Figure::at_most(suite.figure, "x", comparison.ratio, TARGET));
     }
-    coverage()?;
+    measure_coverage()?;
     Ok(figures)
 }
 
-/// Go alone has its coverage measured.
-fn coverage() -> Result<()> {
-    let scene = Scene::of(&go_modules().join("github.com/spf13/pflag@v1.0.10"), &[], &[])?;
+/// Coverage is measured for Go only.
+fn measure_coverage() -> Result<()> {
+    let copy = SuiteCopy::new(&go_modules().join("github.com/spf13/pflag@v1.0.10"), &[], &[])?;
     anstream::println!("{:<32}{:>10}{:>10}{:>10}", "", "off", "auto", "ratio");
-    scene.compare(&["--coverage", "off"], &["--coverage", "auto"])?.print("coverage of Go: pflag");
+    copy.compare(&["--coverage", "off"], &["--coverage", "auto"])?.print("coverage of Go: pflag");
     Ok(())
 }

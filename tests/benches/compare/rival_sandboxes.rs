@@ -1,7 +1,6 @@
-//! The rivals of one run: Debian's bubblewrap, crun and runc with the settings that come nearest to proctor's. Must not know
-//! how long anything takes.
+//! The rivals: Debian's bubblewrap, crun and runc with settings as close as possible to proctor's.
 
-use crate::bench_setup::{Stage, TRUE, command};
+use crate::bench_setup::{BenchSetup, TRUE, command};
 use anyhow::{Context as _, Result, ensure};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, unshare};
@@ -13,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Where a hybrid host has its v2 hierarchy.
+/// Mount point of the v2 hierarchy on a hybrid host.
 const UNIFIED: &str = "/sys/fs/cgroup/unified";
 
-/// Directories of the host that are links into `/usr`, and are so inside.
+/// Directories that are symlinks into `/usr`, on the host and in the sandboxes.
 const LINKS: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 
-/// What a run may not call, as far as a filter by numbers alone can say it.
+/// System calls denied to runs, as far as a filter by call numbers can express it.
 const DENIED: &[&str] = &[
     "acct",
     "add_key",
@@ -59,8 +58,8 @@ const DENIED: &[&str] = &[
     "userfaultfd",
 ];
 
-/// Where `.ci/tools rivals` has unpacked them.
-fn unpacked(program: &str) -> Result<PathBuf> {
+/// Path of a program or library that `.ci/tools rivals` has unpacked.
+fn unpacked_path(program: &str) -> Result<PathBuf> {
     let own = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools");
     let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(own, PathBuf::from);
     let path = tools.join("rivals").join(program);
@@ -69,25 +68,25 @@ fn unpacked(program: &str) -> Result<PathBuf> {
 }
 
 fn rival(program: &str) -> Result<Command> {
-    let mut command = command(unpacked(program)?);
-    command.env_clear().env("LD_LIBRARY_PATH", unpacked("lib")?).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut command = command(unpacked_path(program)?);
+    command.env_clear().env("LD_LIBRARY_PATH", unpacked_path("lib")?).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     command.stdin(Stdio::null());
     Ok(command)
 }
 
-fn succeeds(command: &mut Command) -> Result<()> {
+fn run_successfully(command: &mut Command) -> Result<()> {
     let status = command.status()?;
     ensure!(status.success(), "{} ended with {status}", command.get_program().display());
     Ok(())
 }
 
-/// The bare spawn: what everything is compared with.
+/// The bare spawn, the baseline of the comparison.
 pub(crate) fn bare() -> Result<()> {
-    succeeds(&mut command(TRUE))
+    run_successfully(&mut command(TRUE))
 }
 
-pub(crate) fn bubblewrap(stage: &Stage) -> Result<impl FnMut() -> Result<()> + use<>> {
-    let workspace = stage.workspace(0);
+pub(crate) fn bubblewrap(setup: &BenchSetup) -> Result<impl FnMut() -> Result<()> + use<>> {
+    let workspace = setup.workspace(0);
     let user = fs::metadata(&workspace)?;
     let mut bwrap = rival("bwrap")?;
     bwrap.args(["--unshare-all", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "run"]);
@@ -99,12 +98,12 @@ pub(crate) fn bubblewrap(stage: &Stage) -> Result<impl FnMut() -> Result<()> + u
     bwrap.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
     bwrap.arg("--bind").args([&workspace, &workspace]).arg("--chdir").arg(&workspace);
     bwrap.arg(TRUE);
-    Ok(move || succeeds(&mut bwrap))
+    Ok(move || run_successfully(&mut bwrap))
 }
 
-/// A bundle for one of the OCI runtimes, and what runs it.
-pub(crate) fn oci(stage: &Stage, runtime: &'static str) -> Result<impl FnMut() -> Result<()> + use<>> {
-    let bundle = stage.path().join(runtime);
+/// Makes a bundle for an OCI runtime and returns the function that runs it.
+pub(crate) fn oci(setup: &BenchSetup, runtime: &'static str) -> Result<impl FnMut() -> Result<()> + use<>> {
+    let bundle = setup.path().join(runtime);
     let tree = bundle.join("rootfs");
     for dir in ["usr", "etc", "proc", "dev", "tmp", "work"] {
         fs::create_dir_all(tree.join(dir))?;
@@ -112,16 +111,16 @@ pub(crate) fn oci(stage: &Stage, runtime: &'static str) -> Result<impl FnMut() -
     for link in LINKS {
         symlink(format!("usr/{link}"), tree.join(link))?;
     }
-    fs::write(bundle.join("config.json"), config(&stage.workspace(0), runtime)?.to_string())?;
+    fs::write(bundle.join("config.json"), config(&setup.workspace(0), runtime)?.to_string())?;
     let (program, state) = (rival(runtime)?.get_program().to_owned(), bundle.join("state"));
-    let library = unpacked("lib")?;
+    let library = unpacked_path("lib")?;
     let mut number = 0;
     Ok(move || {
         number += 1;
         let mut once = command(&program);
         once.env_clear().env("LD_LIBRARY_PATH", &library).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         once.stdin(Stdio::null()).arg("--root").arg(&state).args(["run", "--bundle"]).arg(&bundle);
-        succeeds(once.arg(format!("proctor-bench-{}-{number}", std::process::id())))
+        run_successfully(once.arg(format!("proctor-bench-{}-{number}", std::process::id())))
     })
 }
 
@@ -175,26 +174,26 @@ fn config(workspace: &Path, runtime: &str) -> Result<Value> {
     }))
 }
 
-/// A thread that sees no v2 hierarchy beside those of v1, since crun 1.8 refuses hybrid hosts. Ends with this value.
-pub(crate) struct WithoutV2 {
+/// A thread that sees only the v1 hierarchies, since crun 1.8 refuses hybrid hosts. It ends on drop.
+pub(crate) struct ThreadWithoutV2 {
     turn: SyncSender<()>,
     done: Receiver<Result<()>>,
 }
 
-impl WithoutV2 {
-    pub(crate) fn running(mut work: impl FnMut() -> Result<()> + Send + 'static) -> WithoutV2 {
+impl ThreadWithoutV2 {
+    pub(crate) fn start(mut work: impl FnMut() -> Result<()> + Send + 'static) -> ThreadWithoutV2 {
         let (turn, turns) = sync_channel(1);
-        let (tell, done) = sync_channel(1);
+        let (send_result, done) = sync_channel(1);
         std::thread::spawn(move || {
             let hidden = hide_v2();
             for () in turns {
                 let outcome = hidden.as_ref().map_err(|error| anyhow::anyhow!("{error:#}")).and_then(|()| work());
-                if tell.send(outcome).is_err() {
+                if send_result.send(outcome).is_err() {
                     return;
                 }
             }
         });
-        WithoutV2 { turn, done }
+        ThreadWithoutV2 { turn, done }
     }
 
     pub(crate) fn run(&self) -> Result<()> {
@@ -203,7 +202,7 @@ impl WithoutV2 {
     }
 }
 
-/// For the calling thread alone.
+/// Unmounts the v2 hierarchy in a mount namespace of the calling thread.
 fn hide_v2() -> Result<()> {
     if !Path::new(UNIFIED).exists() {
         return Ok(());

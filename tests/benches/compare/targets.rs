@@ -1,19 +1,18 @@
-//! Measured figures beside their targets, and the verdict: a time worse than twice its target is a regression, and a promise
-//! is kept or broken. Must not know what was measured or how.
+//! Measured figures with their targets. A time worse than twice its target is a regression; a firm limit has no tolerance.
 
 use std::process::ExitCode;
 
-/// How much worse than its target a time may be before the benchmark fails: machines are noisy, regressions are not small.
+/// Factor by which a figure may miss its target before the benchmark fails, since machines are noisy.
 const TOLERANCE: f64 = 2.0;
 
-/// Which way a figure is better.
+/// Direction in which a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Better {
     Lower,
     Higher,
 }
 
-/// One figure.
+/// A measured figure and its target.
 #[derive(Debug)]
 pub(crate) struct Figure {
     name: &'static str,
@@ -33,12 +32,12 @@ impl Figure {
         Figure { name, unit, measured, target, better: Better::Higher, tolerance: TOLERANCE }
     }
 
-    /// A promise: how busy the machine is does not matter, or there is room for that.
-    pub(crate) fn promised(self) -> Figure {
+    /// Makes the target a firm limit: it does not depend on the machine's load, or has enough margin.
+    pub(crate) fn firm(self) -> Figure {
         Figure { tolerance: 1.0, ..self }
     }
 
-    /// The value past which the figure is a regression.
+    /// Value beyond which the figure is a regression.
     fn bound(&self) -> f64 {
         match self.better {
             Better::Lower => self.target * self.tolerance,
@@ -46,7 +45,7 @@ impl Figure {
         }
     }
 
-    /// A figure that is no number holds nowhere.
+    /// Whether the figure is within a limit; false for NaN.
     fn holds(&self, against: f64) -> bool {
         match self.better {
             Better::Lower => self.measured <= against,
@@ -63,8 +62,8 @@ impl Figure {
     }
 }
 
-/// Prints the table and says whether the benchmark has failed.
-pub(crate) fn conclude(figures: &[Figure]) -> ExitCode {
+/// Prints the table and returns whether the benchmark passed.
+pub(crate) fn print_verdict(figures: &[Figure]) -> ExitCode {
     anstream::println!("\n{:<44}{:>10}{:>10}{:>12}", "figure", "measured", "target", "fails past");
     for figure in figures {
         let (bound, verdict) = (figure.bound(), figure.verdict());
@@ -79,7 +78,7 @@ pub(crate) fn conclude(figures: &[Figure]) -> ExitCode {
     if figures.iter().all(|figure| figure.holds(figure.bound())) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The value below which `share` of `samples` lie; not a number without samples.
+/// The value below which a `share` of `samples` lies; NaN without samples.
 pub(crate) fn quantile(samples: &[f64], share: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -89,6 +88,6 @@ pub(crate) fn quantile(samples: &[f64], share: f64) -> f64 {
         clippy::cast_sign_loss,
         reason = "an index into a few thousand samples, and a share is between 0 and 1"
     )]
-    let place = ((sorted.len() as f64) * share) as usize;
-    sorted.get(place.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    let index = ((sorted.len() as f64) * share) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }

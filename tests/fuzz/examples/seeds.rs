@@ -1,33 +1,33 @@
-//! Writes the golden streams of `supervisor/frameworks/goldens` as inputs, a directory for each target, and prints the names
-//! of all targets with their directories. Must not know what the streams say.
+//! Converts the golden streams of `supervisor/frameworks/goldens` to fuzz inputs, one directory for each target, and prints the
+//! name and directory of each target.
 
 use proctor_core::outcome::Exit;
 use proctor_core::outcome::Outcome;
 use proctor_fuzz::input::Run;
-use proctor_fuzz::reading::read;
+use proctor_fuzz::replay::replay;
 use proctor_fuzz::subject;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How files are read by their extension, as sections of an input.
+/// Section of an input for each file extension.
 const SECTIONS: [(&str, &str); 6] =
     [("out", "o"), ("err", "e"), ("report", "r"), ("jsonl", "r"), ("tap", "o"), ("xml", "fcustom/junit.xml\n")];
 
-/// The same where a framework looks for a file elsewhere, or its lines come elsewhere: Go writes to stdout what others'
-/// reporters write to the report.
-const SECTIONS_OF: [(&str, &str, &str); 2] = [("go", "jsonl", "o"), ("maestro", "xml", "fmaestro/report-0.xml\n")];
+/// Exceptions by framework and extension: Go prints its events to stdout, and Maestro's report has its own path.
+const FRAMEWORK_SECTIONS: [(&str, &str, &str); 2] =
+    [("go", "jsonl", "o"), ("maestro", "xml", "fmaestro/report-0.xml\n")];
 
-/// With what a runner exits when tests failed, as an input says it: a digit, or the character of that number. 1 otherwise.
-const FAILED: [(&str, u8); 3] = [("cargo", b'e'), ("nextest", b'd'), ("ctest", b'8')];
+/// Exit status of failed tests, encoded as in an input: a digit, or the character with that number. Default: 1.
+const FAILURE_STATUS: [(&str, u8); 3] = [("cargo", b'e'), ("nextest", b'd'), ("ctest", b'8')];
 
-/// Goldens that are not in a directory called like their framework.
-const OTHERWISE: [(&str, &str, &str); 4] =
+/// Goldens in directories not named after their framework: directory, prefix of the name, framework.
+const DIRECTORY_EXCEPTIONS: [(&str, &str, &str); 4] =
     [("rust", "cargo-", "cargo"), ("rust", "nextest-", "nextest"), ("junit", "", "custom"), ("tap", "", "custom")];
 
-/// Inputs of the targets that read no golden stream, by target and name.
-const WRITTEN: &[(&str, &str, &str)] = &[
+/// Handwritten inputs of the targets that do not use golden streams: target, name, input.
+const HANDWRITTEN: &[(&str, &str, &str)] = &[
     (
         "plan",
         "go",
@@ -67,24 +67,24 @@ const WRITTEN: &[(&str, &str, &str)] = &[
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let to = std::env::args().nth(1).map(PathBuf::from).ok_or("usage: seeds DIRECTORY")?;
+    let destination = std::env::args().nth(1).map(PathBuf::from).ok_or("usage: seeds DIRECTORY")?;
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../supervisor/frameworks/goldens");
     for dir in children(&goldens)?.into_iter().filter(|dir| dir.is_dir()) {
         let dir_name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        // The streams of one run lie beside each other under one name.
+        // The streams of one run have the same name and different extensions.
         let mut runs: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for file in children(&dir)?.into_iter().filter(|file| file.is_file()) {
             runs.entry(file.file_stem().unwrap_or_default().to_string_lossy().into_owned()).or_default().push(file);
         }
         for (name, files) in runs {
-            write(&to, &dir_name, &name, &files)?;
+            write(&destination, &dir_name, &name, &files)?;
         }
     }
-    for (target, name, input) in WRITTEN {
-        put(&to.join(target), name, input.as_bytes())?;
+    for (target, name, input) in HANDWRITTEN {
+        put(&destination.join(target), name, input.as_bytes())?;
     }
     for name in subject::names() {
-        fs::create_dir_all(to.join(name))?;
+        fs::create_dir_all(destination.join(name))?;
         println!("stream {name}");
     }
     for target in ["listing", "plan", "profile", "index"] {
@@ -93,17 +93,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn write(to: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
+fn write(destination: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
     let stem = name.trim_start_matches("list-");
-    let otherwise = OTHERWISE.iter().find(|(known, begin, _)| *known == dir && stem.starts_with(begin));
-    let framework = otherwise.map_or(dir, |(_, _, framework)| framework);
+    let exception = DIRECTORY_EXCEPTIONS.iter().find(|(known, prefix, _)| *known == dir && stem.starts_with(prefix));
+    let framework = exception.map_or(dir, |(_, _, framework)| framework);
     if !subject::names().any(|known| known == framework) {
         return Ok(());
     }
     let mut input = Vec::new();
     for file in files {
         let extension = file.extension().unwrap_or_default().to_string_lossy();
-        let own = SECTIONS_OF.iter().find(|(of, known, _)| (*of, *known) == (framework, extension.as_ref()));
+        let own = FRAMEWORK_SECTIONS.iter().find(|(name, known, _)| (*name, *known) == (framework, extension.as_ref()));
         let common = || SECTIONS.iter().find(|(known, _)| *known == extension).map(|(_, section)| *section);
         let Some(section) = own.map(|(.., section)| *section).or_else(common) else { continue };
         input.push(b'\x1e');
@@ -120,23 +120,23 @@ fn write(to: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<
         let ended = if killed { &b"\x1ek"[..] } else { b"\x1ex0" };
         let first = format!("{framework}\n").into_bytes();
         return put(
-            &to.join("listing"),
+            &destination.join("listing"),
             &format!("{framework}-{name}"),
             &[&first[..], &before, &input, ended].concat(),
         );
     }
     if killed {
-        return put(&to.join(framework), name, &[&before[..], &input, b"\x1ek"].concat());
+        return put(&destination.join(framework), name, &[&before[..], &input, b"\x1ek"].concat());
     }
-    let well = [&before[..], &input, b"\x1ex0"].concat();
-    // Runners exit with 0 when all went well, or nothing was there to go wrong.
-    let outcome = read(framework, &Run::of(&well), |piece| piece.len()).verdict.outcome;
-    let status = FAILED.iter().find(|(known, _)| *known == framework).map_or(b'1', |(_, status)| *status);
+    let successful = [&before[..], &input, b"\x1ex0"].concat();
+    // Runners exit with 0 if all tests passed or there were none.
+    let outcome = replay(framework, &Run::parse(&successful), |piece| piece.len()).verdict.outcome;
+    let status = FAILURE_STATUS.iter().find(|(known, _)| *known == framework).map_or(b'1', |(_, status)| *status);
     let ended = if matches!(outcome, Outcome::Passed | Outcome::NoTests) { b'0' } else { status };
-    put(&to.join(framework), name, &[&before[..], &input, b"\x1ex", &[ended]].concat())
+    put(&destination.join(framework), name, &[&before[..], &input, b"\x1ex", &[ended]].concat())
 }
 
-/// How many steps that print nothing come before the one that a golden stream is of.
+/// Number of silent steps before the step that printed the golden stream.
 fn steps_before(framework: &str, listing: bool) -> usize {
     let (_, mut parser) = subject::parser(framework, listing);
     let mut events = Vec::new();
@@ -155,7 +155,7 @@ fn put(dir: &Path, name: &str, input: &[u8]) -> Result<(), Box<dyn Error>> {
 }
 
 fn children(dir: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
-    let mut found = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
-    found.sort();
-    Ok(found)
+    let mut paths = fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
+    paths.sort();
+    Ok(paths)
 }

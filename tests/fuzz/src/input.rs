@@ -1,16 +1,15 @@
-//! An input as what a runner wrote: steps, each with pieces of its streams and an ending, and the files it left. Must not
-//! know any framework.
+//! Decodes a fuzz input as the output of a runner: steps, each with pieces of its streams and an exit, and files.
 //!
-//! Sections begin with a record separator and a letter: `o` stdout, `e` stderr, `r` report, `f` a file (its path, a newline,
-//! its content), `x` the step exits (a digit is its status, `s` a signal, `n` not started), `k` proctor kills it. Every
-//! sequence of bytes is an input: what follows no letter is stdout.
+//! Sections begin with a record separator and a letter: `o` stdout, `e` stderr, `r` report, `f` a file (path, newline,
+//! content), `x` the step exits (a digit is its status, `s` a signal, `n` not started), `k` proctor kills it. Every
+//! sequence of bytes is a valid input: a section without such a letter is stdout.
 
 use proctor_core::outcome::Exit;
 
-/// What sections begin with. No runner's output has it, so a golden stream is one section.
+/// First byte of a section. No runner prints it, so a golden stream is one section.
 pub const SEPARATOR: u8 = 0x1e;
 
-/// Where bytes were written.
+/// Stream to which bytes were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     Stdout,
@@ -26,10 +25,10 @@ pub struct Step<'a> {
     pub killed: bool,
 }
 
-/// A step that wrote nothing and exited well.
+/// A step that prints nothing and exits with 0.
 pub static SILENT: Step<'static> = Step { pieces: Vec::new(), exit: Exit::Code(0), killed: false };
 
-/// A run.
+/// A decoded run.
 #[derive(Debug, Clone, Default)]
 pub struct Run<'a> {
     pub steps: Vec<Step<'a>>,
@@ -37,35 +36,35 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Reads an input.
-    pub fn of(bytes: &'a [u8]) -> Run<'a> {
+    /// Decodes an input.
+    pub fn parse(bytes: &'a [u8]) -> Run<'a> {
         let mut run = Run::default();
-        let mut now = SILENT.clone();
+        let mut step = SILENT.clone();
         for section in bytes.split(|byte| *byte == SEPARATOR) {
             let Some((letter, rest)) = section.split_first() else { continue };
             match letter {
-                b'e' => now.pieces.push((Stream::Stderr, rest)),
-                b'r' => now.pieces.push((Stream::Report, rest)),
-                b'f' => run.files.push(file(rest)),
+                b'e' => step.pieces.push((Stream::Stderr, rest)),
+                b'r' => step.pieces.push((Stream::Report, rest)),
+                b'f' => run.files.push(parse_file(rest)),
                 b'x' => {
-                    now.exit = exit(rest);
-                    run.steps.push(std::mem::replace(&mut now, SILENT.clone()));
+                    step.exit = parse_exit(rest);
+                    run.steps.push(std::mem::replace(&mut step, SILENT.clone()));
                 }
                 b'k' => {
-                    run.steps.push(Step { exit: Exit::Signal(9), killed: true, ..now });
+                    run.steps.push(Step { exit: Exit::Signal(9), killed: true, ..step });
                     return run;
                 }
-                b'o' => now.pieces.push((Stream::Stdout, rest)),
-                _ => now.pieces.push((Stream::Stdout, section)),
+                b'o' => step.pieces.push((Stream::Stdout, rest)),
+                _ => step.pieces.push((Stream::Stdout, section)),
             }
         }
-        if !now.pieces.is_empty() {
-            run.steps.push(now);
+        if !step.pieces.is_empty() {
+            run.steps.push(step);
         }
         run
     }
 
-    /// The same run whose last piece ended after `bytes` bytes.
+    /// Returns the run with its last piece cut off after `bytes` bytes.
     pub fn cut(&self, bytes: usize) -> Run<'a> {
         let mut cut = self.clone();
         if let Some((_, piece)) = cut.steps.last_mut().and_then(|step| step.pieces.last_mut()) {
@@ -74,19 +73,19 @@ impl<'a> Run<'a> {
         cut
     }
 
-    /// Length of its last piece.
-    pub fn last_piece(&self) -> usize {
+    /// Length of the last piece.
+    pub fn last_piece_length(&self) -> usize {
         self.steps.last().and_then(|step| step.pieces.last()).map_or(0, |(_, piece)| piece.len())
     }
 }
 
-fn file(section: &[u8]) -> (String, Vec<u8>) {
+fn parse_file(section: &[u8]) -> (String, Vec<u8>) {
     let end = section.iter().position(|byte| *byte == b'\n').unwrap_or(section.len());
     let content = section.get(end + 1..).unwrap_or_default();
     (String::from_utf8_lossy(&section[..end]).into_owned(), content.to_vec())
 }
 
-fn exit(section: &[u8]) -> Exit {
+fn parse_exit(section: &[u8]) -> Exit {
     match section.first() {
         None => Exit::Code(0),
         Some(digit @ b'0'..=b'9') => Exit::Code((digit - b'0').into()),

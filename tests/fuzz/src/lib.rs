@@ -1,7 +1,6 @@
-//! What the fuzz targets share: an input as a run of a runner, that run read, and what holds for every one. Must not know
-//! the fuzzer.
+//! Shared code of the fuzz targets: decoding inputs as runs, replaying them, and checking their properties.
 
 pub mod input;
 pub mod properties;
-pub mod reading;
+pub mod replay;
 pub mod subject;

@@ -1,24 +1,24 @@
-//! What is fuzzed: a parser of every framework there is, each by its name, and of a custom command. Must not know what any
-//! of them reads.
+//! Parsers under test: one for every framework, selected by name, and one for custom commands.
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, Want, runners::custom};
+use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, PlanRequest, runners::custom};
 
-/// Which framework the fuzzer's process is for: corpora of different ones have nothing to learn from each other.
-pub const VARIABLE: &str = "PROCTOR_FUZZ";
+/// Environment variable that selects the framework: one process and one corpus per framework, since inputs of one are
+/// useless for another.
+pub const FRAMEWORK_VARIABLE: &str = "PROCTOR_FUZZ";
 
-/// Where runs are.
+/// Workspace directory of the replayed runs.
 pub const WORKSPACE: &str = "/workspace";
 
-/// The names of all parsers.
+/// Names of all parsers.
 pub fn names() -> impl Iterator<Item = &'static str> {
     FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME])
 }
 
 /// A request for these tests.
-pub fn want(selection: &Selection) -> Want<'_> {
-    Want {
+pub fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest {
         selection,
         coverage: CoverageMode::Auto,
         parallel: None,
@@ -30,12 +30,12 @@ pub fn want(selection: &Selection) -> Want<'_> {
     }
 }
 
-/// The framework of that name.
+/// Returns the framework with this name.
 pub fn framework(name: &str) -> Option<&'static dyn Framework> {
     FRAMEWORKS.iter().copied().find(|framework| framework.name() == name)
 }
 
-/// Files by which the frameworks know their projects. Where several run the same tests, one tree is not enough.
+/// Files by which frameworks detect their projects. Frameworks that share test files need different trees.
 const FILES: &[(&str, &str)] = &[
     ("go.mod", "module example.com/x\n"),
     ("Cargo.toml", "[package]\nname = \"x\"\n"),
@@ -46,7 +46,7 @@ const FILES: &[(&str, &str)] = &[
     ("settings.gradle", "rootProject.name = 'x'\n"),
     ("tests/__init__.py", ""),
     ("tests/test_a.py", "import unittest\n\nclass A(unittest.TestCase):\n    pass\n"),
-    // The flows that the golden consoles and reports name.
+    // Flows named in the golden consoles and reports.
     (".maestro/greeting.yaml", "appId: x\nname: Greeting (in English)\n---\n- launchApp\n"),
     (".maestro/login.yaml", "appId: x\nname: Log in\n---\n- launchApp\n"),
     (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
@@ -59,11 +59,11 @@ const FILES: &[(&str, &str)] = &[
     ("src/test/java/com/example/ATest.java", ""),
 ];
 
-/// What further files make of a workspace: a script for `npm test`, and a Python project with pytest's settings or without.
+/// Variants of the workspace: scripts for `npm test`, and a Python project with or without pytest settings.
 const SCRIPTS: &[&str] = &["jest", "mocha", "vitest run", "node --test", "playwright test", "cypress run"];
 const SETTINGS: [(&str, &str); 2] = [("pyproject.toml", "[tool.pytest.ini_options]\n"), ("setup.py", "")];
 
-/// Workspaces, in one of which every framework has a project.
+/// Workspaces; every framework detects a project in at least one of them.
 fn trees() -> impl Iterator<Item = FileTree> {
     SCRIPTS.iter().flat_map(|script| {
         SETTINGS.map(|settings| {
@@ -75,7 +75,7 @@ fn trees() -> impl Iterator<Item = FileTree> {
     })
 }
 
-/// A plan and what reads a run of it.
+/// Returns a plan of the framework and a parser for its output.
 pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
     let want = want(&Selection::All);
     let Some(framework) = framework(name) else {
@@ -86,7 +86,7 @@ pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
         let plan = if listing { Framework::plan_listing } else { Framework::plan };
         (!projects.is_empty()).then(|| plan(framework, &projects, &tree, &want).expect("a plan of one project"))
     });
-    let plan = planned.unwrap_or_else(|| panic!("no tree of subject::trees has a project of {name}"));
-    let parser = if listing { framework.listing(&plan, &want) } else { framework.parser(&plan, &want) };
+    let plan = planned.unwrap_or_else(|| panic!("{name} detects no project in any tree of subject::trees"));
+    let parser = if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) };
     (plan, parser)
 }

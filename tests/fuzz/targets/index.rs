@@ -1,10 +1,9 @@
-//! The coverage index beside a model of it that keeps every line of every test in a set. Must not know how the index keeps
-//! them.
+//! Compares the coverage index with a simple model that keeps every line of every test in a set.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_core::coverage::{Attribution, CoverageIndex, LineSpan, CoverageMeasurement};
+use proctor_core::coverage::{Attribution, CoverageIndex, CoverageMeasurement, LineSpan};
 use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 
@@ -16,23 +15,23 @@ type Model = BTreeSet<(String, String, String, u32)>;
 
 fuzz_target!(|bytes: &[u8]| {
     let (mut index, mut model) = (CoverageIndex::default(), Model::new());
-    // One byte says how many sets a run measured and whether it was whole, then four bytes are a set.
+    // One byte holds the number of sets of a run and whether the run was complete; four bytes follow for each set.
     let mut rest = bytes;
     let mut time = 0;
     while let Some((head, tail)) = rest.split_first() {
         let count = usize::from(head % 4);
-        let sets: Vec<CoverageMeasurement> = tail.chunks_exact(4).take(count).map(set).collect();
+        let sets: Vec<CoverageMeasurement> = tail.chunks_exact(4).take(count).map(parse_set).collect();
         rest = tail.get(4 * count..).unwrap_or_default();
-        let whole = head & 0x80 != 0;
-        take_in(&mut model, &sets, whole);
+        let complete = head & 0x80 != 0;
+        ingest(&mut model, &sets, complete);
         time += 1;
-        assert!(index.ingest(sets, whole, Timestamp(time)).is_empty());
+        assert!(index.ingest(sets, complete, Timestamp(time)).is_empty());
         compare(&index, &model);
     }
     assert_eq!(index.has_measured(), !model.is_empty() || index.has_measured());
 });
 
-fn set(bytes: &[u8]) -> CoverageMeasurement {
+fn parse_set(bytes: &[u8]) -> CoverageMeasurement {
     let tests = (0..4).filter(|bit| bytes[1] >> bit & 1 == 1).map(|bit| format!("T{bit}"));
     let first = 1 + u32::from(bytes[2]) % LINES;
     let last = first + u32::from(bytes[3] % 4);
@@ -45,11 +44,11 @@ fn set(bytes: &[u8]) -> CoverageMeasurement {
     }
 }
 
-fn take_in(model: &mut Model, sets: &[CoverageMeasurement], whole: bool) {
+fn ingest(model: &mut Model, sets: &[CoverageMeasurement], complete: bool) {
     if sets.is_empty() {
         return;
     }
-    if whole {
+    if complete {
         model.clear();
     }
     for set in sets.iter().filter(|set| set.complete) {
@@ -67,16 +66,18 @@ fn take_in(model: &mut Model, sets: &[CoverageMeasurement], whole: bool) {
 fn compare(index: &CoverageIndex, model: &Model) {
     for file in FILES {
         for line in (0..LINES + 4).map(Some).chain([None]) {
-            let wanted: BTreeSet<(&str, &str)> = model
+            let expected: BTreeSet<(&str, &str)> = model
                 .iter()
-                .filter(|(_, _, known, at)| known == file && line.is_none_or(|line| line == *at))
+                .filter(|(_, _, model_file, model_line)| {
+                    model_file == file && line.is_none_or(|line| line == *model_line)
+                })
                 .map(|(package, test, _, _)| (package.as_str(), test.as_str()))
                 .collect();
             let covering = index.covering(file, line);
-            let told: BTreeSet<(&str, &str)> =
+            let actual: BTreeSet<(&str, &str)> =
                 covering.tests.iter().map(|test| (test.package.as_str(), test.name.as_str())).collect();
-            assert_eq!(told, wanted, "{file} {line:?}");
-            assert_eq!(covering.measured_at.is_some(), !wanted.is_empty());
+            assert_eq!(actual, expected, "{file} {line:?}");
+            assert_eq!(covering.measured_at.is_some(), !expected.is_empty());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Listings: the first line names the framework, the rest is what its runner wrote. Must not know what a listing looks like.
+//! Listings: the first line of an input names the framework, the rest is the output of its runner.
 
 #![no_main]
 
@@ -8,16 +8,16 @@ use proctor_core::event::RunnerEvent;
 use proctor_fuzz::input::{Run, SILENT, Stream};
 use proctor_fuzz::subject;
 
-/// Most commands of one listing that are played.
+/// Largest number of commands of one listing that are replayed.
 const COMMANDS_MAX: usize = 8;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { return };
     let (name, rest) = (&bytes[..end], &bytes[end + 1..]);
     let Some(framework) = std::str::from_utf8(name).ok().and_then(subject::framework) else { return };
-    let run = Run::of(rest);
+    let run = Run::parse(rest);
     let at = rest.len() / 3;
-    assert_eq!(list(framework.name(), &run, 0), list(framework.name(), &run, at), "cut into pieces it lists otherwise");
+    assert_eq!(list(framework.name(), &run, 0), list(framework.name(), &run, at), "the listing depends on the split");
 });
 
 fn list(name: &str, run: &Run<'_>, at: usize) -> Vec<RunnerEvent> {
@@ -44,7 +44,7 @@ fn list(name: &str, run: &Run<'_>, at: usize) -> Vec<RunnerEvent> {
     for event in &events {
         match event {
             RunnerEvent::TestStarted(id) => assert_eq!(*id, id.clone().bounded()),
-            RunnerEvent::Collector(told) => assert_eq!(**told, told.as_ref().clone().bounded()),
+            RunnerEvent::Collector(collector) => assert_eq!(**collector, collector.as_ref().clone().bounded()),
             RunnerEvent::TestFinished(test) => assert_eq!(**test, test.as_ref().clone().bounded()),
         }
     }

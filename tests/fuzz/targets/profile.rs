@@ -1,4 +1,4 @@
-//! Coverage files that a run left, read by every framework and taken into an index. Must not know what such a file says.
+//! Coverage files of a run, read by every framework and ingested into an index.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use proctor_fuzz::subject::WORKSPACE;
 use std::collections::{BTreeMap, BTreeSet};
 
 fuzz_target!(|bytes: &[u8]| {
-    let run = Run::of(bytes);
+    let run = Run::parse(bytes);
     let project = |dir: &str, name: &str| Project { dir: dir.to_owned(), name: name.to_owned() };
     let projects = [project("", "example.com/x"), project("m", "example.com/m")];
     let tests: BTreeSet<String> = ["TestA", "TestA/sub", "TestB"].map(str::to_owned).into();
@@ -20,9 +20,9 @@ fuzz_target!(|bytes: &[u8]| {
         ["example.com/x", "example.com/x/a", "example.com/m"].map(|package| (package.to_owned(), tests.clone()));
     let finished = BTreeMap::from(packages);
     for framework in FRAMEWORKS {
-        let harvest = framework.ingest(&projects, WORKSPACE, &run.files, &finished);
+        let harvest = framework.ingest_coverage(&projects, WORKSPACE, &run.files, &finished);
         for set in &harvest.measured {
-            let known = finished.get(&set.package).expect("a package that has finished tests");
+            let known = finished.get(&set.package).expect("a package with finished tests");
             assert!(!set.tests.is_empty() && set.tests.iter().all(|test| known.contains(test)), "{set:?}");
             assert!(set.files.len() <= COVERED_FILES_MAX);
             for (file, spans) in &set.files {

@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of `cargo test`.
+//! Expected results of the fixtures of `cargo test`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -28,29 +28,33 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("fail$tests::differs_from_itself")
                 .at("src/lib.rs", 34)
-                .says("assertion `left != right` failed\n  left: \"Hello, a\"\n right: \"Hello, a\""),
+                .with_message("assertion `left != right` failed\n  left: \"Hello, a\"\n right: \"Hello, a\""),
             Case::failed("fail$tests::greets_the_world")
                 .at("src/lib.rs", 24)
-                .says("assertion `left == right` failed: greeting world")
-                .wants("\"Hello, world!\"", "\"Hello, world\""),
+                .with_message("assertion `left == right` failed: greeting world")
+                .with_values("\"Hello, world!\"", "\"Hello, world\""),
             Case::failed("fail$tests::is_out_of_bounds")
                 .at("src/lib.rs", 40)
-                .says("index out of bounds: the len is 0 but the index is 0"),
-            Case::failed("fail$tests::joins_a_thread_that_panics").at("src/lib.rs", 62).says("the thread's own reason"),
+                .with_message("index out of bounds: the len is 0 but the index is 0"),
+            Case::failed("fail$tests::joins_a_thread_that_panics")
+                .at("src/lib.rs", 62)
+                .with_message("the thread's own reason"),
             Case::failed("fail$tests::panics_for_another_reason")
                 .at("src/lib.rs", 57)
-                .says("panic did not contain expected string")
-                .wants("\"on fire\"", "\"under water\""),
-            Case::failed("fail$tests::returns_an_error").says("Error: ParseIntError { kind: InvalidDigit }"),
+                .with_message("panic did not contain expected string")
+                .with_values("\"on fire\"", "\"under water\""),
+            Case::failed("fail$tests::returns_an_error").with_message("Error: ParseIntError { kind: InvalidDigit }"),
             Case::failed("fail$tests::should_have_panicked")
                 .at("src/lib.rs", 50)
-                .says("test did not panic as expected"),
+                .with_message("test did not panic as expected"),
             Case::failed("fail::doc/lib$src/lib.rs - greet (line 5)")
                 .at("src/lib.rs", 5)
-                .says("assertion `left == right` failed: of you")
-                .wants("\"Hello, you!\"", "\"Hello, you\""),
-            Case::failed("fail::doc/lib$src/lib.rs - greet (line 10)").at("src/lib.rs", 12).says("mismatched types"),
-            Case::failed("fail::outside$fails_outside").at("tests/outside.rs", 3).says("no exclamation mark"),
+                .with_message("assertion `left == right` failed: of you")
+                .with_values("\"Hello, you!\"", "\"Hello, you\""),
+            Case::failed("fail::doc/lib$src/lib.rs - greet (line 10)")
+                .at("src/lib.rs", 12)
+                .with_message("mismatched types"),
+            Case::failed("fail::outside$fails_outside").at("tests/outside.rs", 3).with_message("no exclamation mark"),
             Case::passed("fail$tests::greets_nobody"),
         ],
         ..FAILED
@@ -59,7 +63,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "skip",
         fixture: "cargo/skip",
         tests: &[
-            Case::skipped("skip$tests::with_a_reason").says("needs a moon phase"),
+            Case::skipped("skip$tests::with_a_reason").with_message("needs a moon phase"),
             Case::skipped("skip$tests::without"),
             Case::skipped("skip::doc/lib$src/lib.rs - nothing (line 1)"),
         ],
@@ -102,9 +106,11 @@ pub(super) const TABLE: &[Row] = &[
         name: "crash",
         fixture: "cargo/crash",
         tests: &[
-            Case::error("crash::abort$aborts").says("did not finish: the test program was ended by signal SIGABRT"),
-            Case::error("crash::exit$exits_as_if_all_was_well").says("did not finish: the test program exited with 0"),
-            Case::error("crash::overflow$overflows").says("the test overflowed its stack"),
+            Case::error("crash::abort$aborts")
+                .with_message("did not finish: the test program was ended by signal SIGABRT"),
+            Case::error("crash::exit$exits_as_if_all_was_well")
+                .with_message("did not finish: the test program exited with 0"),
+            Case::error("crash::overflow$overflows").with_message("the test overflowed its stack"),
             Case::passed("crash::holds$holds"),
         ],
         ..FAILED
@@ -113,11 +119,11 @@ pub(super) const TABLE: &[Row] = &[
         name: "unicode",
         fixture: "cargo/unicode",
         tests: &[
-            Case::failed("unicode$größe::ansi").at("src/lib.rs", 10).says("red and \u{202e}backwards"),
+            Case::failed("unicode$größe::ansi").at("src/lib.rs", 10).with_message("red and \u{202e}backwards"),
             Case::failed("unicode$größe::名前")
                 .at("src/lib.rs", 5)
-                .says("assertion `left == right` failed")
-                .wants("\"naïve ✗\"", "\"naïve ✓\""),
+                .with_message("assertion `left == right` failed")
+                .with_values("\"naïve ✗\"", "\"naïve ✓\""),
         ],
         ..FAILED
     },
@@ -127,23 +133,23 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("harness::fails-plainly$fails-plainly")
                 .at("tests/fails-plainly.rs", 3)
-                .says("assertion `left == right` failed: sums differ")
-                .wants("3", "2"),
-            Case::failed("harness::speaks$two").says("said on the way"),
+                .with_message("assertion `left == right` failed: sums differ")
+                .with_values("3", "2"),
+            Case::failed("harness::speaks$two").with_message("said on the way"),
             Case::passed("harness::holds-plainly$holds-plainly"),
             Case::passed("harness::speaks$one"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "cargo/many", many: ("many$t{}", 10_000), ..PASSED },
+    Row { name: "many", fixture: "cargo/many", numbered_passed: ("many$t{}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "cargo/fail",
         options: RunOptions { filter: "greets_the", ..RunOptions::ALL },
         tests: &[Case::failed("fail$tests::greets_the_world")
             .at("src/lib.rs", 24)
-            .says("assertion `left == right` failed: greeting world")
-            .wants("\"Hello, world!\"", "\"Hello, world\"")],
+            .with_message("assertion `left == right` failed: greeting world")
+            .with_values("\"Hello, world!\"", "\"Hello, world\"")],
         ..FAILED
     },
     Row {

@@ -1,4 +1,4 @@
-//! What has to come of ctest's fixtures.
+//! Expected results of the fixtures of ctest.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -33,33 +33,33 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("Sum.Holds"),
             Case::failed("Sum.IsWrong")
                 .at("fail_test.cpp", 8)
-                .says("Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\nthe sum is off\n(1 more did not hold: fail_test.cpp:9)")
-                .wants("5", "4"),
+                .with_message("Expected equality of these values:\n  2 + 2\n    Which is: 4\n  5\nthe sum is off\n(1 more did not hold: fail_test.cpp:9)")
+                .with_values("5", "4"),
             Case::failed("Text.Differs")
                 .at("fail_test.cpp", 14)
-                .says("Expected equality of these values:\n  text\n    Which is: \"a\\nb\\n\"\n  \"a\\nc\\n\"")
-                .wants("\"a\\nc\\n\"", "\"a\\nb\\n\""),
+                .with_message("Expected equality of these values:\n  text\n    Which is: \"a\\nb\\n\"\n  \"a\\nc\\n\"")
+                .with_values("\"a\\nc\\n\"", "\"a\\nb\\n\""),
             Case::failed("Text.IsTrue")
                 .at("fail_test.cpp", 19)
-                .says("Value of: x == 4\n  Actual: false\nExpected: true")
-                .wants("true", "false"),
+                .with_message("Value of: x == 4\n  Actual: false\nExpected: true")
+                .with_values("true", "false"),
             Case::failed("Text.IsLess")
                 .at("fail_test.cpp", 25)
-                .says("Expected: (5) < (x), actual: 5 vs 3")
-                .wants("(5) < (x)", "5 vs 3"),
-            Case::failed("Text.Throws").says("C++ exception with description \"boom\" thrown in the test body."),
-            Case::failed("Text.Gives_Up").at("fail_test.cpp", 30).says("Failed\nno good"),
+                .with_message("Expected: (5) < (x), actual: 5 vs 3")
+                .with_values("(5) < (x)", "5 vs 3"),
+            Case::failed("Text.Throws").with_message("C++ exception with description \"boom\" thrown in the test body."),
+            Case::failed("Text.Gives_Up").at("fail_test.cpp", 30).with_message("Failed\nno good"),
             Case::failed("Some/Even.Holds/1")
                 .at("fail_test.cpp", 34)
-                .says("Expected equality of these values:\n  GetParam() % 2\n    Which is: 1\n  0")
-                .wants("0", "1"),
+                .with_message("Expected equality of these values:\n  GetParam() % 2\n    Which is: 1\n  0")
+                .with_values("0", "1"),
             Case::passed("Some/Even.Holds/2"),
-            Case::failed("asserts").at("asserts.cpp", 5).says("Assertion `argc == 2' failed."),
-            Case::failed("says.why").says("disk is on fire"),
-            Case::failed("is_silent").says("it printed nothing"),
-            Case::failed("must_fail").says("the test passed, but WILL_FAIL expects it to fail"),
-            Case::failed("prints").says("Required regular expression not found. Regex=[bye ]"),
-            Case::failed("slow").says("timed out: the project sets a TIMEOUT for this test"),
+            Case::failed("asserts").at("asserts.cpp", 5).with_message("Assertion `argc == 2' failed."),
+            Case::failed("says.why").with_message("disk is on fire"),
+            Case::failed("is_silent").with_message("it printed nothing"),
+            Case::failed("must_fail").with_message("the test passed, but WILL_FAIL expects it to fail"),
+            Case::failed("prints").with_message("Required regular expression not found. Regex=[bye ]"),
+            Case::failed("slow").with_message("timed out: the project sets a TIMEOUT for this test"),
         ],
         ..FAILED
     },
@@ -68,9 +68,9 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "ctest/error",
         tests: &[
             Case::passed("fine"),
-            Case::error("gone").says("not run: Could not find executable /no/such/program"),
-            Case::failed("database").says("it printed nothing"),
-            Case::error("query").says("not run: Failed test dependencies: database"),
+            Case::error("gone").with_message("not run: Could not find executable /no/such/program"),
+            Case::failed("database").with_message("it printed nothing"),
+            Case::error("query").with_message("not run: Failed test dependencies: database"),
         ],
         ..FAILED
     },
@@ -79,22 +79,22 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "ctest/skip",
         tests: &[
             Case::passed("Moon.Rises"),
-            Case::skipped("Moon.IsFull").at("skip_test.cpp", 5).says("not tonight"),
-            Case::skipped("Moon.IsBlue").says("disabled"),
-            Case::skipped("by_status").says("needs a moon"),
-            Case::skipped("switched_off").says("disabled"),
+            Case::skipped("Moon.IsFull").at("skip_test.cpp", 5).with_message("not tonight"),
+            Case::skipped("Moon.IsBlue").with_message("disabled"),
+            Case::skipped("by_status").with_message("needs a moon"),
+            Case::skipped("switched_off").with_message("disabled"),
         ],
         ..PASSED
     },
-    // GoogleTest skips the tests of a suite whose set-up failed, and ctest takes its word for it.
+    // GoogleTest reports the tests of a suite with a failed set-up as skipped, and ctest passes that on.
     Row {
-        name: "suites",
-        fixture: "ctest/suites",
+        name: "suite_setup",
+        fixture: "ctest/suite_setup",
         exit_code: 1,
         raw_exit_code: Some(0),
         tests: &[
-            Case::failed("Shop.Opens").at("suites_test.cpp", 5).says("Failed\nno stock"),
-            Case::skipped("Street.IsLit").at("suites_test.cpp", 10).says("by day"),
+            Case::failed("Shop.Opens").at("suites_test.cpp", 5).with_message("Failed\nno stock"),
+            Case::skipped("Street.IsLit").at("suites_test.cpp", 10).with_message("by day"),
             Case::passed("Street.IsWide"),
         ],
         ..FAILED
@@ -140,24 +140,24 @@ pub(super) const TABLE: &[Row] = &[
         name: "crash",
         fixture: "ctest/crash",
         tests: &[
-            Case::passed("Crash.Baseline"),
-            Case::error("Crash.Segfault").says("the test crashed: SegFault"),
-            Case::error("Crash.Abort").says("the test crashed: Subprocess aborted"),
-            Case::error("Crash.Leaves").says("the test process ended before the test did"),
-            Case::error("Crash.LeavesWell").says("the test process ended before the test did"),
+            Case::passed("Crash.Before"),
+            Case::error("Crash.Segfault").with_message("the test crashed: SegFault"),
+            Case::error("Crash.Abort").with_message("the test crashed: Subprocess aborted"),
+            Case::error("Crash.Leaves").with_message("the test process ended before the test did"),
+            Case::error("Crash.LeavesWell").with_message("the test process ended before the test did"),
         ],
         ..FAILED
     },
-    // A whole program is one test: its assertions are told together, and one that ends it well before its end has not passed.
+    // A program registered as one test: its failed assertions are reported together, and an early exit with 0 does not pass.
     Row {
-        name: "whole",
-        fixture: "ctest/whole",
+        name: "undiscovered_program",
+        fixture: "ctest/undiscovered_program",
         tests: &[
             Case::failed("whole")
                 .at("whole_test.cpp", 8)
-                .says("Expected equality of these values:\n  1\n  2\n(2 more did not hold: whole_test.cpp:9, whole_test.cpp:14)")
-                .wants("2", "1"),
-            Case::error("leaves").says("the test process ended before the test did"),
+                .with_message("Expected equality of these values:\n  1\n  2\n(2 more did not hold: whole_test.cpp:9, whole_test.cpp:14)")
+                .with_values("2", "1"),
+            Case::error("leaves").with_message("the test process ended before the test did"),
         ],
         ..FAILED
     },
@@ -181,38 +181,38 @@ pub(super) const TABLE: &[Row] = &[
         name: "unicode",
         fixture: "ctest/unicode",
         tests: &[
-            Case::failed("größe (ß) [x] \\d+ 日本").says("rot 🚀"),
+            Case::failed("größe (ß) [x] \\d+ 日本").with_message("rot 🚀"),
             Case::passed("a  b"),
-            Case::failed("forges").says("100% tests passed, 0 tests failed out of 1"),
+            Case::failed("forges").with_message("100% tests passed, 0 tests failed out of 1"),
         ],
         ..FAILED
     },
-    // A process for each test that runs: ten thousand of `true` took a minute of processor time, and the cases of one
-    // GoogleTest program, each of which it looks up among all, eight.
+    // ctest runs a process per test: 10,000 runs of `true` took one minute of processor time. 10,000 cases of one GoogleTest
+    // program took eight, since the program searches all cases for the selected one.
     Row {
         name: "many",
         fixture: "ctest/many",
-        many: ("run.{}", 200),
-        many_skipped: (Case::skipped("off.{}").says("disabled"), 9_800),
+        numbered_passed: ("run.{}", 200),
+        numbered_skipped: (Case::skipped("off.{}").with_message("disabled"), 9_800),
         ..PASSED
     },
     Row {
-        name: "twins",
-        fixture: "ctest/twins",
-        tests: &[Case::passed("same"), Case::failed("same#2").says("it printed nothing")],
+        name: "duplicate_names",
+        fixture: "ctest/duplicate_names",
+        tests: &[Case::passed("same"), Case::failed("same#2").with_message("it printed nothing")],
         ..FAILED
     },
     Row {
-        name: "twoprojects",
-        fixture: "ctest/twoprojects",
-        tests: &[Case::failed("client::asks").says("no answer"), Case::passed("server::answers")],
+        name: "two_projects",
+        fixture: "ctest/two_projects",
+        tests: &[Case::failed("client::asks").with_message("no answer"), Case::passed("server::answers")],
         ..FAILED
     },
     Row {
         name: "filtered",
         fixture: "ctest/error",
         options: RunOptions { filter: "^fi|base$", ..RunOptions::ALL },
-        tests: &[Case::passed("fine"), Case::failed("database").says("it printed nothing")],
+        tests: &[Case::passed("fine"), Case::failed("database").with_message("it printed nothing")],
         ..FAILED
     },
     Row {

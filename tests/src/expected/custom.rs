@@ -1,4 +1,4 @@
-//! What has to come of commands that tell their results in a form that many runners share.
+//! Expected results of custom commands that report in a common format (JUnit, TAP, lines of result words).
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -14,14 +14,17 @@ pub(super) const TABLE: &[Row] = &[
         options: RunOptions { command: &["sh", "junit.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("calc::adds"),
-            Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
-            Case::skipped("calc::later").says("not today"),
+            Case::failed("calc::divides")
+                .at("calc.sh", 7)
+                .with_message("expected: <2> but was: <3>")
+                .with_values("2", "3"),
+            Case::skipped("calc::later").with_message("not today"),
         ],
         ..FAILED
     },
     Row {
         name: "junit_cut_off",
-        options: RunOptions { command: &["sh", "cut.sh"], ..RunOptions::ALL },
+        options: RunOptions { command: &["sh", "truncated.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
         partial: true,
         tests: &[Case::passed("calc::adds")],
@@ -33,36 +36,36 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("adds"),
             Case::passed("texts/same"),
-            Case::failed("texts/other").at("text.sh", 3).says("texts differ").wants("one", "two"),
+            Case::failed("texts/other").at("text.sh", 3).with_message("texts differ").with_values("one", "two"),
             Case::parent("texts"),
-            Case::skipped("moon").says("too cloudy"),
-            Case { outcome: "xfailed", ..Case::failed("later") }.says("not written yet"),
+            Case::skipped("moon").with_message("too cloudy"),
+            Case { outcome: "xfailed", ..Case::failed("later") }.with_message("not written yet"),
         ],
         ..FAILED
     },
-    // A program that exits with 0 whatever its tests came to, and says how many there were at the end.
+    // The program exits with 0 regardless of its tests and prints the plan last.
     Row {
-        name: "tap_whose_plan_comes_last",
-        options: RunOptions { command: &["sh", "last.sh"], ..RunOptions::ALL },
+        name: "tap_plan_last",
+        options: RunOptions { command: &["sh", "plan_last.sh"], ..RunOptions::ALL },
         raw_exit_code: Some(0),
-        tests: &[Case::passed("adds"), Case::failed("divides").says("not by zero")],
+        tests: &[Case::passed("adds"), Case::failed("divides").with_message("not by zero")],
         ..FAILED
     },
     Row {
-        name: "words",
-        options: RunOptions { command: &["sh", "words.sh"], ..RunOptions::ALL },
+        name: "result_words",
+        options: RunOptions { command: &["sh", "result_words.sh"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::failed("divides"), Case::skipped("moon")],
         ..FAILED
     },
     Row {
-        name: "words_of_a_command_that_exits_with_0",
-        options: RunOptions { command: &["sh", "words.sh", "0"], ..RunOptions::ALL },
+        name: "result_words_exit_0",
+        options: RunOptions { command: &["sh", "result_words.sh", "0"], ..RunOptions::ALL },
         structured: false,
         tests: &[Case::passed("adds"), Case::skipped("moon")],
         ..PASSED
     },
-    // A test that could not be judged, and a suite that could not be loaded.
+    // A test with an error, and a suite that could not be loaded.
     Row {
         name: "junit_broken",
         options: RunOptions { command: &["sh", "broken.sh"], ..RunOptions::ALL },
@@ -71,12 +74,15 @@ pub(super) const TABLE: &[Row] = &[
         exit_code: 2,
         raw_exit_code: Some(2),
         held: &["collection_failed", "failed"],
-        tests: &[Case::passed("stock::holds"), Case::error("stock::counts").at("stock.sh", 4).says("no database")],
+        tests: &[
+            Case::passed("stock::holds"),
+            Case::error("stock::counts").at("stock.sh", 4).with_message("no database"),
+        ],
         collectors: &[Collector::collection("prices", "prices.sh: line 3: unexpected end of file")],
         ..FAILED
     },
     Row {
-        name: "tap_of_nothing",
+        name: "tap_empty",
         options: RunOptions { command: &["sh", "empty.sh"], ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,
@@ -85,12 +91,12 @@ pub(super) const TABLE: &[Row] = &[
         ..PASSED
     },
     Row {
-        name: "tap_of_skips",
-        options: RunOptions { command: &["sh", "none.sh"], ..RunOptions::ALL },
-        tests: &[Case::skipped("all tests").says("nothing is called so")],
+        name: "tap_all_skipped",
+        options: RunOptions { command: &["sh", "all_skipped.sh"], ..RunOptions::ALL },
+        tests: &[Case::skipped("all tests").with_message("nothing matches")],
         ..PASSED
     },
-    // TAP tells a test when it has ended, so nobody knows which one runs.
+    // TAP reports a test after its end, so the running test is unknown.
     Row {
         name: "hang",
         options: RunOptions { command: &["sh", "hang.sh"], timeout_s: Some(8), ..RunOptions::ALL },
@@ -121,17 +127,17 @@ pub(super) const TABLE: &[Row] = &[
         options: RunOptions { command: &["sh", "unicode.sh"], ..RunOptions::ALL },
         tests: &[
             Case::passed("größe 🦀"),
-            Case::failed("日本 テスト").says("naïve \u{fffd} text").wants("さようなら", "ありがとう"),
+            Case::failed("日本 テスト").with_message("naïve \u{fffd} text").with_values("さようなら", "ありがとう"),
         ],
         ..FAILED
     },
     Row {
         name: "many",
         options: RunOptions { command: &["sh", "many.sh"], ..RunOptions::ALL },
-        many: ("case {}", 10_000),
+        numbered_passed: ("case {}", 10_000),
         ..PASSED
     },
-    // The report that lies there is from before.
+    // The report file in the workspace is from an earlier run.
     Row {
         name: "no_report",
         fixture: "custom/noreport",
@@ -141,11 +147,14 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "projectfile",
+        name: "project_file",
         fixture: "custom/projectfile",
         tests: &[
             Case::passed("calc::adds"),
-            Case::failed("calc::divides").at("calc.sh", 7).says("expected: <2> but was: <3>").wants("2", "3"),
+            Case::failed("calc::divides")
+                .at("calc.sh", 7)
+                .with_message("expected: <2> but was: <3>")
+                .with_values("2", "3"),
         ],
         ..FAILED
     },

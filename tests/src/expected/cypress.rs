@@ -1,4 +1,5 @@
-//! What has to come of Cypress's fixtures, with `tests/stand-ins/cypress.cjs` in its place: its binary cannot be had.
+//! Expected results of Cypress's fixtures, run with the stand-in `tests/stand-ins/cypress.cjs`: Cypress's binary is not
+//! available from package registries.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -25,14 +26,14 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("cypress/e2e/fail.cy.js > cart > shows a total")
                 .at("cypress/e2e/fail.cy.js", 7)
-                .says("Timed out retrying after 4000ms: Expected to find content: 'Total: 3' but never did."),
+                .with_message("Timed out retrying after 4000ms: Expected to find content: 'Total: 3' but never did."),
             Case::failed("cypress/e2e/fail.cy.js > cart > compares")
                 .at("cypress/e2e/fail.cy.js", 10)
-                .says("Expected values to be strictly equal: 2 !== 3")
-                .wants("3", "2"),
+                .with_message("Expected values to be strictly equal: 2 !== 3")
+                .with_values("3", "2"),
             Case::failed("cypress/e2e/fail.cy.js > cart > throws")
                 .at("cypress/e2e/fail.cy.js", 13)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::passed("cypress/e2e/fail.cy.js > cart > holds"),
             Case::passed("cypress/e2e/holds.cy.js > holds too"),
         ],
@@ -46,16 +47,18 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("cypress/e2e/hooks.cy.js > before all > \"before all\" hook for \"is not reached\"")
                 .at("cypress/e2e/hooks.cy.js", 3)
-                .says("no database"),
+                .with_message("no database"),
             Case::skipped("cypress/e2e/hooks.cy.js > before all > is not reached either")
-                .says("not run: a hook failed before it"),
-            Case::error("cypress/e2e/hooks.cy.js > before each > has no page").at("cypress/e2e/hooks.cy.js", 11).says(
-                "\"before each\" hook: Timed out retrying after 4000ms: Expected to find content: 'a page' but \
+                .with_message("not run: a hook failed before it"),
+            Case::error("cypress/e2e/hooks.cy.js > before each > has no page")
+                .at("cypress/e2e/hooks.cy.js", 11)
+                .with_message(
+                    "\"before each\" hook: Timed out retrying after 4000ms: Expected to find content: 'a page' but \
                      never did.",
-            ),
+                ),
             Case::error("cypress/e2e/hooks.cy.js > after each > \"after each\" hook for \"holds\"")
                 .at("cypress/e2e/hooks.cy.js", 18)
-                .says("still open"),
+                .with_message("still open"),
             Case::passed("cypress/e2e/hooks.cy.js > after each > holds"),
         ],
         ..FAILED
@@ -69,7 +72,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // Each spec is loaded on its own.
+    // Each spec is loaded separately.
     Row {
         name: "collection",
         fixture: "cypress/collection",
@@ -82,7 +85,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // The project has its tests tried three times.
+    // The project configures three attempts per test.
     Row {
         name: "flaky",
         fixture: "cypress/flaky",
@@ -90,7 +93,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("cypress/e2e/flaky.cy.js > a slow shop > never sells")
                 .at("cypress/e2e/flaky.cy.js", 9)
-                .says("sold out"),
+                .with_message("sold out"),
             Case::passed("cypress/e2e/flaky.cy.js > a slow shop > opens at last"),
         ],
         ..FAILED
@@ -118,7 +121,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("cypress/e2e/crash.cy.js > holds"),
             Case::error("cypress/e2e/crash.cy.js > takes Cypress with it")
-                .says("did not finish: the runner exited with 0"),
+                .with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
@@ -130,15 +133,20 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("cypress/e2e/größe.cy.js > größe \"ä\" (1+1) > 赤")
                 .at("cypress/e2e/größe.cy.js", 3)
-                .says("Timed out retrying after 4000ms: Expected to find content: 'naïve 日本' but never did."),
+                .with_message("Timed out retrying after 4000ms: Expected to find content: 'naïve 日本' but never did."),
             Case::failed("cypress/e2e/größe.cy.js > größe \"ä\" (1+1) > is coloured")
                 .at("cypress/e2e/größe.cy.js", 6)
-                .says("rot"),
+                .with_message("rot"),
             Case::passed("cypress/e2e/größe.cy.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "cypress/many", many: ("cypress/e2e/many.cy.js > many > case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "cypress/many",
+        numbered_passed: ("cypress/e2e/many.cy.js > many > case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "cypress/fail",

@@ -1,14 +1,14 @@
-//! What has to come of Go's fixtures, and of custom commands.
+//! Expected results of Go's fixtures and of simple custom commands.
 //!
-//! `fixtures/go/race` is not in it: its race is seen only by `go test -race`, which needs cgo and a C compiler, and
-//! proctor does not ask for it; without, the fixture passes or not by luck.
+//! `fixtures/go/race` has no row: only `go test -race` detects its race, which needs cgo and a C compiler and which proctor
+//! does not use. Without it the fixture passes or fails at random.
 
 use crate::expectation::{Case, Collector, Covering, Row, RunOptions};
 
 const UNFINISHED: &str = "did not finish: TestPanics/empty ended the test process (panic: runtime error: index out of \
                           range [0] with length 0)";
 
-const NEVER_DONE: &str = "no test of the package ran: its process exited with 0 without the PASS that m.Run prints. TestMain or \
+const NO_PASS_PRINTED: &str = "no test of the package ran: its process exited with 0 without the PASS that m.Run prints. TestMain or \
                           an init ended the process, or standard output was closed or replaced; call os.Exit(m.Run()) and skip \
                           tests with t.Skip";
 
@@ -44,17 +44,20 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/fail/TestGreet/name_world")
                 .at("greet_test.go", 21)
-                .says("got \"Hello, world\", want \"Hello, world!\"")
-                .wants("\"Hello, world!\"", "\"Hello, world\""),
+                .with_message("got \"Hello, world\", want \"Hello, world!\"")
+                .with_values("\"Hello, world!\"", "\"Hello, world\""),
             Case::parent("example.com/fail/TestGreet"),
-            Case::failed("example.com/fail/TestLines").at("greet_test.go", 31).says("mismatch").wants("a b c", "a b"),
+            Case::failed("example.com/fail/TestLines")
+                .at("greet_test.go", 31)
+                .with_message("mismatch")
+                .with_values("a b c", "a b"),
             Case::failed("example.com/fail/TestPlain")
                 .at("greet_test.go", 37)
-                .says("unexpected error: disk is on fire"),
+                .with_message("unexpected error: disk is on fire"),
             Case::failed("example.com/fail/TestSilent"),
             Case::passed("example.com/fail/TestHolds"),
             Case::passed("example.com/fail/TestGreet/name_"),
-            Case::skipped("example.com/fail/TestSkipped").at("greet_test.go", 42).says("needs a moon phase"),
+            Case::skipped("example.com/fail/TestSkipped").at("greet_test.go", 42).with_message("needs a moon phase"),
         ],
         ..Row::FAILED
     },
@@ -64,16 +67,16 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/table/TestAbs/dup#01")
                 .at("table_test.go", 23)
-                .says("Abs(-1) = -1; want 1")
-                .wants("1", "-1"),
+                .with_message("Abs(-1) = -1; want 1")
+                .with_values("1", "-1"),
             Case::failed("example.com/table/TestAbs/a/b/c+")
                 .at("table_test.go", 23)
-                .says("Abs(-1) = -1; want 1")
-                .wants("1", "-1"),
+                .with_message("Abs(-1) = -1; want 1")
+                .with_values("1", "-1"),
             Case::failed("example.com/table/TestAbs/minus_one_(edge)")
                 .at("table_test.go", 23)
-                .says("Abs(-1) = -1; want 1")
-                .wants("1", "-1"),
+                .with_message("Abs(-1) = -1; want 1")
+                .with_values("1", "-1"),
             Case::parent("example.com/table/TestAbs"),
             Case::passed("example.com/table/TestAbs/zero"),
             Case::passed("example.com/table/TestAbs/dup"),
@@ -88,9 +91,9 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/panic/TestPanics/empty")
                 .at("panic.go", 6)
-                .says("panic: runtime error: index out of range [0] with length 0"),
+                .with_message("panic: runtime error: index out of range [0] with length 0"),
             Case::parent("example.com/panic/TestPanics"),
-            Case::error("example.com/panic/TestParallelSibling").says(UNFINISHED),
+            Case::error("example.com/panic/TestParallelSibling").with_message(UNFINISHED),
             Case::passed("example.com/panic/TestBefore"),
         ],
         ..Row::FAILED
@@ -102,18 +105,18 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/crash/deadlock/TestWaits")
                 .at("deadlock/deadlock_test.go", 6)
-                .says("fatal error: all goroutines are asleep - deadlock!"),
+                .with_message("fatal error: all goroutines are asleep - deadlock!"),
             Case::failed("example.com/crash/exitzero/TestExits")
                 .at("exitzero/exitzero_test.go", 9)
-                .says("panic: unexpected call to os.Exit(0) during test"),
+                .with_message("panic: unexpected call to os.Exit(0) during test"),
             Case::failed("example.com/crash/gopanic/TestBackground")
                 .at("gopanic/gopanic_test.go", 11)
-                .says("panic: boom\nsecond line"),
+                .with_message("panic: boom\nsecond line"),
             Case::error("example.com/crash/logfatal/TestFatal")
-                .says("the test process ended before the test did; its last output: cannot go on"),
+                .with_message("the test process ended before the test did; its last output: cannot go on"),
             Case::error("example.com/crash/osexit/TestExits")
-                .says("the test process ended before the test did; its last output: leaving without a newline"),
-            Case::error("example.com/crash/mainexitszero/TestMain").says(NEVER_DONE),
+                .with_message("the test process ended before the test did; its last output: leaving without a newline"),
+            Case::error("example.com/crash/mainexitszero/TestMain").with_message(NO_PASS_PRINTED),
             Case::passed("example.com/crash/teardown/TestHolds"),
         ],
         collectors: &[
@@ -131,23 +134,25 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..Row::BUILD_FAILED
     },
-    // Plain `go test` exits with 0 here. With coverage `closes` exits with 2, since Go writes the share that is covered to
-    // standard output and gives up where it cannot: the status of the row is 1 where coverage is measured.
+    // Without coverage `go test` exits with 0 here. With coverage `closes` exits with 2, since Go fails to print the covered
+    // share to the closed standard output; hence the status 1 in this row.
     Row {
-        name: "undone",
-        fixture: "go/undone",
+        name: "exits_early",
+        fixture: "go/exits_early",
         tests: &[
-            Case::error("example.com/undone/closes/TestMain").says(NEVER_DONE),
-            Case::error("example.com/undone/initexits/TestMain").says(NEVER_DONE),
-            Case::passed("example.com/undone/good/TestRunsOthers"),
-            Case::xfailed("example.com/undone/good/TestRunsOthers/inner"),
-            Case::xfailed("example.com/undone/good/TestRunsOthers/inner/sub")
+            Case::error("example.com/exits_early/closes/TestMain").with_message(NO_PASS_PRINTED),
+            Case::error("example.com/exits_early/initexits/TestMain").with_message(NO_PASS_PRINTED),
+            Case::passed("example.com/exits_early/good/TestRunsOthers"),
+            Case::xfailed("example.com/exits_early/good/TestRunsOthers/inner"),
+            Case::xfailed("example.com/exits_early/good/TestRunsOthers/inner/sub")
                 .at("good/good_test.go", 9)
-                .says("as it should"),
-            Case::xfailed("example.com/undone/good/TestBeside"),
-            Case::xfailed("example.com/undone/good/TestBeside/sub").at("good/good_test.go", 9).says("as it should"),
-            Case::passed("example.com/undone/good/TestSubtests"),
-            Case::passed("example.com/undone/good/TestSubtests/a"),
+                .with_message("as it should"),
+            Case::xfailed("example.com/exits_early/good/TestBeside"),
+            Case::xfailed("example.com/exits_early/good/TestBeside/sub")
+                .at("good/good_test.go", 9)
+                .with_message("as it should"),
+            Case::passed("example.com/exits_early/good/TestSubtests"),
+            Case::passed("example.com/exits_early/good/TestSubtests/a"),
         ],
         ..Row::FAILED
     },
@@ -209,7 +214,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("out_of_memory"),
         tests: &[Case::passed("example.com/oom/TestBefore")],
         running: &["example.com/oom/TestEatsMemory"],
-        hits: &["memory"],
+        limit_hits: &["memory"],
         ..Row::PASSED
     },
     Row {
@@ -222,10 +227,10 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/forkbomb/TestForksUntilRefused")
                 .at("forkbomb_test.go", 29)
-                .says("child refused: fork/exec /bin/sleep: resource temporarily unavailable"),
+                .with_message("child refused: fork/exec /bin/sleep: resource temporarily unavailable"),
             Case::passed("example.com/forkbomb/TestBefore"),
         ],
-        hits: &["pids"],
+        limit_hits: &["pids"],
         ..Row::FAILED
     },
     Row {
@@ -247,8 +252,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/twomodules/beta/TestName")
                 .at("beta/beta_test.go", 7)
-                .says("Name() = \"betta\", want \"beta\"")
-                .wants("\"beta\"", "\"betta\""),
+                .with_message("Name() = \"betta\", want \"beta\"")
+                .with_values("\"beta\"", "\"betta\""),
             Case::passed("example.com/twomodules/beta/TestHolds"),
             Case::passed("example.com/twomodules/alpha/TestName"),
         ],
@@ -260,15 +265,15 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/unicode/TestÜnïcödé/日本語_テスト")
                 .at("unicode_test.go", 8)
-                .says("got \"ありがとう\", want \"さようなら\"")
-                .wants("\"さようなら\"", "\"ありがとう\""),
+                .with_message("got \"ありがとう\", want \"さようなら\"")
+                .with_values("\"さようなら\"", "\"ありがとう\""),
             Case::failed("example.com/unicode/TestÜnïcödé/\\x1b[31mred\\x1b[0m")
                 .at("unicode_test.go", 11)
-                .says("\u{1b}[31mred\u{1b}[0m is not a name"),
+                .with_message("\u{1b}[31mred\u{1b}[0m is not a name"),
             Case::parent("example.com/unicode/TestÜnïcödé"),
             Case::failed("example.com/unicode/TestInvalidUTF8")
                 .at("unicode_test.go", 18)
-                .says("bytes \u{fffd}\u{fffd} here"),
+                .with_message("bytes \u{fffd}\u{fffd} here"),
             Case::passed("example.com/unicode/TestÜnïcödé/emoji_🦀"),
             Case::passed("example.com/unicode/TestÜnïcödé/tab_and_newline"),
         ],
@@ -280,30 +285,38 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("example.com/shapes/TestLogAfterError")
                 .at("shapes_test.go", 13)
-                .says("want 3, got 4")
-                .wants("3", "4"),
-            Case::failed("example.com/shapes/TestTwoErrors").at("shapes_test.go", 20).says("second is wrong"),
-            Case::failed("example.com/shapes/TestPrintThenFail").at("shapes_test.go", 25).says("broken pipe dream"),
-            Case::failed("example.com/shapes/TestCleanup").at("shapes_test.go", 29).says("clean-up failed"),
-            Case::failed("example.com/shapes/TestHelper").at("shapes_test.go", 40).says("does not hold"),
+                .with_message("want 3, got 4")
+                .with_values("3", "4"),
+            Case::failed("example.com/shapes/TestTwoErrors").at("shapes_test.go", 20).with_message("second is wrong"),
+            Case::failed("example.com/shapes/TestPrintThenFail")
+                .at("shapes_test.go", 25)
+                .with_message("broken pipe dream"),
+            Case::failed("example.com/shapes/TestCleanup").at("shapes_test.go", 29).with_message("clean-up failed"),
+            Case::failed("example.com/shapes/TestHelper").at("shapes_test.go", 40).with_message("does not hold"),
             Case::failed("example.com/shapes/deep/TestOuter/middle/inner")
                 .at("deep/deep_test.go", 11)
-                .says("panic: assignment to entry in nil map"),
+                .with_message("panic: assignment to entry in nil map"),
             Case::parent("example.com/shapes/deep/TestOuter/middle"),
             Case::parent("example.com/shapes/deep/TestOuter"),
             Case::failed("example.com/shapes/TestParallel/part_1")
                 .at("shapes_test.go", 57)
-                .says("expected 0, got 1")
-                .wants("0", "1"),
+                .with_message("expected 0, got 1")
+                .with_values("0", "1"),
             Case::parent("example.com/shapes/TestParallel"),
-            Case::failed("example.com/shapes/TestParentToo/child").at("shapes_test.go", 64).says("child is wrong"),
+            Case::failed("example.com/shapes/TestParentToo/child")
+                .at("shapes_test.go", 64)
+                .with_message("child is wrong"),
             Case::failed("example.com/shapes/TestParentToo")
                 .at("shapes_test.go", 65)
-                .says("parent: got 1, want 2")
-                .wants("2", "1"),
-            Case::failed("example.com/shapes/FuzzSeeds/seed#1").at("shapes_test.go", 86).says("seed \"bad\" is bad"),
+                .with_message("parent: got 1, want 2")
+                .with_values("2", "1"),
+            Case::failed("example.com/shapes/FuzzSeeds/seed#1")
+                .at("shapes_test.go", 86)
+                .with_message("seed \"bad\" is bad"),
             Case::parent("example.com/shapes/FuzzSeeds"),
-            Case::failed("example.com/shapes/Example_bad").says("the example's output differs").wants("1\n3", "1\n2"),
+            Case::failed("example.com/shapes/Example_bad")
+                .with_message("the example's output differs")
+                .with_values("1\n3", "1\n2"),
             Case::passed("example.com/shapes/TestForged"),
             Case::passed("example.com/shapes/TestParallel/part_0"),
             Case::passed("example.com/shapes/TestParallel/part_2"),
@@ -316,7 +329,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "many",
         fixture: "go/many",
         tests: &[Case::passed("example.com/many/TestMany")],
-        many: ("example.com/many/TestMany/{}", 10_000),
+        numbered_passed: ("example.com/many/TestMany/{}", 10_000),
         ..Row::PASSED
     },
     Row {

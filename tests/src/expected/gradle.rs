@@ -1,5 +1,5 @@
-//! What has to come of Gradle's fixtures, on Debian's Gradle 4.4.1, which knows JUnit 4. A row takes seconds, so each says
-//! much: `fail` has what is skipped, unicode and colours as well. Other versions' words are read from golden runs
+//! Expected results of Gradle's fixtures with Debian's Gradle 4.4.1 and JUnit 4. A row takes seconds, so each covers much:
+//! `fail` also has skips, unicode and colours. Golden runs cover the messages of other versions
 //! (`supervisor/frameworks/goldens/gradle`).
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
@@ -29,23 +29,23 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#greets")
                 .at(GREET, 16)
-                .says("expected:<Hello, world[!]> but was:<Hello, world[]>")
-                .wants("Hello, world!", "Hello, world"),
+                .with_message("expected:<Hello, world[!]> but was:<Hello, world[]>")
+                .with_values("Hello, world!", "Hello, world"),
             Case::failed("com.example.GreetTest#isTheSum")
                 .at(GREET, 29)
-                .says("the sum expected:<5> but was:<4>")
-                .wants("5", "4"),
-            Case::failed("com.example.GreetTest#grüßtRot").at(GREET, 35).says("日本 ist zu lang ?"),
+                .with_message("the sum expected:<5> but was:<4>")
+                .with_values("5", "4"),
+            Case::failed("com.example.GreetTest#grüßtRot").at(GREET, 35).with_message("日本 ist zu lang ?"),
             Case::failed("com.example.LengthTest#isThree[1: de]")
                 .at("src/test/java/com/example/LengthTest.java", 23)
-                .says("expected:<3> but was:<2>")
-                .wants("3", "2"),
+                .with_message("expected:<3> but was:<2>")
+                .with_values("3", "2"),
             Case::error("com.example.GreetTest#throwsOne")
                 .at(GREET, 40)
-                .says("java.lang.IllegalStateException: no name"),
+                .with_message("java.lang.IllegalStateException: no name"),
             Case::error("com.example.SetUpTest")
                 .at("src/test/java/com/example/SetUpTest.java", 9)
-                .says("java.lang.IllegalStateException: no database"),
+                .with_message("java.lang.IllegalStateException: no database"),
             Case::skipped("com.example.GreetTest#ignored"),
             Case::skipped("com.example.GreetTest#assumes"),
             Case::passed("com.example.GreetTest#holds"),
@@ -54,7 +54,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // Gradle exits with 0 here, since the project wants it so.
+    // Gradle exits with 0, since the project sets `ignoreFailures`.
     Row {
         name: "modules",
         fixture: "gradle/modules",
@@ -62,7 +62,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("com.example.PriceTest#empty")
                 .at("core/src/main/java/com/example/Price.java", 10)
-                .says("java.lang.IllegalArgumentException: no price"),
+                .with_message("java.lang.IllegalArgumentException: no price"),
             Case::passed("com.example.PriceTest#three"),
             Case::passed("com.example.PriceTest#three"),
             Case::passed("com.example.WebTest#asksForThePrice"),
@@ -95,13 +95,13 @@ pub(super) const TABLE: &[Row] = &[
         .at("build.gradle", 15)],
         ..BUILD_FAILED
     },
-    // A JVM that ends with 0 is fine with Gradle.
+    // Gradle accepts a test JVM that exits with 0.
     Row {
         name: "crash",
         fixture: "gradle/crash",
         raw_exit_code: Some(0),
         tests: &[
-            Case::error("com.example.ExitTest#dies").says(
+            Case::error("com.example.ExitTest#dies").with_message(
                 "did not finish: its JVM ended without a word (System.exit or a crash, here or in what followed)",
             ),
             Case::passed("com.example.AliveTest#holds"),
@@ -123,7 +123,12 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"],
         ..PASSED
     },
-    Row { name: "many", fixture: "gradle/many", many: ("com.example.ManyTest#isSmall[{}]", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "gradle/many",
+        numbered_passed: ("com.example.ManyTest#isSmall[{}]", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "gradle/fail",
@@ -131,12 +136,12 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#isTheSum")
                 .at(GREET, 29)
-                .says("the sum expected:<5> but was:<4>")
-                .wants("5", "4"),
+                .with_message("the sum expected:<5> but was:<4>")
+                .with_values("5", "4"),
             Case::failed("com.example.LengthTest#isThree[1: de]")
                 .at("src/test/java/com/example/LengthTest.java", 23)
-                .says("expected:<3> but was:<2>")
-                .wants("3", "2"),
+                .with_message("expected:<3> but was:<2>")
+                .with_values("3", "2"),
             Case::passed("com.example.LengthTest#isThree[0: abc]"),
         ],
         ..FAILED

@@ -1,4 +1,4 @@
-//! What has to come of Jest's fixtures.
+//! Expected results of Jest's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -26,14 +26,14 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("price.test.js > price > has tax")
                 .at("price.test.js", 5)
-                .says("expect(received).toBe(expected) // Object.is equality")
-                .wants("119", "100"),
+                .with_message("expect(received).toBe(expected) // Object.is equality")
+                .with_values("119", "100"),
             Case::failed("price.test.js > price > of a basket")
                 .at("price.test.js", 9)
-                .says("expect(received).toEqual(expected) // deep equality")
-                .wants("{ items: [ 'tea' ], total: 4 }", "{ items: [ 'tea', 'milk' ], total: 4 }"),
-            Case::failed("price.test.js > price > of nothing (at all)").at("price.js", 2).says("TypeError: no item"),
-            Case::failed("price.test.js > price > is awaited").at("price.test.js", 17).says(
+                .with_message("expect(received).toEqual(expected) // deep equality")
+                .with_values("{ items: [ 'tea' ], total: 4 }", "{ items: [ 'tea', 'milk' ], total: 4 }"),
+            Case::failed("price.test.js > price > of nothing (at all)").at("price.js", 2).with_message("TypeError: no item"),
+            Case::failed("price.test.js > price > is awaited").at("price.test.js", 17).with_message(
                 "expect(received).rejects.toThrow()\n\nReceived promise resolved instead of rejected\nResolved to value: 1",
             ),
             Case::passed("price.test.js > price > holds"),
@@ -46,7 +46,7 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "jest/error",
         held: &["collection_failed", "failed"],
         tests: &[
-            Case::error("database.test.js > with a database > reads").at("database.test.js", 3).says("no database"),
+            Case::error("database.test.js > with a database > reads").at("database.test.js", 3).with_message("no database"),
             Case::passed("database.test.js > without > holds"),
         ],
         collectors: &[Collector::collection("database.test.js", "failed outside of its tests: cannot clear up")
@@ -59,7 +59,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("later.test.js > holds"),
             Case::skipped("later.test.js > is skipped").at("later.test.js", 2),
-            Case::skipped("later.test.js > is still to do").at("later.test.js", 3).says("todo"),
+            Case::skipped("later.test.js > is still to do").at("later.test.js", 3).with_message("todo"),
             Case::xfailed("later.test.js > is known to fail"),
             Case::skipped("later.test.js > all of it > is skipped too").at("later.test.js", 9),
         ],
@@ -83,8 +83,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("cart.test.ts > cart > adds up to 3")
                 .at("cart.test.ts", 13)
-                .says("expect(received).toBe(expected) // Object.is equality")
-                .wants("3", "-3"),
+                .with_message("expect(received).toBe(expected) // Object.is equality")
+                .with_values("3", "-3"),
             Case::passed("cart.test.ts > cart > may be empty"),
         ],
         collectors: &[Collector::collection(
@@ -94,7 +94,7 @@ pub(super) const TABLE: &[Row] = &[
         .at("types.test.ts", 2)],
         ..COLLECTION_FAILED
     },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "jest/flaky",
@@ -102,23 +102,23 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("weather.test.js > settles"), Case::passed("weather.test.js > holds")],
         ..PASSED
     },
-    // What tests put in the place of a stream's function is what they find there.
+    // Tests that replace a stream's function find their replacement in place.
     Row {
         name: "spies",
         fixture: "jest/spies",
         tests: &[
-            Case::failed("stream.test.js > says why it fails").at("stream.test.js", 21).says("no reason"),
+            Case::failed("stream.test.js > says why it fails").at("stream.test.js", 21).with_message("no reason"),
             Case::passed("stream.test.js > a stream that is watched > is heard"),
             Case::passed("stream.test.js > a stream that is watched > is heard again"),
         ],
         ..FAILED
     },
-    // With `bail` Jest runs no file after the first that fails.
+    // With `bail` Jest runs no file after the first failed one.
     Row {
         name: "bail",
         fixture: "jest/bail",
         unreached: true,
-        tests: &[Case::failed("one.test.js > opens").at("one.test.js", 3).says("closed")],
+        tests: &[Case::failed("one.test.js > opens").at("one.test.js", 3).with_message("closed")],
         ..FAILED
     },
     Row {
@@ -136,7 +136,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["hang.test.js/hangs"],
         ..PASSED
     },
-    // What a test left behind throws after its end was told.
+    // A timer of a test throws after the test's result was reported.
     Row {
         name: "late",
         fixture: "jest/late",
@@ -159,7 +159,7 @@ pub(super) const TABLE: &[Row] = &[
         held: &["crashed", "failed"],
         tests: &[
             Case::error("crash.test.js > takes the runner with it")
-                .says("did not finish: the runner was ended by signal 6"),
+                .with_message("did not finish: the runner was ended by signal 6"),
             Case::passed("crash.test.js > ends"),
         ],
         ..FAILED
@@ -170,11 +170,11 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("unicode.test.js > Ünïcödé > 日本語 テスト")
                 .at("unicode.test.js", 3)
-                .says("expect(received).toBe(expected) // Object.is equality")
-                .wants("\"さようなら\"", "\"ありがとう\""),
+                .with_message("expect(received).toBe(expected) // Object.is equality")
+                .with_values("\"さようなら\"", "\"ありがとう\""),
             Case::failed("unicode.test.js > Ünïcödé > red")
                 .at("unicode.test.js", 7)
-                .says("red is not a name"),
+                .with_message("red is not a name"),
             Case::passed("unicode.test.js > Ünïcödé > emoji 🦀"),
             Case::passed("unicode.test.js > Ünïcödé > half a crab \u{fffd}"),
             Case::passed("unicode.test.js > Ünïcödé > a > b"),
@@ -184,8 +184,8 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "many",
         fixture: "jest/many",
-        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 4).says("the last one")],
-        many: ("many.test.js > number {}", 9_999),
+        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 4).with_message("the last one")],
+        numbered_passed: ("many.test.js > number {}", 9_999),
         ..FAILED
     },
     Row {

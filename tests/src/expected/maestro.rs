@@ -1,11 +1,11 @@
-//! What has to come of Maestro's fixtures, with `tests/stand-ins/maestro` in its place: it needs a device.
+//! Expected results of Maestro's fixtures, run with the stand-in `tests/stand-ins/maestro`: Maestro needs a device.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
 const PASSED: Row = Row { framework: "maestro", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maestro", ..Row::FAILED };
 
-/// The rows. Nothing is skipped: flows that tags leave out are not told.
+/// The rows. No flow is skipped: flows that are excluded by tags are not reported.
 pub(super) const TABLE: &[Row] = &[
     Row {
         name: "pass",
@@ -13,17 +13,17 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed(".maestro/login.yaml > Log in"), Case::passed(".maestro/search.yaml > search")],
         ..PASSED
     },
-    // Flows that failed are run twice and told once.
+    // Failed flows run twice and are reported once.
     Row {
         name: "fail",
         fixture: "maestro/fail",
         tests: &[
             Case::failed(".maestro/checkout.yaml > Check out")
                 .at(".maestro/checkout.yaml", 0)
-                .says("Element not found: Text matching regex: Pay"),
+                .with_message("Element not found: Text matching regex: Pay"),
             Case::failed(".maestro/greeting.yml > Greeting (in English)")
                 .at(".maestro/greeting.yml", 0)
-                .says("Assertion is false: \"Hello\" is visible"),
+                .with_message("Assertion is false: \"Hello\" is visible"),
             Case::passed(".maestro/login.yaml > login"),
         ],
         ..FAILED
@@ -50,7 +50,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed(".maestro/empty.yaml > Begins with an empty cart")
                 .at(".maestro/empty.yaml", 0)
-                .says("Assertion is false: \"The cart is empty\" is visible"),
+                .with_message("Assertion is false: \"The cart is empty\" is visible"),
             Case::passed(".maestro/add.yaml > Add to the cart"),
         ],
         ..FAILED
@@ -79,7 +79,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error(".maestro/b_crashes.yaml > takes Maestro with it")
                 .at(".maestro/b_crashes.yaml", 0)
-                .says("did not finish: the runner exited with 134"),
+                .with_message("did not finish: the runner exited with 134"),
             Case::passed(".maestro/a_holds.yaml > holds"),
         ],
         ..FAILED
@@ -90,12 +90,17 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed(".maestro/größe.yaml > größe \"ä\" (1+1) > 赤")
                 .at(".maestro/größe.yaml", 0)
-                .says("Assertion is false: \"naïve 日本\" is visible"),
+                .with_message("Assertion is false: \"naïve 日本\" is visible"),
             Case::passed(".maestro/krabbe.yaml > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "maestro/many", many: (".maestro/flow-{}.yaml > flow-{}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "maestro/many",
+        numbered_passed: (".maestro/flow-{}.yaml > flow-{}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "maestro/fail",

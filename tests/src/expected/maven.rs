@@ -1,6 +1,8 @@
-//! What has to come of Maven's fixtures. A row takes seconds, so each says much (`fail` has skips, unicode and colours); JUnit 4, TestNG and a project that cannot be
-//! built without a network are read from golden runs (`supervisor/frameworks/goldens/maven`).
-//! `many` asks Maven for silence (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves the time that Maven takes.
+//! Expected results of Maven's fixtures. A row takes seconds, so each covers much: `fail` also has skips, unicode and colours.
+//! Golden runs cover JUnit 4, TestNG and a project that does not build without a network
+//! (`supervisor/frameworks/goldens/maven`).
+//!
+//! `many` makes Maven quiet (`.mvn/maven.config`). The fixtures' `.mvn/jvm.config` halves Maven's run time.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -8,7 +10,7 @@ const PASSED: Row = Row { framework: "maven", ..Row::PASSED };
 const FAILED: Row = Row { framework: "maven", ..Row::FAILED };
 const BUILD_FAILED: Row = Row { framework: "maven", ..Row::BUILD_FAILED };
 
-/// Maven exits with 0, no test that is known failed, and nothing shows that this is all.
+/// Maven exits with 0 and no known test failed, but the results are not proven to be complete.
 const UNPROVEN: Row = Row { raw_exit_code: Some(0), partial: true, ..FAILED };
 
 const GREET: &str = "src/test/java/com/example/GreetTest.java";
@@ -32,24 +34,24 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#greets")
                 .at(GREET, 19)
-                .says("expected: <Hello, world!> but was: <Hello, world>")
-                .wants("Hello, world!", "Hello, world"),
+                .with_message("expected: <Hello, world!> but was: <Hello, world>")
+                .with_values("Hello, world!", "Hello, world"),
             Case::failed("com.example.GreetTest#isShort(String)[2]")
                 .at(GREET, 34)
-                .says("日本 ==> expected: <true> but was: <false>")
-                .wants("true", "false"),
+                .with_message("日本 ==> expected: <true> but was: <false>")
+                .with_values("true", "false"),
             Case::failed("com.example.GreetTest$Inner#fails")
                 .at(GREET, 59)
-                .says("the sum ==> expected: <5> but was: <4>")
-                .wants("5", "4"),
-            Case::error("com.example.GreetTest#throwsOne").at(GREET, 40).says(
+                .with_message("the sum ==> expected: <5> but was: <4>")
+                .with_values("5", "4"),
+            Case::error("com.example.GreetTest#throwsOne").at(GREET, 40).with_message(
                 "java.lang.NullPointerException: Cannot invoke \"Object.toString()\" because \"nothing\" is null",
             ),
             Case::error("com.example.SetUpTest")
                 .at("src/test/java/com/example/SetUpTest.java", 9)
-                .says("java.lang.IllegalStateException: no database"),
-            Case::skipped("com.example.GreetTest#disabled").says("needs a moon phase"),
-            Case::skipped("com.example.GreetTest#assumes").says("Assumption failed: no moon"),
+                .with_message("java.lang.IllegalStateException: no database"),
+            Case::skipped("com.example.GreetTest#disabled").with_message("needs a moon phase"),
+            Case::skipped("com.example.GreetTest#assumes").with_message("Assumption failed: no moon"),
             Case::passed("com.example.GreetTest#isShort(String)[1]"),
             Case::passed("com.example.GreetTest#holds"),
         ],
@@ -73,7 +75,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("com.example.PriceTest#empty")
                 .at("core/src/main/java/com/example/Price.java", 10)
-                .says("java.lang.IllegalArgumentException: no price"),
+                .with_message("java.lang.IllegalArgumentException: no price"),
             Case::passed("com.example.PriceTest#three"),
             Case::passed("com.example.PriceTest#three"),
         ],
@@ -94,22 +96,22 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "maven/crash",
         tests: &[
             Case::error("com.example.ExitTest")
-                .says("did not finish: its JVM ended without a word (System.exit, or a crash)"),
+                .with_message("did not finish: its JVM ended without a word (System.exit, or a crash)"),
             Case::passed("com.example.AliveTest#holds"),
         ],
         ..FAILED
     },
-    // A test knows where the report is, and tells of another one.
+    // A test writes a result for another test into the report.
     Row {
-        name: "forges",
-        fixture: "maven/forges",
+        name: "forged_report",
+        fixture: "maven/forged_report",
         tests: &[Case::passed("com.example.ForgeTest#tellsOfAnotherTest")],
         ..UNPROVEN
     },
-    // A test puts another file in the place of the one that says that the next class failed, in a project that goes on after that.
+    // A test replaces the report file of the next, failing class, in a project that ignores failures.
     Row {
-        name: "replaces",
-        fixture: "maven/replaces",
+        name: "replaced_report",
+        fixture: "maven/replaced_report",
         tests: &[
             Case::passed("com.example.AliveTest#holds"),
             Case::passed("com.example.FailTest#fails"),
@@ -117,16 +119,23 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..UNPROVEN
     },
-    // The project has its tests run in Maven's own process, and one ends it with the words that Maven has for a good end.
-    Row { name: "ends", fixture: "maven/ends", tests: &[Case::passed("com.example.AliveTest#holds")], ..UNPROVEN },
-    // A test has Maven's own JVM load an agent that does the same.
+    // Tests run in Maven's own process, and one exits it after printing Maven's success message.
     Row {
-        name: "attaches",
-        fixture: "maven/attaches",
+        name: "exits_in_process",
+        fixture: "maven/exits_in_process",
+        tests: &[Case::passed("com.example.AliveTest#holds")],
+        ..UNPROVEN
+    },
+    // A test tries to attach an agent to Maven's JVM, which would do the same.
+    Row {
+        name: "attached_agent",
+        fixture: "maven/attached_agent",
         tests: &[
             Case::error("com.example.EndTest#hasMavenLoadAnAgent")
                 .at("src/test/java/com/example/EndTest.java", 32)
-                .says("com.sun.tools.attach.AttachNotSupportedException: The VM does not support the attach mechanism"),
+                .with_message(
+                    "com.sun.tools.attach.AttachNotSupportedException: The VM does not support the attach mechanism",
+                ),
             Case::passed("com.example.AliveTest#holds"),
         ],
         ..FAILED
@@ -146,7 +155,12 @@ pub(super) const TABLE: &[Row] = &[
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
         ..PASSED
     },
-    Row { name: "many", fixture: "maven/many", many: ("com.example.ManyTest#isSmall(int) case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "maven/many",
+        numbered_passed: ("com.example.ManyTest#isSmall(int) case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "maven/fail",
@@ -154,8 +168,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("com.example.GreetTest#isShort(String)[2]")
                 .at(GREET, 34)
-                .says("日本 ==> expected: <true> but was: <false>")
-                .wants("true", "false"),
+                .with_message("日本 ==> expected: <true> but was: <false>")
+                .with_values("true", "false"),
             Case::passed("com.example.GreetTest#isShort(String)[1]"),
             Case::passed("com.example.GreetTest#holds"),
         ],

@@ -1,4 +1,4 @@
-//! What has to come of Mocha's fixtures.
+//! Expected results of Mocha's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -29,24 +29,24 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.spec.js > cart > compares")
                 .at("test/fail.spec.js", 8)
-                .says("Expected values to be strictly deep-equal")
-                .wants("{ total: 2 }", "{ total: 1 }"),
+                .with_message("Expected values to be strictly deep-equal")
+                .with_values("{ total: 2 }", "{ total: 1 }"),
             Case::failed("test/fail.spec.js > cart > compares texts")
                 .at("test/fail.spec.js", 10)
-                .says("Expected values to be strictly equal")
-                .wants("a\nc", "a\nb"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("a\nc", "a\nb"),
             Case::failed("test/fail.spec.js > cart > fails in a helper")
                 .at("test/fail.spec.js", 4)
-                .says("Expected values to be strictly equal")
-                .wants("3", "2"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("3", "2"),
             Case::failed("test/fail.spec.js > cart > throws")
                 .at("test/fail.spec.js", 14)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::failed("test/fail.spec.js > cart > says what is wrong")
                 .at("test/fail.spec.js", 16)
-                .says("the cart is empty")
-                .wants("true", "false"),
-            Case::failed("test/fail.spec.js > time > runs out").says(TIMEOUT),
+                .with_message("the cart is empty")
+                .with_values("true", "false"),
+            Case::failed("test/fail.spec.js > time > runs out").with_message(TIMEOUT),
             Case::passed("test/fail.spec.js > cart > holds"),
         ],
         ..FAILED
@@ -59,13 +59,13 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("test/hooks.spec.js > before all > \"before all\" hook for \"is not reached\"")
                 .at("test/hooks.spec.js", 3)
-                .says("no database"),
+                .with_message("no database"),
             Case::error("test/hooks.spec.js > before each > has no page")
                 .at("test/hooks.spec.js", 10)
-                .says("\"before each\" hook: opens a page: no page"),
+                .with_message("\"before each\" hook: opens a page: no page"),
             Case::error("test/hooks.spec.js > after each > \"after each\" hook for \"holds\"")
                 .at("test/hooks.spec.js", 18)
-                .says("still open"),
+                .with_message("still open"),
             Case::passed("test/hooks.spec.js > after each > holds"),
         ],
         ..FAILED
@@ -80,7 +80,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // Mocha loads all files before it runs any test, and gives up at the first that fails.
+    // Mocha loads all files before it runs a test and stops at the first load error.
     Row {
         name: "collection",
         fixture: "mocha/collection",
@@ -91,7 +91,7 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection(".", "Cannot find module './missing'").at("test/b.spec.js", 2)],
         ..FAILED
     },
-    // What is to clear up after all tests: Mocha 11 exits with 0 where it fails.
+    // Mocha 11 exits with 0 when the global teardown fails.
     Row {
         name: "teardown",
         fixture: "mocha/teardown",
@@ -106,18 +106,18 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..FAILED
     },
-    // The test script starts Mocha twice, once through another script, whose environment it sets.
+    // The test script starts Mocha twice, once through another script, for which it sets environment variables.
     Row {
-        name: "twice",
-        fixture: "mocha/twice",
+        name: "two_commands",
+        fixture: "mocha/two_commands",
         tests: &[
-            Case::failed("test/it/shop.spec.js > sells").at("test/it/shop.spec.js", 6).says("sold out"),
+            Case::failed("test/it/shop.spec.js > sells").at("test/it/shop.spec.js", 6).with_message("sold out"),
             Case::passed("test/it/shop.spec.js > is open"),
             Case::passed("test/unit/price.spec.js > has tax"),
         ],
         ..FAILED
     },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "mocha/flaky",
@@ -125,7 +125,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("test/weather.spec.js > settles"), Case::passed("test/weather.spec.js > holds")],
         ..PASSED
     },
-    // What tests put in the place of a stream's function is what they find there.
+    // Tests that replace a stream's function find their replacement in place.
     Row {
         name: "spies",
         fixture: "mocha/spies",
@@ -135,12 +135,12 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // With `bail` Mocha runs no test after the first that fails.
+    // With `bail` Mocha runs no test after the first failed one.
     Row {
         name: "bail",
         fixture: "mocha/bail",
         unreached: true,
-        tests: &[Case::failed("test/a.spec.js > shop > opens").at("test/a.spec.js", 4).says("closed")],
+        tests: &[Case::failed("test/a.spec.js > shop > opens").at("test/a.spec.js", 4).with_message("closed")],
         ..FAILED
     },
     Row {
@@ -165,13 +165,13 @@ pub(super) const TABLE: &[Row] = &[
         partial: true,
         tests: &[
             Case::passed("test/crash.spec.js > holds"),
-            Case::error("test/crash.spec.js > leaves").says("did not finish: the runner exited with 0"),
+            Case::error("test/crash.spec.js > leaves").with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
     Row {
-        name: "leaves",
-        fixture: "mocha/leaves",
+        name: "delayed_abort",
+        fixture: "mocha/delayed_abort",
         outcome: "crashed",
         exit_status: 134,
         exit_code: 134,
@@ -182,8 +182,8 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("test/leaves.spec.js > holds"),
             Case::failed("test/leaves.spec.js > fails and leaves an end behind")
                 .at("test/leaves.spec.js", 8)
-                .says("Expected values to be strictly equal")
-                .wants("2", "1"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("2", "1"),
         ],
         ..FAILED
     },
@@ -195,17 +195,22 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/unicode.spec.js > größe \"ä\" (1+1) > 赤")
                 .at("test/unicode.spec.js", 4)
-                .says("Expected values to be strictly equal")
-                .wants("\"日本\"", "\"naïve\""),
+                .with_message("Expected values to be strictly equal")
+                .with_values("\"日本\"", "\"naïve\""),
             Case::failed("test/unicode.spec.js > größe \"ä\" (1+1) > is coloured")
                 .at("test/unicode.spec.js", 6)
-                .says("rot"),
+                .with_message("rot"),
             Case::passed("test/unicode.spec.js > größe \"ä\" (1+1) > half a crab \u{fffd}"),
             Case::passed("test/unicode.spec.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "mocha/many", many: ("test/many.spec.js > many > case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "mocha/many",
+        numbered_passed: ("test/many.spec.js > many > case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "mocha/fail",
@@ -213,7 +218,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.spec.js > cart > throws")
                 .at("test/fail.spec.js", 14)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::passed("test/fail.spec.js > cart > holds"),
         ],
         ..FAILED

@@ -1,5 +1,5 @@
-//! THE table: every fixture, what is asked of it, and what has to come of it, whatever the entrance; a file for each
-//! framework. Must not know any entrance.
+//! The table of expected outcomes: fixture, request and expected result of every row, the same for all interfaces. One file per
+//! framework.
 
 mod cargo;
 mod ctest;
@@ -24,7 +24,7 @@ mod vitest;
 
 use crate::expectation::Row;
 
-/// The rows of each framework, which is also the directory of its fixtures.
+/// The rows of each framework. Its name is also the directory of its fixtures.
 pub const TABLES: &[(&str, &[Row])] = &[
     ("go", go::TABLE),
     ("pytest", pytest::TABLE),
@@ -47,13 +47,13 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("phpunit", phpunit::TABLE),
 ];
 
-/// A runner that is not there: no run begins, and this is said.
+/// Error for [`MISSING_COMMAND`]; no run starts.
 pub const MISSING_RUNNER: &str = "no-such-runner: not found on PATH";
 
-/// The command that nobody has.
+/// A command that no host has.
 pub const MISSING_COMMAND: &[&str] = &["no-such-runner", "--all"];
 
-/// The row of that framework and name: `go/pass`.
+/// The row with this path, framework and name: `go/pass`.
 #[must_use]
 pub fn row(path: &str) -> &'static Row {
     let (framework, name) = path.split_once('/').unwrap_or_default();

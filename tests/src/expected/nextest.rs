@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of cargo-nextest. A crash is a failed test there, since each has a process of its own.
+//! Expected results of the fixtures of cargo-nextest. A crash is a failed test, since each test has its own process.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -24,15 +24,15 @@ pub(super) const TABLE: &[Row] = &[
         name: "fail",
         fixture: "nextest/fail",
         tests: &[
-            Case::failed("fail$tests::aborts").says("the test's process ended without a panic"),
+            Case::failed("fail$tests::aborts").with_message("the test's process ended without a panic"),
             Case::failed("fail$tests::differs")
                 .at("src/lib.rs", 6)
-                .says("assertion `left == right` failed: sum of 1")
-                .wants("3", "2"),
-            Case::failed("fail$tests::returns_an_error").says("Error: \"no\""),
+                .with_message("assertion `left == right` failed: sum of 1")
+                .with_values("3", "2"),
+            Case::failed("fail$tests::returns_an_error").with_message("Error: \"no\""),
             Case::failed("fail$tests::should_have_panicked")
                 .at("src/lib.rs", 11)
-                .says("test did not panic as expected"),
+                .with_message("test did not panic as expected"),
             Case::passed("fail$tests::holds"),
             Case::skipped("fail$tests::skipped"),
         ],
@@ -48,7 +48,7 @@ pub(super) const TABLE: &[Row] = &[
         partial: true,
         held: &["crashed", "failed"],
         tests: &[
-            Case::error("error$tests::b_kills_nextest").says("did not finish: the runner ended before it"),
+            Case::error("error$tests::b_kills_nextest").with_message("did not finish: the runner ended before it"),
             Case::passed("error$tests::a_holds"),
         ],
         ..FAILED
@@ -93,8 +93,8 @@ pub(super) const TABLE: &[Row] = &[
         name: "crash",
         fixture: "nextest/crash",
         tests: &[
-            Case::failed("crash$tests::aborts").says("the test's process ended without a panic"),
-            Case::failed("crash$tests::overflows").says("the test's process ended without a panic"),
+            Case::failed("crash$tests::aborts").with_message("the test's process ended without a panic"),
+            Case::failed("crash$tests::overflows").with_message("the test's process ended without a panic"),
             Case::passed("crash$tests::holds"),
         ],
         ..FAILED
@@ -103,20 +103,20 @@ pub(super) const TABLE: &[Row] = &[
         name: "unicode",
         fixture: "nextest/unicode",
         tests: &[
-            Case::failed("unicode$größe::ansi").at("src/lib.rs", 10).says("red and \u{202e}backwards"),
+            Case::failed("unicode$größe::ansi").at("src/lib.rs", 10).with_message("red and \u{202e}backwards"),
             Case::failed("unicode$größe::名前")
                 .at("src/lib.rs", 5)
-                .says("assertion `left == right` failed")
-                .wants("\"naïve ✗\"", "\"naïve ✓\""),
+                .with_message("assertion `left == right` failed")
+                .with_values("\"naïve ✗\"", "\"naïve ✓\""),
         ],
         ..FAILED
     },
-    // A process for each test that runs: ten thousand of them took 65 s of processor time.
+    // nextest runs a process per test: 10,000 tests took 65 s of processor time.
     Row {
         name: "many",
         fixture: "nextest/many",
-        many: ("many$runs::t{}", 200),
-        many_skipped: (Case::skipped("many$ignored::t{}"), 9_800),
+        numbered_passed: ("many$runs::t{}", 200),
+        numbered_skipped: (Case::skipped("many$ignored::t{}"), 9_800),
         ..PASSED
     },
     Row {

@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of Node's own test runner.
+//! Expected results of the fixtures of Node's own test runner.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -32,43 +32,45 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.test.js > cart > compares")
                 .at("test/fail.test.js", 9)
-                .says("Expected values to be strictly deep-equal")
-                .wants("{ total: 2 }", "{ total: 1 }"),
+                .with_message("Expected values to be strictly deep-equal")
+                .with_values("{ total: 2 }", "{ total: 1 }"),
             Case::failed("test/fail.test.js > cart > fails in a helper")
                 .at("test/fail.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("3", "2"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("3", "2"),
             Case::failed("test/fail.test.js > cart > throws")
                 .at("test/fail.test.js", 12)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::failed("test/fail.test.js > cart > says what is wrong")
                 .at("test/fail.test.js", 14)
-                .says("the cart is empty")
-                .wants("true", "false"),
+                .with_message("the cart is empty")
+                .with_values("true", "false"),
             Case::failed("test/fail.test.js > a table/two")
                 .at("test/fail.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("3", "4"),
+                .with_message("Expected values to be strictly equal")
+                .with_values("3", "4"),
             Case::parent("test/fail.test.js > a table"),
             Case::failed("test/fail.test.js > runs out of time")
                 .at("test/fail.test.js", 23)
-                .says("test timed out after 20ms"),
+                .with_message("test timed out after 20ms"),
             Case::passed("test/fail.test.js > a table/one"),
             Case::passed("test/fail.test.js > cart > holds"),
         ],
         ..FAILED
     },
-    // A suite is no test, and stands among them only when a hook of its own failed.
+    // A suite is reported as a test only when one of its hooks fails.
     Row {
         name: "error",
         fixture: "node/error",
         tests: &[
             Case::error("test/hooks.test.js > before > is not reached")
                 .at("test/hooks.test.js", 7)
-                .says("test did not finish before its parent and was cancelled"),
-            Case::error("test/hooks.test.js > before").at("test/hooks.test.js", 5).says("no database"),
-            Case::error("test/hooks.test.js > before each > has no page").at("test/hooks.test.js", 12).says("no page"),
-            Case::error("test/hooks.test.js > after").at("test/hooks.test.js", 19).says("still open"),
+                .with_message("test did not finish before its parent and was cancelled"),
+            Case::error("test/hooks.test.js > before").at("test/hooks.test.js", 5).with_message("no database"),
+            Case::error("test/hooks.test.js > before each > has no page")
+                .at("test/hooks.test.js", 12)
+                .with_message("no page"),
+            Case::error("test/hooks.test.js > after").at("test/hooks.test.js", 19).with_message("still open"),
             Case::passed("test/hooks.test.js > after > holds"),
         ],
         ..FAILED
@@ -78,10 +80,12 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "node/skip",
         tests: &[
             Case::skipped("test/skip.test.js > is left out").at("test/skip.test.js", 3),
-            Case::skipped("test/skip.test.js > has a reason").at("test/skip.test.js", 4).says("needs a moon phase"),
-            Case::skipped("test/skip.test.js > decides as it runs").at("test/skip.test.js", 5).says("no moon"),
-            Case::skipped("test/skip.test.js > has no body yet").at("test/skip.test.js", 6).says("todo"),
-            Case::xfailed("test/skip.test.js > is known to fail").at("test/skip.test.js", 8).says("not yet"),
+            Case::skipped("test/skip.test.js > has a reason")
+                .at("test/skip.test.js", 4)
+                .with_message("needs a moon phase"),
+            Case::skipped("test/skip.test.js > decides as it runs").at("test/skip.test.js", 5).with_message("no moon"),
+            Case::skipped("test/skip.test.js > has no body yet").at("test/skip.test.js", 6).with_message("todo"),
+            Case::xfailed("test/skip.test.js > is known to fail").at("test/skip.test.js", 8).with_message("not yet"),
         ],
         ..PASSED
     },
@@ -97,7 +101,7 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
-    // An error that nobody waits for comes when its test has passed: Node names the test, and blames the file.
+    // An unawaited error arrives after its test has passed: Node names the test and fails the file.
     Row {
         name: "late",
         fixture: "node/late",
@@ -116,7 +120,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        // Node ends by itself when it is asked to.
+        // Node handles SIGTERM and exits with 1.
         raw_exit_code: Some(1),
         partial: true,
         held: &["timed_out"],
@@ -125,7 +129,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["test/hang.test.js/hangs"],
         ..PASSED
     },
-    // What a file's process has told is lost when it leaves.
+    // Results of a file are lost when its process exits.
     Row {
         name: "crash",
         fixture: "node/crash",
@@ -133,19 +137,19 @@ pub(super) const TABLE: &[Row] = &[
         collectors: &[Collector::collection("test/crash.test.js", "its process exited with 3 outside of its tests")],
         ..COLLECTION_FAILED
     },
-    // The same, with a status that says that all is well.
+    // The same with exit status 0.
     Row {
-        name: "leaves",
-        fixture: "node/leaves",
+        name: "exits_early",
+        fixture: "node/exits_early",
         exit_code: 3,
         raw_exit_code: Some(0),
         collectors: &[Collector::collection("test/leaves.test.js", LEFT)],
         ..COLLECTION_FAILED
     },
-    // The same while it loads: with or without tests by then, by itself, and by what it imports.
+    // The same while the file loads: before or after its tests are defined, by the file itself and by an imported module.
     Row {
-        name: "loading",
-        fixture: "node/loading",
+        name: "exits_while_loading",
+        fixture: "node/exits_while_loading",
         exit_code: 3,
         raw_exit_code: Some(0),
         tests: &[Case::passed("test/plain.test.js > plain.test.js"), Case::passed("test/stays.test.js > holds")],
@@ -156,20 +160,20 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..COLLECTION_FAILED
     },
-    // The same, past every listener; and with tests that a helper brings.
+    // The same without running exit listeners, and with tests that a helper defines.
     Row {
-        name: "vanishes",
-        fixture: "node/vanishes",
+        name: "exits_past_listeners",
+        fixture: "node/exits_past_listeners",
         exit_code: 3,
         raw_exit_code: Some(0),
         held: &["collection_failed", "failed"],
         tests: &[
             Case::passed("test/helped.test.mjs > holds"),
-            Case::error("test/helped.test.mjs > leaves where nobody sees tests").says(UNFINISHED),
+            Case::error("test/helped.test.mjs > leaves where nobody sees tests").with_message(UNFINISHED),
             Case::passed("test/really.test.js > holds"),
-            Case::error("test/really.test.js > leaves past every listener").says(UNFINISHED),
+            Case::error("test/really.test.js > leaves past every listener").with_message(UNFINISHED),
             Case::passed("test/unheard.test.js > holds"),
-            Case::error("test/unheard.test.js > leaves with nobody told").says(UNFINISHED),
+            Case::error("test/unheard.test.js > leaves with nobody told").with_message(UNFINISHED),
         ],
         collectors: &[
             Collector::collection("test/helped.test.mjs", LEFT),
@@ -184,17 +188,22 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > 赤")
                 .at("test/unicode.test.js", 5)
-                .says("Expected values to be strictly equal")
-                .wants("\"日本\"", "\"naïve\""),
+                .with_message("Expected values to be strictly equal")
+                .with_values("\"日本\"", "\"naïve\""),
             Case::failed("test/unicode.test.js > größe \"ä\" (1+1) > is coloured")
                 .at("test/unicode.test.js", 7)
-                .says("rot"),
+                .with_message("rot"),
             Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > half a crab \u{fffd}"),
             Case::passed("test/unicode.test.js > größe \"ä\" (1+1) > 🦀 a > b"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "node/many", many: ("test/many.test.js > many > case {}", 10_000), ..PASSED },
+    Row {
+        name: "many",
+        fixture: "node/many",
+        numbered_passed: ("test/many.test.js > many > case {}", 10_000),
+        ..PASSED
+    },
     Row {
         name: "filtered",
         fixture: "node/fail",
@@ -202,25 +211,25 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test/fail.test.js > cart > throws")
                 .at("test/fail.test.js", 12)
-                .says("TypeError: no such cart"),
+                .with_message("TypeError: no such cart"),
             Case::passed("test/fail.test.js > cart > holds"),
         ],
         ..FAILED
     },
     Row {
-        name: "helper",
-        fixture: "node/helper",
+        name: "helper_file",
+        fixture: "node/helper_file",
         tests: &[
             Case::passed("test/sum.test.js > adds"),
-            // Without a filter Node takes each file below `test` for a test.
+            // Without a filter Node runs each file below `test` as a test.
             Case::passed("test/support/sum.js > sum.js"),
         ],
         ..PASSED
     },
-    // Where a filter says which tests are meant, a file without any is none of them.
+    // With a filter, a file without tests does not count as a test.
     Row {
-        name: "helper_filtered_out",
-        fixture: "node/helper",
+        name: "helper_file_filtered_out",
+        fixture: "node/helper_file",
         options: RunOptions { filter: "nobody wrote this", ..RunOptions::ALL },
         outcome: "no_tests",
         exit_status: 4,

@@ -37,35 +37,35 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("tests/ShoutTest.php::ShoutTest::testHolds"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testDiffers")
                 .at("tests/ShoutTest.php", 17)
-                .says(STRINGS)
-                .wants("'a'", "'A'"),
+                .with_message(STRINGS)
+                .with_values("'a'", "'A'"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testCounts")
                 .at("tests/ShoutTest.php", 22)
-                .says("a letter more\nFailed asserting that 1 matches expected 2.")
-                .wants("2", "1"),
+                .with_message("a letter more\nFailed asserting that 1 matches expected 2.")
+                .with_values("2", "1"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testListsOthers")
                 .at("tests/ShoutTest.php", 27)
-                .says("Failed asserting that two arrays are equal.")
-                .wants("Array (\n    0 => 1\n    1 => 3\n)", "Array (\n    0 => 1\n    1 => 2\n)"),
+                .with_message("Failed asserting that two arrays are equal.")
+                .with_values("Array (\n    0 => 1\n    1 => 3\n)", "Array (\n    0 => 1\n    1 => 2\n)"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testIsNotTrue")
                 .at("tests/ShoutTest.php", 32)
-                .says("Failed asserting that false is true."),
+                .with_message("Failed asserting that false is true."),
             Case::error("tests/ShoutTest.php::ShoutTest::testThrowsInTheSource")
                 .at("src/shout.php", 6)
-                .says("InvalidArgumentException: nothing to shout"),
+                .with_message("InvalidArgumentException: nothing to shout"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testThrowsNothing")
                 .at("tests/ShoutTest.php", 40)
-                .says("Failed asserting that exception of type \"InvalidArgumentException\" is thrown."),
+                .with_message("Failed asserting that exception of type \"InvalidArgumentException\" is thrown."),
             Case::passed("tests/ShoutTest.php::ShoutTest::testLetters with data set #0"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testLetters with data set \"the \"last\" one\"")
                 .at("tests/ShoutTest.php", 50)
-                .says(STRINGS)
-                .wants("'B'", "'Z'"),
+                .with_message(STRINGS)
+                .with_values("'B'", "'Z'"),
             Case::passed("tests/ShoutTest.php::ShoutTest::testMakes"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testUses")
                 .at("tests/ShoutTest.php", 69)
-                .says(STRINGS)
-                .wants("'B'", "'A'"),
+                .with_message(STRINGS)
+                .with_values("'B'", "'A'"),
         ],
         ..FAILED
     },
@@ -77,20 +77,20 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::error("tests/ClassTest.php::ClassTest::testHasNoClass")
                 .at("tests/ClassTest.php", 9)
-                .says("RuntimeException: no class"),
+                .with_message("RuntimeException: no class"),
             Case::error("tests/ClassTest.php::ClassTest::testHasNoneEither")
                 .at("tests/ClassTest.php", 9)
-                .says("RuntimeException: no class"),
+                .with_message("RuntimeException: no class"),
             Case::passed("tests/ErrorTest.php::ErrorTest::testHolds"),
             Case::error("tests/ErrorTest.php::ErrorTest::testNeverBegins")
                 .at("tests/ErrorTest.php", 10)
-                .says("RuntimeException: no database"),
+                .with_message("RuntimeException: no database"),
             Case::error("tests/ErrorTest.php::ErrorTest::testCannotBeUndone")
                 .at("tests/ErrorTest.php", 17)
-                .says("RuntimeException: cannot be removed"),
+                .with_message("RuntimeException: cannot be removed"),
             Case::error("tests/ErrorTest.php::ErrorTest::testDivides")
                 .at("tests/ErrorTest.php", 38)
-                .says("DivisionByZeroError: Division by zero"),
+                .with_message("DivisionByZeroError: Division by zero"),
         ],
         ..FAILED
     },
@@ -127,19 +127,19 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("tests/SkipTest.php::SkipTest::testHolds"),
             Case::skipped("tests/SkipTest.php::SkipTest::testSkipsInside")
                 .at("tests/SkipTest.php", 14)
-                .says("no moon today"),
+                .with_message("no moon today"),
             Case::skipped("tests/SkipTest.php::SkipTest::testIsNotWrittenYet")
                 .at("tests/SkipTest.php", 19)
-                .says("bug 7"),
+                .with_message("bug 7"),
             Case::skipped("tests/SkipTest.php::SkipTest::testNeedsAnother")
                 .at("tests/SkipTest.php", 26)
-                .says("This test depends on \"SkipTest::testSkipsInside\" to pass."),
+                .with_message("This test depends on \"SkipTest::testSkipsInside\" to pass."),
             Case::skipped("tests/SkipTest.php::SkipTest::testNeedsANewerPhp")
                 .at("tests/SkipTest.php", 33)
-                .says("PHP >= 99.0.0 is required."),
+                .with_message("PHP >= 99.0.0 is required."),
             Case::skipped("tests/WholeClassTest.php::WholeClassTest::testIsLeftOut")
                 .at("tests/WholeClassTest.php", 12)
-                .says("no stars"),
+                .with_message("no stars"),
         ],
         ..PASSED
     },
@@ -163,7 +163,9 @@ pub(super) const TABLE: &[Row] = &[
         name: "stops",
         fixture: "phpunit/stops",
         unreached: true,
-        tests: &[Case::failed("tests/StopsTest.php::StopsTest::testFails").at("tests/StopsTest.php", 9).says("enough")],
+        tests: &[Case::failed("tests/StopsTest.php::StopsTest::testFails")
+            .at("tests/StopsTest.php", 9)
+            .with_message("enough")],
         ..FAILED
     },
     // `failOnRisky` in the project's settings: no test fails, and the run does.
@@ -195,7 +197,8 @@ pub(super) const TABLE: &[Row] = &[
         partial: true,
         tests: &[
             Case::passed("tests/CrashTest.php::CrashTest::testHoldsBefore"),
-            Case::error("tests/CrashTest.php::CrashTest::testLeaves").says("did not finish: the runner exited with 0"),
+            Case::error("tests/CrashTest.php::CrashTest::testLeaves")
+                .with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
@@ -207,19 +210,19 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("tests/GrößeTest.php::GrößeTest::testMisst with data set \"füße\"")
                 .at("tests/GrößeTest.php", 12)
-                .says(STRINGS)
-                .wants("'日本'", "'füße'"),
+                .with_message(STRINGS)
+                .with_values("'日本'", "'füße'"),
             Case::passed("tests/GrößeTest.php::GrößeTest::testMisst with data set \"a\u{fffd}tab\""),
             Case::error("tests/GrößeTest.php::GrößeTest::testHasNoHalfCharacters")
                 .at("tests/GrößeTest.php", 22)
-                .says("RuntimeException: größer \u{fffd}"),
+                .with_message("RuntimeException: größer \u{fffd}"),
         ],
         ..FAILED
     },
     Row {
         name: "many",
         fixture: "phpunit/many",
-        many: ("tests/ManyTest.php::ManyTest::testIsSmall with data set #{}", 10_000),
+        numbered_passed: ("tests/ManyTest.php::ManyTest::testIsSmall with data set #{}", 10_000),
         ..PASSED
     },
     // A group that the project's settings exclude.
@@ -237,8 +240,8 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("tests/ShoutTest.php::ShoutTest::testHolds"),
             Case::failed("tests/ShoutTest.php::ShoutTest::testDiffers")
                 .at("tests/ShoutTest.php", 17)
-                .says(STRINGS)
-                .wants("'a'", "'A'"),
+                .with_message(STRINGS)
+                .with_values("'a'", "'A'"),
         ],
         ..FAILED
     },

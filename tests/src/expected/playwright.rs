@@ -1,4 +1,4 @@
-//! What has to come of Playwright's fixtures. Only `fail` starts a browser.
+//! Expected results of Playwright's fixtures. Only `fail` starts a browser.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -7,10 +7,10 @@ const FAILED: Row = Row { framework: "playwright", ..Row::FAILED };
 const COLLECTION_FAILED: Row =
     Row { outcome: "collection_failed", exit_status: 3, held: &["collection_failed"], ..FAILED };
 
-/// ProcessOutput of a test that Playwright passed over.
+/// Message for a test that Playwright did not run.
 const DID_NOT_RUN: &str = "did not run: a hook or an earlier test of its group failed";
 
-/// ProcessOutput of two values that differ.
+/// Message for two different values.
 const DIFFER: &str = "expect(received).toBe(expected) // Object.is equality";
 
 /// The rows.
@@ -32,19 +32,24 @@ pub(super) const TABLE: &[Row] = &[
         name: "fail",
         fixture: "playwright/fail",
         tests: &[
-            Case::failed("shop.spec.ts > price > is 119").at("shop.spec.ts", 6).says(DIFFER).wants("119", "100"),
+            Case::failed("shop.spec.ts > price > is 119")
+                .at("shop.spec.ts", 6)
+                .with_message(DIFFER)
+                .with_values("119", "100"),
             Case::failed("shop.spec.ts > price > of a basket")
                 .at("shop.spec.ts", 10)
-                .says("expect(received).toEqual(expected) // deep equality")
-                .wants(
+                .with_message("expect(received).toEqual(expected) // deep equality")
+                .with_values(
                     "Object {\n  \"items\": Array [\n    \"tea\",\n  ],\n  \"total\": 4,\n}",
                     "Object {\n  \"items\": Array [\n    \"tea\",\n    \"milk\",\n  ],\n  \"total\": 4,\n}",
                 ),
-            Case::failed("shop.spec.ts > price > of nothing (at all)").at("price.ts", 6).says("TypeError: no item"),
+            Case::failed("shop.spec.ts > price > of nothing (at all)")
+                .at("price.ts", 6)
+                .with_message("TypeError: no item"),
             Case::failed("shop.spec.ts > the shop greets")
                 .at("shop.spec.ts", 25)
-                .says("expect(locator).toHaveText(expected) failed of locator('h1')")
-                .wants("\"Goodbye\"", "\"Welcome\""),
+                .with_message("expect(locator).toHaveText(expected) failed of locator('h1')")
+                .with_values("\"Goodbye\"", "\"Welcome\""),
             Case::passed("shop.spec.ts > price > holds"),
             Case::passed("shop.spec.ts > the shop opens"),
         ],
@@ -65,14 +70,20 @@ pub(super) const TABLE: &[Row] = &[
         name: "error",
         fixture: "playwright/error",
         tests: &[
-            Case::failed("database.spec.js > with a database > reads").at("database.spec.js", 5).says("no database"),
-            Case::error("database.spec.js > with a database > writes").at("database.spec.js", 10).says(DID_NOT_RUN),
-            Case::failed("database.spec.js > without > holds").at("database.spec.js", 15).says("cannot clear up"),
+            Case::failed("database.spec.js > with a database > reads")
+                .at("database.spec.js", 5)
+                .with_message("no database"),
+            Case::error("database.spec.js > with a database > writes")
+                .at("database.spec.js", 10)
+                .with_message(DID_NOT_RUN),
+            Case::failed("database.spec.js > without > holds")
+                .at("database.spec.js", 15)
+                .with_message("cannot clear up"),
             Case::failed("database.spec.js > in order > first")
                 .at("database.spec.js", 25)
-                .says(DIFFER)
-                .wants("\"coffee\"", "\"tea\""),
-            Case::error("database.spec.js > in order > second").at("database.spec.js", 28).says(DID_NOT_RUN),
+                .with_message(DIFFER)
+                .with_values("\"coffee\"", "\"tea\""),
+            Case::error("database.spec.js > in order > second").at("database.spec.js", 28).with_message(DID_NOT_RUN),
         ],
         ..FAILED
     },
@@ -82,8 +93,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("later.spec.js > holds"),
             Case::skipped("later.spec.js > is skipped").at("later.spec.js", 4),
-            Case::skipped("later.spec.js > is still to do").at("later.spec.js", 5).says("fixme"),
-            Case::skipped("later.spec.js > finds out").at("later.spec.js", 6).says("needs a moon phase"),
+            Case::skipped("later.spec.js > is still to do").at("later.spec.js", 5).with_message("fixme"),
+            Case::skipped("later.spec.js > finds out").at("later.spec.js", 6).with_message("needs a moon phase"),
             Case::xfailed("later.spec.js > is known to fail"),
         ],
         ..PASSED
@@ -94,10 +105,10 @@ pub(super) const TABLE: &[Row] = &[
         flaky: 1,
         tests: &[
             Case::passed("weather.spec.js > settles"),
-            Case::failed("weather.spec.js > never settles").at("weather.spec.js", 9).says("still rain"),
+            Case::failed("weather.spec.js > never settles").at("weather.spec.js", 9).with_message("still rain"),
             Case::failed("weather.spec.js > gets better by itself")
                 .at("weather.spec.js", 12)
-                .says("passed, and was expected to fail"),
+                .with_message("passed, and was expected to fail"),
         ],
         ..FAILED
     },
@@ -111,8 +122,8 @@ pub(super) const TABLE: &[Row] = &[
         ..COLLECTION_FAILED
     },
     Row {
-        name: "setup",
-        fixture: "playwright/setup",
+        name: "failing_global_setup",
+        fixture: "playwright/failing_global_setup",
         collectors: &[Collector::collection("prepare.js", "no server to test").at("prepare.js", 2)],
         ..COLLECTION_FAILED
     },
@@ -137,7 +148,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("crash.spec.js > takes its process with it")
                 .at("crash.spec.js", 5)
-                .says("worker process exited unexpectedly (code=7, signal=null)"),
+                .with_message("worker process exited unexpectedly (code=7, signal=null)"),
             Case::passed("crash.spec.js > ends"),
             Case::passed("crash.spec.js > comes after"),
         ],
@@ -149,22 +160,22 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("unicode.spec.js > Ünïcödé > 日本語 テスト")
                 .at("unicode.spec.js", 5)
-                .says(DIFFER)
-                .wants("\"さようなら\"", "\"ありがとう\""),
-            Case::failed("unicode.spec.js > Ünïcödé > red").at("unicode.spec.js", 9).says("red is not a name"),
+                .with_message(DIFFER)
+                .with_values("\"さようなら\"", "\"ありがとう\""),
+            Case::failed("unicode.spec.js > Ünïcödé > red").at("unicode.spec.js", 9).with_message("red is not a name"),
             Case::passed("unicode.spec.js > Ünïcödé > emoji 🦀"),
             Case::passed("unicode.spec.js > Ünïcödé > half a crab \u{fffd}"),
             Case::passed("unicode.spec.js > Ünïcödé > a > b › c"),
         ],
         ..FAILED
     },
-    // Playwright takes eleven milliseconds of a processor for a test that does nothing: two minutes for ten thousand.
+    // An empty test takes Playwright 11 ms of processor time: two minutes for 10,000.
     Row {
         name: "many",
         fixture: "playwright/many",
-        tests: &[Case::failed("many.spec.js > number 299").at("many.spec.js", 5).says("the last one")],
-        many: ("many.spec.js > number {}", 299),
-        many_skipped: (Case::skipped("many.spec.js > later {}").at("many.spec.js", 9), 9_700),
+        tests: &[Case::failed("many.spec.js > number 299").at("many.spec.js", 5).with_message("the last one")],
+        numbered_passed: ("many.spec.js > number {}", 299),
+        numbered_skipped: (Case::skipped("many.spec.js > later {}").at("many.spec.js", 9), 9_700),
         ..FAILED
     },
     Row {

@@ -1,4 +1,4 @@
-//! What has to come of the fixtures of pytest. `browser` runs in another Python than these and is in `outcome_table/pytest_playwright.rs`.
+//! Expected results of pytest's fixtures. `browser` needs another Python and is tested in `outcome_table/pytest_playwright.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -20,16 +20,16 @@ pub(super) const TABLE: &[Row] = &[
         ],
         ..PASSED
     },
-    // The project's own settings and hooks keep a failing test from being told.
+    // Settings and hooks of the project suppress the report of a failing test.
     Row {
-        name: "swallows",
-        fixture: "pytest/swallows",
+        name: "hidden_failure",
+        fixture: "pytest/hidden_failure",
         raw_exit_code: Some(0),
         tests: &[
             Case::passed("test_one.py::test_holds"),
             Case::error("test_one.py::test_swallowed")
                 .at("test_one.py", 8)
-                .says("nothing came of this test: a hook of the project or a plugin passed it over"),
+                .with_message("nothing came of this test: a hook of the project or a plugin passed it over"),
         ],
         ..FAILED
     },
@@ -39,44 +39,44 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test_greet.py::test_helper")
                 .at("test_greet.py", 9)
-                .says("politely\nassert 'Hello, world' == 'Hello, world!'")
-                .wants("'Hello, world!'", "'Hello, world'"),
+                .with_message("politely\nassert 'Hello, world' == 'Hello, world!'")
+                .with_values("'Hello, world!'", "'Hello, world'"),
             Case::failed("test_greet.py::test_lines")
                 .at("test_greet.py", 22)
-                .says("assert ['a', 'b'] == ['a', 'c']")
-                .wants("['a', 'c']", "['a', 'b']"),
+                .with_message("assert ['a', 'b'] == ['a', 'c']")
+                .with_values("['a', 'c']", "['a', 'b']"),
             Case::failed("test_greet.py::test_swallowed")
                 .at("test_greet.py", 33)
-                .says("assert not 'Hello, x'\n +  where 'Hello, x' = greet('x')"),
+                .with_message("assert not 'Hello, x'\n +  where 'Hello, x' = greet('x')"),
             Case::failed("test_greet.py::test_raises_in_source")
                 .at("greet.py", 6)
-                .says("IndexError: list index out of range"),
+                .with_message("IndexError: list index out of range"),
             Case::failed("test_greet.py::test_names[a/b]")
                 .at("test_greet.py", 42)
-                .says("assert 'a/b' == 'ok'")
-                .wants("'ok'", "'a/b'"),
+                .with_message("assert 'a/b' == 'ok'")
+                .with_values("'ok'", "'a/b'"),
             Case::failed("test_greet.py::test_names[c::d]")
                 .at("test_greet.py", 42)
-                .says("assert 'c::d' == 'ok'")
-                .wants("'ok'", "'c::d'"),
+                .with_message("assert 'c::d' == 'ok'")
+                .with_values("'ok'", "'c::d'"),
             Case::failed("test_greet.py::test_names[[e]]")
                 .at("test_greet.py", 42)
-                .says("assert '[e]' == 'ok'")
-                .wants("'ok'", "'[e]'"),
+                .with_message("assert '[e]' == 'ok'")
+                .with_values("'ok'", "'[e]'"),
             Case::failed("test_greet.py::TestOld::test_equal")
                 .at("test_greet.py", 47)
-                .says("Lists differ: [1, 2] != [1, 3] : in order")
-                .wants("[1, 3]", "[1, 2]"),
+                .with_message("Lists differ: [1, 2] != [1, 3] : in order")
+                .with_values("[1, 3]", "[1, 2]"),
             Case::failed("test_greet.py::test_subtests/[digit] (number=0)")
                 .at("test_greet.py", 53)
-                .says("assert 0 == 1")
-                .wants("1", "0"),
+                .with_message("assert 0 == 1")
+                .with_values("1", "0"),
             Case::failed("test_greet.py::test_subtests/[digit] (number=2)")
                 .at("test_greet.py", 53)
-                .says("assert 2 == 1")
-                .wants("1", "2"),
+                .with_message("assert 2 == 1")
+                .with_values("1", "2"),
             Case::parent("test_greet.py::test_subtests"),
-            Case::failed("test_greet.py::test_refuses").at("test_greet.py", 57).says("on purpose"),
+            Case::failed("test_greet.py::test_refuses").at("test_greet.py", 57).with_message("on purpose"),
             Case::passed("test_greet.py::test_holds"),
             Case::passed("test_greet.py::test_names[ok]"),
             Case::passed("test_greet.py::test_subtests/[digit] (number=1)"),
@@ -87,17 +87,19 @@ pub(super) const TABLE: &[Row] = &[
         name: "error",
         fixture: "pytest/error",
         tests: &[
-            Case::error("test_fixtures.py::test_setup").at("test_fixtures.py", 6).says("RuntimeError: no database"),
+            Case::error("test_fixtures.py::test_setup")
+                .at("test_fixtures.py", 6)
+                .with_message("RuntimeError: no database"),
             Case::error("test_fixtures.py::test_teardown")
                 .at("test_fixtures.py", 12)
-                .says("RuntimeError: cannot be removed"),
+                .with_message("RuntimeError: cannot be removed"),
             Case::failed("test_fixtures.py::test_both")
                 .at("test_fixtures.py", 24)
-                .says("assert (1 + 1) == 3")
-                .wants("3", "2"),
+                .with_message("assert (1 + 1) == 3")
+                .with_values("3", "2"),
             Case::error("test_fixtures.py::test_unknown_fixture")
                 .at("test_fixtures.py", 27)
-                .says("fixture 'nowhere' not found"),
+                .with_message("fixture 'nowhere' not found"),
             Case::passed("test_fixtures.py::test_holds"),
         ],
         ..FAILED
@@ -106,12 +108,15 @@ pub(super) const TABLE: &[Row] = &[
         name: "skip",
         fixture: "pytest/skip",
         tests: &[
-            Case::skipped("test_skip.py::test_marked").at("test_skip.py", 6).says("needs a moon phase"),
-            Case::skipped("test_skip.py::test_inside").at("test_skip.py", 12).says("no moon today"),
-            Case::xfailed("test_skip.py::test_expected").at("test_skip.py", 17).says("bug 7").wants("2", "1"),
+            Case::skipped("test_skip.py::test_marked").at("test_skip.py", 6).with_message("needs a moon phase"),
+            Case::skipped("test_skip.py::test_inside").at("test_skip.py", 12).with_message("no moon today"),
+            Case::xfailed("test_skip.py::test_expected")
+                .at("test_skip.py", 17)
+                .with_message("bug 7")
+                .with_values("2", "1"),
             Case::xpassed("test_skip.py::test_unexpected").at("test_skip.py", 20),
-            Case::failed("test_skip.py::test_strict").at("test_skip.py", 25).says("[XPASS(strict)] bug 8"),
-            Case::skipped("test_skip.py::TestOld::test_skipped").at("test_skip.py", 31).says("old"),
+            Case::failed("test_skip.py::test_strict").at("test_skip.py", 25).with_message("[XPASS(strict)] bug 8"),
+            Case::skipped("test_skip.py::TestOld::test_skipped").at("test_skip.py", 31).with_message("old"),
         ],
         ..FAILED
     },
@@ -129,8 +134,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "conftest",
-        fixture: "pytest/conftest",
+        name: "broken_conftest",
+        fixture: "pytest/broken_conftest",
         exit_code: 4,
         raw_exit_code: Some(4),
         collectors: &[Collector::collection("conftest.py", "ModuleNotFoundError: No module named 'nowhere_either'")
@@ -138,8 +143,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "settings",
-        fixture: "pytest/settings",
+        name: "invalid_settings",
+        fixture: "pytest/invalid_settings",
         exit_code: 4,
         raw_exit_code: Some(4),
         partial: true,
@@ -168,33 +173,33 @@ pub(super) const TABLE: &[Row] = &[
         partial: true,
         tests: &[
             Case::passed("test_crash.py::test_before"),
-            Case::error("test_crash.py::test_leaves").says("did not finish: the runner exited with 0"),
+            Case::error("test_crash.py::test_leaves").with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
     Row {
-        name: "stops",
-        fixture: "pytest/stops",
+        name: "exits_early",
+        fixture: "pytest/exits_early",
         raw_exit_code: Some(0),
         partial: true,
         tests: &[
             Case::passed("test_stops.py::test_before"),
-            Case::error("test_stops.py::test_stops").says("did not finish: the runner exited with 0"),
+            Case::error("test_stops.py::test_stops").with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
-    // A test stops its worker of pytest-xdist, and the project makes the status 0.
+    // A test stops its pytest-xdist worker, and the project sets the exit status to 0.
     Row {
-        name: "halts",
-        fixture: "pytest/halts",
+        name: "stopped_worker",
+        fixture: "pytest/stopped_worker",
         raw_exit_code: Some(0),
         partial: true,
         tests: &[Case::passed("test_halts.py::test_before"), Case::passed("test_halts.py::test_halts")],
         ..FAILED
     },
     Row {
-        name: "breaks",
-        fixture: "pytest/breaks",
+        name: "broken_hook",
+        fixture: "pytest/broken_hook",
         exit_code: 3,
         raw_exit_code: Some(3),
         partial: true,
@@ -203,8 +208,8 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
-        name: "setuponly",
-        fixture: "pytest/setuponly",
+        name: "setup_only",
+        fixture: "pytest/setup_only",
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 4,
@@ -218,15 +223,15 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("test_workers.py::test_number[0]"),
             Case::passed("test_workers.py::test_number[1]"),
             Case::passed("test_workers.py::test_number[2]"),
-            Case::failed("test_workers.py::test_number[3]").at("test_workers.py", 8).says("assert 3 != 3"),
+            Case::failed("test_workers.py::test_number[3]").at("test_workers.py", 8).with_message("assert 3 != 3"),
             Case::error("test_workers.py::test_leaves")
-                .says("worker 'gw0' crashed while running 'test_workers.py::test_leaves'"),
+                .with_message("worker 'gw0' crashed while running 'test_workers.py::test_leaves'"),
         ],
         ..FAILED
     },
     Row {
-        name: "unlike",
-        fixture: "pytest/unlike",
+        name: "differing_workers",
+        fixture: "pytest/differing_workers",
         outcome: "collection_failed",
         exit_status: 3,
         held: &["collection_failed"],
@@ -242,26 +247,26 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test_unicode.py::test_word[f\\xfc\\xdfe]")
                 .at("test_unicode.py", 7)
-                .says("assert 'füße' == '日本'")
-                .wants("'日本'", "'füße'"),
+                .with_message("assert 'füße' == '日本'")
+                .with_values("'日本'", "'füße'"),
             Case::failed("test_unicode.py::test_word[\\x1b[31mred\\x1b[0m]")
                 .at("test_unicode.py", 7)
-                .says("assert '\\x1b[31mred\\x1b[0m' == '日本'")
-                .wants("'日本'", "'\\x1b[31mred\\x1b[0m'"),
-            Case::failed("test_unicode.py::test_größe").at("test_unicode.py", 11).says("ValueError:  größer ?"),
+                .with_message("assert '\\x1b[31mred\\x1b[0m' == '日本'")
+                .with_values("'日本'", "'\\x1b[31mred\\x1b[0m'"),
+            Case::failed("test_unicode.py::test_größe").at("test_unicode.py", 11).with_message("ValueError:  größer ?"),
             Case::passed("test_unicode.py::test_word[\\u65e5\\u672c]"),
         ],
         ..FAILED
     },
-    Row { name: "many", fixture: "pytest/many", many: ("test_many.py::test_number[{}]", 10_000), ..PASSED },
+    Row { name: "many", fixture: "pytest/many", numbered_passed: ("test_many.py::test_number[{}]", 10_000), ..PASSED },
     Row {
-        name: "twoprojects",
-        fixture: "pytest/twoprojects",
+        name: "two_projects",
+        fixture: "pytest/two_projects",
         tests: &[
             Case::failed("one/tests/test_same.py::test_same")
                 .at("one/tests/test_same.py", 2)
-                .says("assert 'one' == 'two'")
-                .wants("'two'", "'one'"),
+                .with_message("assert 'one' == 'two'")
+                .with_values("'two'", "'one'"),
             Case::passed("two/tests/test_same.py::test_same"),
         ],
         ..FAILED
@@ -276,12 +281,12 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("test_flaky.py::test_parts_hold_at_last"),
             Case::failed("test_flaky.py::test_never_holds")
                 .at("test_flaky.py", 19)
-                .says("assert [1, 1, 1] == []")
-                .wants("[]", "[1, 1, 1]"),
+                .with_message("assert [1, 1, 1] == []")
+                .with_values("[]", "[1, 1, 1]"),
             Case::failed("test_flaky.py::test_never_holds_in_older")
                 .at("test_flaky.py", 23)
-                .says("assert [1, 1, 1] == [1]")
-                .wants("[1]", "[1, 1, 1]"),
+                .with_message("assert [1, 1, 1] == [1]")
+                .with_values("[1]", "[1, 1, 1]"),
             Case::passed("test_flaky.py::test_holds"),
         ],
         ..FAILED
@@ -290,17 +295,20 @@ pub(super) const TABLE: &[Row] = &[
         name: "doctest",
         fixture: "pytest/doctest",
         tests: &[
-            Case::failed("guide.md::guide.md").at("guide.md", 4).says("Failed example: doubled(3)").wants("7", "6"),
+            Case::failed("guide.md::guide.md")
+                .at("guide.md", 4)
+                .with_message("Failed example: doubled(3)")
+                .with_values("7", "6"),
             Case::failed("prices.py::prices.doubled")
                 .at("prices.py", 5)
-                .says("Failed example: for price in [3]:\n    doubled(price)")
-                .wants("7", "6"),
+                .with_message("Failed example: for price in [3]:\n    doubled(price)")
+                .with_values("7", "6"),
             Case::failed("prices.py::prices.share")
                 .at("prices.py", 19)
-                .says("ZeroDivisionError: integer division or modulo by zero"),
+                .with_message("ZeroDivisionError: integer division or modulo by zero"),
             Case::failed("prices.py::prices.halved")
                 .at("prices.py", 26)
-                .says("NameError: name 'unknown' is not defined"),
+                .with_message("NameError: name 'unknown' is not defined"),
             Case::passed("prices.py::prices.same"),
         ],
         ..FAILED
@@ -327,7 +335,7 @@ pub(super) const TABLE: &[Row] = &[
         ..PASSED
     },
     Row {
-        name: "filter_is_wrong",
+        name: "invalid_filter",
         fixture: "pytest/pass",
         options: RunOptions { filter: "a b c", ..RunOptions::ALL },
         exit_code: 4,

@@ -1,14 +1,13 @@
-//! Which row shows which way for tests to end, for every framework and for a command of one's own, or why none can. Must not
-//! know more of a row than whether it shows what it is named for.
+//! Coverage of the outcome table: for every framework, the row that demonstrates each kind of result, or why there is none.
 
-/// The ways, in the order of the columns of [`SHOWN`].
+/// Kinds of results, in the order of the columns of [`SHOWN`].
 pub const KINDS: [&str; 11] =
     ["pass", "fail", "error", "skip", "collection", "hang", "crash", "nothing", "unicode", "colours", "many"];
 
-/// In the place of a row: there is none, for the reason in [`WITHOUT`].
+/// Marks a kind without a row, for the reason in [`WITHOUT`].
 const NONE: &str = "-";
 
-/// The row of each framework for each kind, `NONE` where there can be none.
+/// The row of each framework for each kind.
 #[rustfmt::skip]
 pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     //              pass    fail    error    skip    collection    hang    crash    nothing         unicode    colours    many
@@ -30,23 +29,23 @@ pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     ("cypress",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("rspec",      ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("phpunit",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
-    ("custom",     ["words_of_a_command_that_exits_with_0", "junit", "junit_broken", "tap", "junit_broken", "hang",
-                    "crash", "tap_of_nothing", "unicode", "unicode", "many"]),
+    ("custom",     ["result_words_exit_0", "junit", "junit_broken", "tap", "junit_broken", "hang",
+                    "crash", "tap_empty", "unicode", "unicode", "many"]),
 ];
 
-/// Why a framework has no row of a kind.
+/// Framework, kind, and the reason why there is no row.
 pub const WITHOUT: &[(&str, &str, &str)] = &[
     (
         "maestro",
         "skip",
-        "a flow passes or fails; those that tags leave out are not told, and a command in it that is skipped is no flow",
+        "a flow passes or fails; flows excluded by tags are not reported, and a skipped command is not a flow",
     ),
     ("script", "error", "TAP has none"),
     ("script", "collection", "TAP has none"),
-    ("script", "hang", "its commands are read as one of a caller's own is: custom/hang"),
-    ("script", "nothing", "a filter selects nothing of a command, and is refused"),
-    ("script", "many", "its commands are read as one of a caller's own is: custom/many"),
-    ("maestro", "colours", "it is asked for none, and what a screen shows has none"),
+    ("script", "hang", "its output is parsed like that of a custom command: custom/hang"),
+    ("script", "nothing", "a filter does not apply to a command and is refused"),
+    ("script", "many", "its output is parsed like that of a custom command: custom/many"),
+    ("maestro", "colours", "Maestro is run without colours, and texts on a screen have none"),
 ];
 
 #[cfg(test)]
@@ -59,17 +58,17 @@ mod tests {
     use proctor_frameworks::{FRAMEWORKS, runners::custom};
     use std::collections::BTreeSet;
 
-    /// So many tests are told at least by a row of the kind `many`.
-    const TOLD: usize = 10_000;
+    /// Least number of reported tests in a row of the kind `many`.
+    const REPORTED_MIN: usize = 10_000;
 
-    /// Where each test is a process, or takes as long as one, so many of them run at least, and the rest is skipped.
-    const RUN: u64 = 200;
+    /// Least number of passed tests in such a row. Where a test takes as long as a process, the others are skipped.
+    const PASSED_MIN: u64 = 200;
 
-    /// How the sources of a fixture write the beginning of a colour.
+    /// Spellings of the start of a colour sequence in the sources of fixtures.
     const ESCAPES: [&str; 6] = ["\u{1b}[", "\\u001b[", "\\u{1b}[", "\\x1b[", "\\033[", "\\e["];
 
-    /// Whether a row shows that kind. What it says is proved at every entrance; here, that it says the like at all.
-    fn shows(row: &Row, kind: &str) -> bool {
+    /// Whether a row demonstrates this kind. `outcome_table` checks the results themselves.
+    fn demonstrates(row: &Row, kind: &str) -> bool {
         let has = |outcome: &str| row.count(outcome) > 0;
         let texts = |case: &Case| [Some(case.nodeid), case.message].into_iter().flatten();
         let failures = || row.tests.iter().filter(|case| case.is_failure());
@@ -79,17 +78,17 @@ mod tests {
             "error" => has("error"),
             "skip" => has("skipped"),
             "collection" => !row.collectors.is_empty() && matches!(row.outcome, "build_failed" | "collection_failed"),
-            // A command of one's own does not say what it is at.
+            // A custom command does not report the running test.
             "hang" => row.outcome == "timed_out" && (!row.running.is_empty() || row.framework == custom::NAME),
             "crash" => row.exit_status != 0 && row.killed.is_none() && row.total() > 0,
             "nothing" => row.outcome == "no_tests" && row.total() == 0,
             "unicode" => failures().flat_map(texts).any(|text| !text.is_ascii()),
-            // The table says what is left of a text without them.
+            // Expected messages have their colours removed, so the sources are searched.
             "colours" => tree(&source_root().join("fixtures").join(row.fixture)).values().any(|(_, content)| {
                 let text = String::from_utf8_lossy(content);
                 ESCAPES.iter().any(|escape| text.contains(escape))
             }),
-            "many" => row.total() >= TOLD && row.count("passed") >= RUN,
+            "many" => row.total() >= REPORTED_MIN && row.count("passed") >= PASSED_MIN,
             _ => false,
         }
     }
@@ -101,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_framework_shows_every_kind_or_says_why_not() {
+    fn every_framework_has_a_row_of_each_kind_or_a_reason() {
         let known = FRAMEWORKS.iter().map(|framework| framework.name()).chain([custom::NAME]);
         assert_eq!(sorted(SHOWN.iter().map(|(framework, _)| *framework)), sorted(known));
         let mut without = BTreeSet::new();
@@ -113,9 +112,10 @@ mod tests {
                     continue;
                 }
                 let row = rows.iter().find(|row| row.name == *name);
-                let row = row.unwrap_or_else(|| panic!("{framework}: there is no row {name:?}, named for {kind:?}"));
+                let row =
+                    row.unwrap_or_else(|| panic!("{framework}: the table has no row {name:?}, listed for {kind:?}"));
                 assert_eq!(row.framework, *framework);
-                assert!(shows(row, kind), "{framework}: the row {name:?} does not show {kind:?}");
+                assert!(demonstrates(row, kind), "{framework}: the row {name:?} does not demonstrate {kind:?}");
             }
         }
         assert_eq!(WITHOUT.len(), without.len());

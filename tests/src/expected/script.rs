@@ -1,4 +1,4 @@
-//! What has to come of commands of a test script that start no runner with an adapter.
+//! Expected results of test scripts that start no supported runner.
 
 use crate::expectation::{Case, Row};
 
@@ -13,8 +13,8 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "script/fail",
         tests: &[
             Case::passed("is at least 2"),
-            Case::failed("Größe").says("zu groß"),
-            Case::skipped("moon").says("too cloudy"),
+            Case::failed("Größe").with_message("zu groß"),
+            Case::skipped("moon").with_message("too cloudy"),
             Case::passed("whole"),
         ],
         ..FAILED

@@ -1,5 +1,4 @@
-//! What has to come of the fixtures of unittest. `fixtures/unittest/django` is not in it: it needs a Python with Django, which one
-//! suite alone has (`outcome_table::django`).
+//! Expected results of unittest's fixtures. `django` needs a Python with Django and is tested in `outcome_table/django.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -28,30 +27,32 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test_fail.TestLater.test_later")
                 .at("test_fail.py", 34)
-                .says("'C' is not None")
-                .wants("None", "'C'"),
+                .with_message("'C' is not None")
+                .with_values("None", "'C'"),
             Case::failed("test_fail.TestShout.test_equal")
                 .at("test_fail.py", 11)
-                .says("'A' != 'a' : as it was")
-                .wants("'a'", "'A'"),
-            Case::failed("test_fail.TestShout.test_in").at("test_fail.py", 17).says("'b' not found in ['B']"),
+                .with_message("'A' != 'a' : as it was")
+                .with_values("'a'", "'A'"),
+            Case::failed("test_fail.TestShout.test_in").at("test_fail.py", 17).with_message("'b' not found in ['B']"),
             Case::failed("test_fail.TestShout.test_lists")
                 .at("test_fail.py", 14)
-                .says("Lists differ: [1, 2, 3] != [1, 2, 4]")
-                .wants("[1, 2, 4]", "[1, 2, 3]"),
+                .with_message("Lists differ: [1, 2, 3] != [1, 2, 4]")
+                .with_values("[1, 2, 4]", "[1, 2, 3]"),
             Case::failed("test_fail.TestShout.test_parts/[part] (number=0)")
                 .at("test_fail.py", 25)
-                .says("0 != 1")
-                .wants("1", "0"),
+                .with_message("0 != 1")
+                .with_values("1", "0"),
             Case::failed("test_fail.TestShout.test_parts/[part] (number=2)")
                 .at("test_fail.py", 25)
-                .says("2 != 1")
-                .wants("1", "2"),
+                .with_message("2 != 1")
+                .with_values("1", "2"),
             Case::parent("test_fail.TestShout.test_parts"),
             Case::failed("test_fail.TestShout.test_raises_in_source")
                 .at("shout.py", 2)
-                .says("AttributeError: 'NoneType' object has no attribute 'upper'"),
-            Case::failed("test_fail.TestShout.test_unexpected").at("test_fail.py", 27).says("Unexpected success"),
+                .with_message("AttributeError: 'NoneType' object has no attribute 'upper'"),
+            Case::failed("test_fail.TestShout.test_unexpected")
+                .at("test_fail.py", 27)
+                .with_message("Unexpected success"),
             Case::passed("test_fail.TestShout.test_holds"),
             Case::passed("test_fail.TestShout.test_parts/[part] (number=1)"),
         ],
@@ -61,13 +62,15 @@ pub(super) const TABLE: &[Row] = &[
         name: "error",
         fixture: "unittest/error",
         tests: &[
-            Case::error("test_error.TestSetUp.test_setup").at("test_error.py", 6).says("OSError: no database"),
+            Case::error("test_error.TestSetUp.test_setup").at("test_error.py", 6).with_message("OSError: no database"),
             Case::error("test_error.TestTearDown.test_teardown")
                 .at("test_error.py", 14)
-                .says("OSError: cannot be removed"),
-            Case::error("test_error.TestLater.test_later").at("test_error.py", 36).says("OSError: no connection"),
-            Case::error("setUpClass (test_error.TestWhole)").at("test_error.py", 23).says("OSError: no class"),
-            Case::error("setUpModule (test_module)").at("test_module.py", 5).says("OSError: no module"),
+                .with_message("OSError: cannot be removed"),
+            Case::error("test_error.TestLater.test_later")
+                .at("test_error.py", 36)
+                .with_message("OSError: no connection"),
+            Case::error("setUpClass (test_error.TestWhole)").at("test_error.py", 23).with_message("OSError: no class"),
+            Case::error("setUpModule (test_module)").at("test_module.py", 5).with_message("OSError: no module"),
             Case::passed("test_error.TestHolds.test_holds"),
         ],
         ..FAILED
@@ -76,15 +79,15 @@ pub(super) const TABLE: &[Row] = &[
         name: "skip",
         fixture: "unittest/skip",
         tests: &[
-            Case::xfailed("test_skip.TestSkips.test_expected").at("test_skip.py", 14).says("bug 7"),
-            Case::skipped("test_skip.TestSkips.test_inside").at("test_skip.py", 9).says("no moon today"),
-            Case::skipped("test_skip.TestSkips.test_marked").at("test_skip.py", 5).says("needs a moon phase"),
+            Case::xfailed("test_skip.TestSkips.test_expected").at("test_skip.py", 14).with_message("bug 7"),
+            Case::skipped("test_skip.TestSkips.test_inside").at("test_skip.py", 9).with_message("no moon today"),
+            Case::skipped("test_skip.TestSkips.test_marked").at("test_skip.py", 5).with_message("needs a moon phase"),
             Case::passed("test_skip.TestSkips.test_parts/(part=0)"),
             Case::skipped("test_skip.TestSkips.test_parts/(part=1)")
                 .at("test_skip.py", 16)
-                .says("no moon in this part"),
+                .with_message("no moon in this part"),
             Case::passed("test_skip.TestSkips.test_parts"),
-            Case::skipped("test_skip.TestWhole.test_never").at("test_skip.py", 25).says("all of it"),
+            Case::skipped("test_skip.TestWhole.test_never").at("test_skip.py", 25).with_message("all of it"),
         ],
         ..PASSED
     },
@@ -125,7 +128,8 @@ pub(super) const TABLE: &[Row] = &[
         partial: true,
         tests: &[
             Case::passed("test_crash.TestCrash.test_a_before"),
-            Case::error("test_crash.py::TestCrash.test_b_leaves").says("did not finish: the runner exited with 0"),
+            Case::error("test_crash.py::TestCrash.test_b_leaves")
+                .with_message("did not finish: the runner exited with 0"),
         ],
         ..FAILED
     },
@@ -142,20 +146,20 @@ pub(super) const TABLE: &[Row] = &[
             Case::passed("test_interrupt.TestInterrupt.test_a_before"),
             Case::failed("test_interrupt.TestInterrupt.test_b_interrupts")
                 .at("test_interrupt.py", 9)
-                .says("KeyboardInterrupt: enough"),
+                .with_message("KeyboardInterrupt: enough"),
         ],
         ..FAILED
     },
-    // A test stops the run, which looks well to unittest.
+    // A test stops the run, and unittest reports success.
     Row {
-        name: "stops",
-        fixture: "unittest/stops",
+        name: "stops_early",
+        fixture: "unittest/stops_early",
         raw_exit_code: Some(0),
         tests: &[
-            Case::skipped("setUpClass (test_stops.TestAside)").says("not on this host"),
+            Case::skipped("setUpClass (test_stops.TestAside)").with_message("not on this host"),
             Case::passed("test_stops.TestEarly.test_a_stops"),
-            Case::error("test_stops.py::TestEarly.test_b_never_begins").at("test_stops.py", 21).says(UNBEGUN),
-            Case::error("test_stops.py::TestLater.test_never_begins").at("test_stops.py", 26).says(UNBEGUN),
+            Case::error("test_stops.py::TestEarly.test_b_never_begins").at("test_stops.py", 21).with_message(UNBEGUN),
+            Case::error("test_stops.py::TestLater.test_never_begins").at("test_stops.py", 26).with_message(UNBEGUN),
         ],
         ..FAILED
     },
@@ -165,48 +169,55 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("test_unicode.TestUnicode.test_größe")
                 .at("test_unicode.py", 6)
-                .says("'\\x1b[31mfüße\\x1b[0m' != '日本'")
-                .wants("'日本'", "'\\x1b[31mfüße\\x1b[0m'"),
-            Case::failed("test_unicode.TestUnicode.test_half").at("test_unicode.py", 9).says("ValueError: größer ?"),
+                .with_message("'\\x1b[31mfüße\\x1b[0m' != '日本'")
+                .with_values("'日本'", "'\\x1b[31mfüße\\x1b[0m'"),
+            Case::failed("test_unicode.TestUnicode.test_half")
+                .at("test_unicode.py", 9)
+                .with_message("ValueError: größer ?"),
         ],
         ..FAILED
     },
     Row {
-        name: "moves",
-        fixture: "unittest/moves",
+        name: "removed_directory",
+        fixture: "unittest/removed_directory",
         tests: &[
-            Case::failed("test_moves.TestElsewhere.test_fails").at("test_moves.py", 17).says("1 != 2").wants("2", "1"),
+            Case::failed("test_moves.TestElsewhere.test_fails")
+                .at("test_moves.py", 17)
+                .with_message("1 != 2")
+                .with_values("2", "1"),
             Case::passed("test_moves.TestNowhere.test_a_removes_where_it_is"),
-            Case::failed("test_moves.TestNowhere.test_b_fails").at("test_moves.py", 27).says("in no directory"),
+            Case::failed("test_moves.TestNowhere.test_b_fails").at("test_moves.py", 27).with_message("in no directory"),
         ],
         ..FAILED
     },
     Row {
-        name: "brought",
-        fixture: "unittest/brought",
+        name: "foreign_test_cases",
+        fixture: "unittest/foreign_test_cases",
         tests: &[
             Case::failed("prices.doubled")
                 .at("prices.py", 5)
-                .says("Failed example:\n    doubled(3)\nExpected:\n    7\nGot:\n    6"),
+                .with_message("Failed example:\n    doubled(3)\nExpected:\n    7\nGot:\n    6"),
             Case::passed("prices.halved"),
             Case::passed("holds"),
-            Case::failed("fails").at("test_brought.py", 12).says("ValueError: in a function"),
-            Case::skipped("test_skipped").says("not on this host"),
+            Case::failed("fails").at("test_brought.py", 12).with_message("ValueError: in a function"),
+            Case::skipped("test_skipped").with_message("not on this host"),
         ],
         ..FAILED
     },
     Row {
-        name: "loads",
-        fixture: "unittest/loads",
+        name: "load_tests",
+        fixture: "unittest/load_tests",
         tests: &[
-            Case::failed("pkg.tests.check_parts.TestParts.test_fails").at("pkg/tests/check_parts.py", 6).says("a part"),
+            Case::failed("pkg.tests.check_parts.TestParts.test_fails")
+                .at("pkg/tests/check_parts.py", 6)
+                .with_message("a part"),
             Case::passed("test_apart.TestApart.test_alone"),
         ],
         ..FAILED
     },
     Row {
-        name: "others",
-        fixture: "unittest/others",
+        name: "pytest_tests",
+        fixture: "unittest/pytest_tests",
         outcome: "collection_failed",
         exit_status: 3,
         held: &["collection_failed"],
@@ -219,8 +230,8 @@ pub(super) const TABLE: &[Row] = &[
         ..FAILED
     },
     Row {
-        name: "functions",
-        fixture: "unittest/functions",
+        name: "plain_functions",
+        fixture: "unittest/plain_functions",
         outcome: "no_tests",
         exit_status: 4,
         exit_code: 5,
@@ -228,7 +239,7 @@ pub(super) const TABLE: &[Row] = &[
         held: &["no_tests"],
         ..PASSED
     },
-    Row { name: "many", fixture: "unittest/many", many: ("test_many.TestMany.test_{}", 10_000), ..PASSED },
+    Row { name: "many", fixture: "unittest/many", numbered_passed: ("test_many.TestMany.test_{}", 10_000), ..PASSED },
     Row {
         name: "filtered",
         fixture: "unittest/pass",

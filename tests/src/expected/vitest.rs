@@ -1,7 +1,7 @@
-//! What has to come of Vitest's fixtures.
+//! Expected results of Vitest's fixtures.
 //!
-//! Most fixtures ask for threads. Once in some hundred starts on a busy host a worker that Vitest 4 has forked, its default, does
-//! not hear that it shall start (vitest-dev/vitest#8968), and all that is heard of its tests is that they are not heard of.
+//! Most fixtures use the threads pool. With forks, the default of Vitest 4, one of some hundred workers on a busy host does not
+//! receive its start message, and its tests get no result (vitest-dev/vitest#8968).
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 
@@ -29,20 +29,24 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("price.test.ts > price > is 119")
                 .at("price.test.ts", 13)
-                .says("expected 100 to be 119 // Object.is equality")
-                .wants("119", "100"),
+                .with_message("expected 100 to be 119 // Object.is equality")
+                .with_values("119", "100"),
             Case::failed("price.test.ts > price > of a basket")
                 .at("price.test.ts", 17)
-                .says("expected { items: [ 'tea', 'milk' ], total: 4 } to deeply equal { items: [ 'tea' ], total: 4 }")
-                .wants(
+                .with_message(
+                    "expected { items: [ 'tea', 'milk' ], total: 4 } to deeply equal { items: [ 'tea' ], total: 4 }",
+                )
+                .with_values(
                     "Object {\n  \"items\": Array [\n    \"tea\",\n  ],\n  \"total\": 4,\n}",
                     "Object {\n  \"items\": Array [\n    \"tea\",\n    \"milk\",\n  ],\n  \"total\": 4,\n}",
                 ),
-            Case::failed("price.test.ts > price > of nothing (at all)").at("price.ts", 6).says("TypeError: no item"),
+            Case::failed("price.test.ts > price > of nothing (at all)")
+                .at("price.ts", 6)
+                .with_message("TypeError: no item"),
             Case::failed("price.test.ts > price > is named")
                 .at("price.test.ts", 25)
-                .says("expected 'tea' to be 'coffee' // Object.is equality")
-                .wants("coffee", "tea"),
+                .with_message("expected 'tea' to be 'coffee' // Object.is equality")
+                .with_values("coffee", "tea"),
             Case::passed("price.test.ts > price > holds"),
             Case::passed("price.test.ts > is named"),
         ],
@@ -53,7 +57,9 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "vitest/error",
         held: &["collection_failed", "failed"],
         tests: &[
-            Case::error("database.test.js > with a database > reads").at("database.test.js", 5).says("no database"),
+            Case::error("database.test.js > with a database > reads")
+                .at("database.test.js", 5)
+                .with_message("no database"),
             Case::passed("database.test.js > without > holds"),
         ],
         collectors: &[Collector::collection("database.test.js", "failed outside of its tests: cannot clear up")
@@ -66,8 +72,8 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::passed("later.test.js > holds"),
             Case::skipped("later.test.js > is skipped").at("later.test.js", 0),
-            Case::skipped("later.test.js > is still to do").at("later.test.js", 0).says("todo"),
-            Case::skipped("later.test.js > finds out").at("later.test.js", 0).says("needs a moon phase"),
+            Case::skipped("later.test.js > is still to do").at("later.test.js", 0).with_message("todo"),
+            Case::skipped("later.test.js > finds out").at("later.test.js", 0).with_message("needs a moon phase"),
             Case::xfailed("later.test.js > is known to fail"),
             Case::skipped("later.test.js > all of it > is skipped too").at("later.test.js", 0),
         ],
@@ -93,9 +99,9 @@ pub(super) const TABLE: &[Row] = &[
             .at("unhandled.test.js", 4)],
         ..COLLECTION_FAILED
     },
-    // The test script leaves a directory out, and its output goes elsewhere.
+    // The test script excludes a directory and redirects its output.
     Row { name: "excluded", fixture: "vitest/excluded", tests: &[Case::passed("src/price.test.js > holds")], ..PASSED },
-    // A test that failed and then passed.
+    // A test that fails at first and passes when retried.
     Row {
         name: "flaky",
         fixture: "vitest/flaky",
@@ -103,7 +109,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("weather.test.js > settles"), Case::passed("weather.test.js > holds")],
         ..PASSED
     },
-    // What is to clear up after all tests. Vitest gives the line of what Vite made of such a file.
+    // A failing global teardown. Vitest reports the line in the file as transformed by Vite.
     Row {
         name: "teardown",
         fixture: "vitest/teardown",
@@ -118,7 +124,7 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "timed_out",
         exit_status: 124,
         exit_code: 124,
-        // Vitest hears of the request to end and exits with this.
+        // Vitest handles SIGTERM and exits with 143.
         raw_exit_code: Some(143),
         partial: true,
         held: &["timed_out"],
@@ -132,7 +138,8 @@ pub(super) const TABLE: &[Row] = &[
         fixture: "vitest/crash",
         partial: true,
         tests: &[
-            Case::error("crash.test.js > takes its process with it").says("did not finish: the runner exited with 1"),
+            Case::error("crash.test.js > takes its process with it")
+                .with_message("did not finish: the runner exited with 1"),
             Case::passed("crash.test.js > ends"),
         ],
         ..FAILED
@@ -143,9 +150,9 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[
             Case::failed("unicode.test.js > Ünïcödé > 日本語 テスト")
                 .at("unicode.test.js", 5)
-                .says("expected 'ありがとう' to be 'さようなら' // Object.is equality")
-                .wants("さようなら", "ありがとう"),
-            Case::failed("unicode.test.js > Ünïcödé > red").at("unicode.test.js", 9).says("red is not a name"),
+                .with_message("expected 'ありがとう' to be 'さようなら' // Object.is equality")
+                .with_values("さようなら", "ありがとう"),
+            Case::failed("unicode.test.js > Ünïcödé > red").at("unicode.test.js", 9).with_message("red is not a name"),
             Case::passed("unicode.test.js > Ünïcödé > emoji 🦀"),
             Case::passed("unicode.test.js > Ünïcödé > half a crab \u{fffd}"),
             Case::passed("unicode.test.js > Ünïcödé > a > b"),
@@ -155,8 +162,8 @@ pub(super) const TABLE: &[Row] = &[
     Row {
         name: "many",
         fixture: "vitest/many",
-        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 6).says("the last one")],
-        many: ("many.test.js > number {}", 9_999),
+        tests: &[Case::failed("many.test.js > number 9999").at("many.test.js", 6).with_message("the last one")],
+        numbered_passed: ("many.test.js > number {}", 9_999),
         ..FAILED
     },
     Row {

@@ -1,6 +1,6 @@
 #!/guest/busybox sh
-# The guest's first process: mounts what systemd mounts on a stock Debian, runs the commands of the lines that are appended
-# to this file, tells the second serial port of each beginning and end, and powers off. Must not know what it runs.
+# First process of the guest: mounts what systemd mounts on a stock Debian, runs the commands appended to this file,
+# reports the start and end of each on the second serial port, and powers off.
 
 b=/guest/busybox
 $b mount -t proc -o nosuid,nodev,noexec proc /proc
@@ -10,14 +10,14 @@ $b mkdir -p /dev/pts /dev/shm /dev/mqueue /dev/hugepages
 $b mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 $b mount -t tmpfs -o nosuid,nodev tmpfs /dev/shm
 $b mount -t tmpfs -o nosuid,nodev,mode=755 tmpfs /run
-# What came along from below the host's /tmp stays where it is.
-$b mkdir -p /run/brought
-$b mount --bind /tmp /run/brought
+# Files that were copied from below the host's /tmp stay at their paths.
+$b mkdir -p /run/host-tmp
+$b mount --bind /tmp /run/host-tmp
 $b mount -t tmpfs -o nosuid,nodev,mode=1777 tmpfs /tmp
-for brought in /run/brought/*; do
-    [ -d "$brought" ] || continue
-    $b mkdir -p "/tmp/${brought##*/}"
-    $b mount --bind "$brought" "/tmp/${brought##*/}"
+for copied in /run/host-tmp/*; do
+    [ -d "$copied" ] || continue
+    $b mkdir -p "/tmp/${copied##*/}"
+    $b mount --bind "$copied" "/tmp/${copied##*/}"
 done
 $b mount -t mqueue -o nosuid,nodev,noexec mqueue /dev/mqueue
 $b mount -t hugetlbfs hugetlbfs /dev/hugepages
@@ -32,14 +32,14 @@ for controller in $($b cat /sys/fs/cgroup/cgroup.controllers); do
   echo "+$controller" > /sys/fs/cgroup/cgroup.subtree_control
 done
 for link in hardlinks:1 symlinks:1 regular:2 fifos:1; do echo "${link#*:}" > "/proc/sys/fs/protected_${link%:*}"; done
-$b insmod /guest/overlay.ko # nobody loads modules on demand here
+$b insmod /guest/overlay.ko # there is no on-demand module loading here
 $b ip link set lo up
 $b hostname guest
 $b stty -F /dev/ttyS1 raw -echo
 
 seconds() { $b cut -d ' ' -f 1 /proc/uptime; }
 
-# Runs a command as a shell of root's would, with an environment of its own.
+# Runs a command as root in a clean environment, with its start and end reported.
 run() {
   printf '\n%s begin %s\n' "$nonce" "$(seconds)" > /dev/ttyS1
   (cd / && exec $b env -i "PATH=$path" HOME=/root LANG=C.UTF-8 "$@") < /dev/null > /dev/ttyS1 2>&1

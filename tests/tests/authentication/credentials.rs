@@ -1,7 +1,7 @@
-//! Certificates, keys and tokens, made for one test, and a supervisor that goes by them. Must not know who shows them.
+//! Certificates, keys and tokens made for one test, and a supervisor configured to accept them.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use proctor_proto::client::Tls;
+use proctor_proto::client::TlsConfig;
 use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ED25519, SanType, date_time_ymd};
 use std::fs;
@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
-/// A year that has not begun.
+/// A year in the future.
 pub(crate) const LATER: i32 = 4_000;
 
-/// A year that has.
+/// A year in the past.
 pub(crate) const BEFORE: i32 = 2_020;
 
-/// Certificates and keys of a supervisor and of those who call it.
+/// Certificates and keys of a supervisor and its clients, in a temporary directory.
 pub(crate) struct Keys {
     dir: TempDir,
     pub(crate) authorities: String,
@@ -39,17 +39,17 @@ impl Keys {
         keys
     }
 
-    /// One of the files.
+    /// Path of one of the files.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Writes one.
+    /// Writes one of the files.
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// A new certificate for the supervisor, which counts until `year` begins.
+    /// Writes a new server certificate that is valid until `year` begins.
     pub(crate) fn renew(&self, year: i32) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
@@ -58,7 +58,7 @@ impl Keys {
         self.write("server.key", &key.serialize_pem());
     }
 
-    /// A client's certificate of that name, which counts until `year` begins, and its key.
+    /// A client certificate for `name` that is valid until `year` begins, and its key.
     pub(crate) fn certificate(&self, name: &str, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
@@ -67,12 +67,12 @@ impl Keys {
         (params.signed_by(&key, &self.authority).unwrap().pem(), key.serialize_pem())
     }
 
-    /// What a client knows, who has a certificate of that name or none.
-    pub(crate) fn client(&self, name: Option<&str>) -> Tls {
-        Tls { authorities: self.authorities.clone(), own: name.map(|name| self.certificate(name, LATER)) }
+    /// TLS settings of a client, with a certificate for `name` or without one.
+    pub(crate) fn client(&self, name: Option<&str>) -> TlsConfig {
+        TlsConfig { authorities: self.authorities.clone(), client: name.map(|name| self.certificate(name, LATER)) }
     }
 
-    /// A JSON web token.
+    /// A signed JSON web token that expires in `lives_s` seconds.
     pub(crate) fn jwt(&self, subject: &str, lives_s: i64) -> String {
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
         let claims = serde_json::json!({ "iss": "i", "aud": "proctor", "sub": subject, "exp": now + lives_s });
@@ -80,20 +80,21 @@ impl Keys {
         encode(&Header::new(Algorithm::EdDSA), &claims, &key).unwrap()
     }
 
-    /// A supervisor that shows its certificate, and knows tenant beta and an operator by theirs.
+    /// A supervisor with TLS that accepts certificates and web tokens of tenant beta and a certificate of an operator.
     pub(crate) fn supervisor(&self) -> SupervisorProcess {
         let dir = self.dir.path().display();
         let listen = format!(
             "[listen.tls]\ncert = \"{dir}/server.pem\"\nkey = \"{dir}/server.key\"\nclient_ca = \"{dir}/clients.pem\"\n\
              [jwt]\nkeys = [\"{dir}/issuer.pem\"]\nissuer = \"i\"\naudience = \"proctor\"\n"
         );
-        let supervisor = SupervisorProcess::with(&SupervisorSettings { listen, ..SupervisorSettings::default() });
-        let said = supervisor.reload(|text| {
+        let supervisor =
+            SupervisorProcess::with_settings(&SupervisorSettings { listen, ..SupervisorSettings::default() });
+        let output = supervisor.reload_host_file(|text| {
             let text = text.replace("[operators]\n", "[operators]\ncert_names = [\"spiffe://x/operator\"]\n");
             let beta = "jwt_subjects = [\"beta\"]\ncert_names = [\"spiffe://x/beta\"]\n";
             text.replace("id = \"beta\"\n", &format!("id = \"beta\"\n{beta}"))
         });
-        assert!(said.contains("was reloaded"), "{said}");
+        assert!(output.contains("was reloaded"), "{output}");
         supervisor
     }
 }

@@ -1,5 +1,4 @@
-//! The shim at a supervisor that speaks TLS: known by its token or its certificate, and plain about certificates that do not
-//! count. Must not know how a supervisor checks them.
+//! The shim at a supervisor with TLS: authentication by token or certificate, and clear errors about invalid certificates.
 
 use crate::credentials::{BEFORE, Keys, LATER};
 use crate::mcp_client::Mcp;
@@ -8,19 +7,19 @@ use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::json;
 
-/// A supervisor, a workspace of its tenant beta, and the files of those who call it.
-struct Scene {
+/// A supervisor, a workspace of tenant beta, and files with credentials.
+struct ShimSetup {
     keys: Keys,
     supervisor: SupervisorProcess,
-    place: TestWorkspace,
+    workspace: TestWorkspace,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl ShimSetup {
+    fn new() -> ShimSetup {
         let keys = Keys::new();
         let supervisor = keys.supervisor();
-        let mut place = TestWorkspace::empty();
-        place.workspace = supervisor.empty_workspace("beta", "own");
+        let mut workspace = TestWorkspace::empty();
+        workspace.path = supervisor.empty_workspace("beta", "own");
         keys.write("token", &token("beta"));
         keys.write("others.pem", &Keys::new().authorities);
         let stranger = Keys::new();
@@ -33,67 +32,67 @@ impl Scene {
             keys.write(&format!("{name}.pem"), &certificate);
             keys.write(&format!("{name}.key"), &key);
         }
-        Scene { keys, supervisor, place }
+        ShimSetup { keys, supervisor, workspace }
     }
 
-    /// A shim with these options, each the name of one and of a file.
+    /// Starts a shim with these options, pairs of an option and a file name.
     async fn shim(&self, host: &str, options: &[(&str, &str)]) -> Mcp {
-        let mut command = self.place.command("proctor-mcp");
+        let mut command = self.workspace.command("proctor-mcp");
         command.args(["--supervisor", &format!("https://{host}:{}", self.supervisor.address.port())]);
         for (option, file) in options {
             command.arg(option).arg(self.keys.path(file));
         }
-        Mcp::started_by(&mut command, &self.place).await
+        Mcp::start_with(&mut command, &self.workspace).await
     }
 
-    async fn refused(&self, host: &str, options: &[(&str, &str)]) -> String {
-        self.shim(host, options).await.refused("last_test_failures", json!({})).await
+    async fn expect_error(&self, host: &str, options: &[(&str, &str)]) -> String {
+        self.shim(host, options).await.expect_error("last_test_failures", json!({})).await
     }
 }
 
 const CA: (&str, &str) = ("--ca", "clients.pem");
 
-fn own(name: &str) -> [(&'static str, String); 2] {
+fn certificate_options(name: &str) -> [(&'static str, String); 2] {
     [("--cert", format!("{name}.pem")), ("--key", format!("{name}.key"))]
 }
 
 #[tokio::test]
-async fn a_shim_is_known_by_its_token_or_by_its_certificate() {
-    let scene = Scene::new();
+async fn authenticates_by_token_or_certificate() {
+    let setup = ShimSetup::new();
     for options in [&[CA, ("--token-file", "token")][..], &[CA, ("--cert", "beta.pem"), ("--key", "beta.key")]] {
-        let shim = scene.shim("localhost", options).await;
-        // Only beta can open a workspace there.
+        let shim = setup.shim("localhost", options).await;
+        // Only beta can open a workspace below this root.
         let answer = shim.call("run_tests", json!({"command": ["/bin/true"]})).await;
         assert_eq!(answer.structured["outcome"], "passed", "{options:?}: {answer:?}");
-        shim.leave().await;
+        shim.close().await;
     }
-    let help = wait_for_exit(scene.place.command("proctor-mcp").arg("--help").spawn().unwrap()).stdout;
-    // Its lines are as wide as a terminal.
+    let help = wait_for_exit(setup.workspace.command("proctor-mcp").arg("--help").spawn().unwrap()).stdout;
+    // The help is wrapped to the width of a terminal.
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for taught in ["--token-file <FILE>", "--supervisor https://localhost:7878 --ca ca.pem --cert me.pem --key me.key"]
+    for example in ["--token-file <FILE>", "--supervisor https://localhost:7878 --ca ca.pem --cert me.pem --key me.key"]
     {
-        assert!(help.contains(taught), "{taught}: {help}");
+        assert!(help.contains(example), "{example}: {help}");
     }
 }
 
 #[tokio::test]
-async fn a_certificate_that_does_not_count_is_named_with_a_remedy() {
-    let scene = Scene::new();
-    let theirs = "last_test_failures: the supervisor's certificate";
+async fn explains_every_certificate_error_with_a_remedy() {
+    let setup = ShimSetup::new();
+    let prefix = "last_test_failures: the supervisor's certificate";
     for (host, ca, name, expected, remedy) in [
         (
             "localhost",
             Some("others.pem"),
             "beta",
-            format!("{theirs} was not signed by an authority in --ca. "),
+            format!("{prefix} was not signed by an authority in --ca. "),
             "Give --ca",
         ),
-        ("127.0.0.1", Some("clients.pem"), "beta", format!("{theirs} names another host. "), "--supervisor"),
+        ("127.0.0.1", Some("clients.pem"), "beta", format!("{prefix} names another host. "), "--supervisor"),
         (
             "localhost",
             Some("gone.pem"),
             "beta",
-            format!("last_test_failures: {}: No such file", scene.keys.path("gone.pem").display()),
+            format!("last_test_failures: {}: No such file", setup.keys.path("gone.pem").display()),
             "Check --ca",
         ),
         ("localhost", None, "", "last_test_failures: an https:// supervisor needs --ca".to_owned(), "Check --ca"),
@@ -115,20 +114,20 @@ async fn a_certificate_that_does_not_count_is_named_with_a_remedy() {
             "localhost",
             Some("clients.pem"),
             "nobody",
-            "last_test_failures: the supervisor does not know who is asking (the client certificate is not known). "
+            "last_test_failures: the supervisor does not recognise the caller (the client certificate is not known). "
                 .to_owned(),
             "--cert",
         ),
     ] {
-        let own = own(name);
+        let own = certificate_options(name);
         let own = own.iter().map(|(option, file)| (*option, file.as_str())).filter(|_| !name.is_empty());
         let options: Vec<(&str, &str)> = ca.map(|ca| ("--ca", ca)).into_iter().chain(own).collect();
-        let said = scene.refused(host, &options).await;
-        assert!(said.starts_with(&expected) && said.contains(remedy), "{options:?}: {said}");
+        let error = setup.expect_error(host, &options).await;
+        assert!(error.starts_with(&expected) && error.contains(remedy), "{options:?}: {error}");
     }
 
-    scene.keys.renew(BEFORE);
-    assert!(scene.supervisor.reload(|text| text).contains("was reloaded"));
-    let said = scene.refused("localhost", &[CA, ("--token-file", "token")]).await;
-    assert!(said.starts_with(&format!("{theirs} has expired. ")) && said.contains("SIGHUP"), "{said}");
+    setup.keys.renew(BEFORE);
+    assert!(setup.supervisor.reload_host_file(|text| text).contains("was reloaded"));
+    let error = setup.expect_error("localhost", &[CA, ("--token-file", "token")]).await;
+    assert!(error.starts_with(&format!("{prefix} has expired. ")) && error.contains("SIGHUP"), "{error}");
 }

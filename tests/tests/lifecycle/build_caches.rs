@@ -1,11 +1,11 @@
-//! What a run leaves in its build caches is read by no run in another workspace, and of what is proctor's own or a tool's
-//! settings by none at all.
+//! Build caches: no run reads what a run in another workspace left in its caches, and no run at all reads injected
+//! settings of tools or replacements of proctor's own files.
 
 use proctor_tests::process::{ProcessOutput, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, cache_home, tree};
 use serde_json::Value;
 
-/// A suite that puts bytecode in the place of proctor's plugin for pytest: the plugin as it is, and a hook that runs no test.
+/// A pytest suite that plants bytecode in place of proctor's plugin: the plugin plus a hook that skips all test bodies.
 const POISON_PYTEST: &str = r#"
 import importlib.util, os, pathlib, sys
 import importlib._bootstrap_external as external
@@ -28,13 +28,13 @@ def test_poison():
         made = external._code_to_timestamp_pyc(code, int(stat.st_mtime), len(source.encode()))
         cached = pathlib.Path(importlib.util.cache_from_source(module.__file__))
         cached.parent.mkdir(parents=True, exist_ok=True)
-        for place in (cached, cached.with_name(cached.stem + "-pytest-" + pytest.__version__ + ".pyc")):
-            # By whatever it is known to be current, it stays so.
-            head = place.read_bytes()[:16] if place.exists() else made[:16]
-            place.write_bytes(head + made[16:])
+        for target in (cached, cached.with_name(cached.stem + "-pytest-" + pytest.__version__ + ".pyc")):
+            # Keeps the header, so that Python takes the file for current.
+            head = target.read_bytes()[:16] if target.exists() else made[:16]
+            target.write_bytes(head + made[16:])
 "#;
 
-/// A suite that leaves settings of Cargo's: a wrapper around the compiler by which whatever is compiled knows `poisoned`.
+/// A Rust test that plants a Cargo config: a compiler wrapper that sets `cfg(poisoned)` for everything compiled.
 const POISON_CARGO: &str = r##"
 #[test]
 fn poison() {
@@ -56,59 +56,59 @@ const CARGO_TOML: &str = "[package]\nname = \"crate-of-a-test\"\nversion = \"0.1
 
 const FAILING: &str = "#[test]\nfn fails() {\n    assert!(cfg!(poisoned));\n}\n";
 
-fn run(place: &TestWorkspace) -> ProcessOutput {
-    place.proctor(&["run", "--output", "json"])
+fn run(workspace: &TestWorkspace) -> ProcessOutput {
+    workspace.proctor(&["run", "--output", "json"])
 }
 
-/// Outcome, and how many tests passed and failed.
-fn told(said: &ProcessOutput) -> (String, Value, Value) {
-    let report = said.json();
-    let of = |key: &str| report["summary"][key].clone();
-    (report["outcome"].as_str().unwrap_or_default().to_owned(), of("passed"), of("failed"))
+/// Outcome, and the counts of passed and failed tests.
+fn summary(output: &ProcessOutput) -> (String, Value, Value) {
+    let report = output.json();
+    let count = |key: &str| report["summary"][key].clone();
+    (report["outcome"].as_str().unwrap_or_default().to_owned(), count("passed"), count("failed"))
 }
 
 #[test]
-fn bytecode_left_for_the_pytest_plugin_stands_for_it_in_no_workspace() {
+fn poisoned_pytest_bytecode_affects_no_workspace() {
     let (hostile, other) = (TestWorkspace::empty(), TestWorkspace::empty());
     let failing = "def test_fails():\n    assert False\n";
     hostile.write("conftest.py", "");
     hostile.write("test_a.py", POISON_PYTEST);
-    // Twice, so that what the first run compiles is there to be replaced.
+    // Twice: the first run compiles the bytecode that the second one replaces.
     for _ in 0..2 {
-        let said = run(&hostile);
-        assert_eq!(said.status, 0, "{said:?}");
+        let output = run(&hostile);
+        assert_eq!(output.status, 0, "{output:?}");
     }
     other.write("conftest.py", "");
     other.write("test_b.py", failing);
-    assert_eq!(told(&run(&other)), ("failed".into(), 0.into(), 1.into()));
+    assert_eq!(summary(&run(&other)), ("failed".into(), 0.into(), 1.into()));
     hostile.write("test_a.py", failing);
-    assert_eq!(told(&run(&hostile)), ("failed".into(), 0.into(), 1.into()));
+    assert_eq!(summary(&run(&hostile)), ("failed".into(), 0.into(), 1.into()));
 }
 
 #[test]
-fn settings_left_for_cargo_are_read_in_no_workspace() {
+fn poisoned_cargo_config_affects_no_workspace() {
     let (hostile, other) = (TestWorkspace::empty(), TestWorkspace::empty());
-    for place in [&hostile, &other] {
-        place.write("Cargo.toml", CARGO_TOML);
+    for workspace in [&hostile, &other] {
+        workspace.write("Cargo.toml", CARGO_TOML);
     }
     hostile.write("src/lib.rs", POISON_CARGO);
-    // With a network it is the workspace's own registry that lies beside the settings.
+    // With a network the workspace's own registry lies beside the settings.
     for network in ["none", "host"] {
-        let said = hostile.proctor(&["run", "--output", "json", "--network", network]);
-        assert_eq!(said.status, 0, "{said:?}");
+        let output = hostile.proctor(&["run", "--output", "json", "--network", network]);
+        assert_eq!(output.status, 0, "{output:?}");
     }
     other.write("src/lib.rs", FAILING);
-    // The first one compiles.
+    // The first run compiles.
     for network in ["host", "none"] {
-        let said = other.proctor(&["run", "--output", "json", "--network", network]);
-        assert_eq!(told(&said), ("failed".into(), 0.into(), 1.into()), "{network}: {said:?}");
+        let output = other.proctor(&["run", "--output", "json", "--network", network]);
+        assert_eq!(summary(&output), ("failed".into(), 0.into(), 1.into()), "{network}: {output:?}");
     }
     hostile.write("src/lib.rs", FAILING);
-    let said = hostile.proctor(&["run", "--output", "json", "--network", "host"]);
-    assert_eq!(told(&said), ("failed".into(), 0.into(), 1.into()), "{said:?}");
+    let output = hostile.proctor(&["run", "--output", "json", "--network", "host"]);
+    assert_eq!(summary(&output), ("failed".into(), 0.into(), 1.into()), "{output:?}");
 }
 
-/// Files in which tools look for settings, as a shell of the run names them.
+/// Paths in which tools look for settings, with variables of the run's environment.
 const SETTINGS: &str = r#"
 "$CARGO_HOME/config.toml" "$CARGO_HOME/config" "$CARGO_HOME/credentials.toml"
 "$GRADLE_USER_HOME/init.d/a.gradle" "$GRADLE_USER_HOME/init.gradle" "$GRADLE_USER_HOME/gradle.properties"
@@ -117,21 +117,21 @@ const SETTINGS: &str = r#"
 "$HOME/.pip/pip.conf" "$HOME/.config/uv/uv.toml" "$HOME/.mavenrc" "$HOME/.gitconfig""#;
 
 #[test]
-fn settings_that_a_run_leaves_are_gone_in_the_next() {
-    let place = TestWorkspace::empty();
-    let with = |each: &str| {
+fn next_run_sees_no_settings_files_of_the_previous_run() {
+    let workspace = TestWorkspace::empty();
+    let run_for_each = |each: &str| {
         let home = "USER_HOME=$(echo \"$MAVEN_OPTS\" | sed 's/.*-Duser.home=\\([^ ]*\\).*/\\1/')";
         let files = SETTINGS.replace('\n', " ");
         let script = format!("{home}; for file in {files}; do {each}; done");
-        place.proctor(&["run", "--network", "host", "--output", "json", "--", "sh", "-c", &script])
+        workspace.proctor(&["run", "--network", "host", "--output", "json", "--", "sh", "-c", &script])
     };
-    let said = with("mkdir -p \"${file%/*}\" && echo planted > \"$file\" || exit 1");
-    assert_eq!(said.status, 0, "{said:?}");
-    let said = with("if [ -e \"$file\" ]; then echo \"$file\"; fi");
-    assert_eq!(said.json()["stdout_tail"], "", "{said:?}");
+    let output = run_for_each("mkdir -p \"${file%/*}\" && echo planted > \"$file\" || exit 1");
+    assert_eq!(output.status, 0, "{output:?}");
+    let output = run_for_each("if [ -e \"$file\" ]; then echo \"$file\"; fi");
+    assert_eq!(output.json()["stdout_tail"], "", "{output:?}");
 }
 
-/// Says which marks it finds, and then leaves one called `$1` wherever it can write: in what is not mounted read-only.
+/// Lists the marker files it finds, then writes one named after `$1` into every writable directory.
 const MARK: &str = r#"
 open=$(awk '$6 ~ /^rw/ && $5 !~ /^\/(proc|dev|sys)/ {print $5}' /proc/self/mountinfo)
 find $open "${GOCACHE%/*/*}" -name 'proctor-mark-*' 2>/dev/null
@@ -140,41 +140,41 @@ exit 0
 "#;
 
 #[test]
-fn what_one_workspaces_run_can_write_no_other_workspace_sees() {
+fn caches_are_not_shared_between_workspaces() {
     let (one, other) = (TestWorkspace::empty(), TestWorkspace::empty());
-    let mark = |place: &TestWorkspace, name: &str, more: &[&str]| {
+    let mark = |workspace: &TestWorkspace, name: &str, more: &[&str]| {
         let arguments = [&["run", "--output", "json"], more, &["--", "sh", "-c", MARK, "sh", name]].concat();
-        let said = place.proctor(&arguments);
-        assert_eq!(said.status, 0, "{said:?}");
-        said.json()["stdout_tail"].as_str().unwrap().to_owned()
+        let output = workspace.proctor(&arguments);
+        assert_eq!(output.status, 0, "{output:?}");
+        output.json()["stdout_tail"].as_str().unwrap().to_owned()
     };
-    let of_one = "proctor-mark-one";
+    let first_mark = "proctor-mark-one";
     assert!(!mark(&one, "one", &[]).contains("proctor-mark-"));
-    assert!(!mark(&other, "other", &[]).contains(of_one));
-    assert!(!mark(&other, "other", &["--network", "host"]).contains(of_one));
+    assert!(!mark(&other, "other", &[]).contains(first_mark));
+    assert!(!mark(&other, "other", &["--network", "host"]).contains(first_mark));
     let caches = cache_home().to_str().unwrap().to_owned();
     let again = mark(&one, "one", &[]);
-    assert!(again.contains(&caches) && again.contains(of_one), "the caches of a workspace are kept: {again}");
-    let empty = mark(&one, "one", &["--fresh"]);
-    assert!(!empty.contains(&caches), "empty caches have nothing of it: {empty}");
+    assert!(again.contains(&caches) && again.contains(first_mark), "the caches of a workspace are kept: {again}");
+    let fresh = mark(&one, "one", &["--fresh"]);
+    assert!(!fresh.contains(&caches), "a fresh run sees empty caches: {fresh}");
 }
 
 #[test]
-fn links_to_gos_library_are_laid_where_a_run_may_start_go() {
-    let place = TestWorkspace::empty();
+fn links_the_go_library_only_into_runs_that_may_use_go() {
+    let workspace = TestWorkspace::empty();
     let test = "import os, unittest\n\nclass A(unittest.TestCase):\n    def test_a(self):\n        \
                 self.assertFalse(os.path.lexists(os.environ['GOCACHE'] + '/library'))\n";
-    place.write("test_a.py", test);
-    assert_eq!(told(&run(&place)), ("passed".into(), 1.into(), 0.into()));
-    let said = place.proctor(&["run", "--", "sh", "-c", "test -L \"$GOCACHE/library\""]);
-    assert_eq!(said.status, 0, "{said:?}");
+    workspace.write("test_a.py", test);
+    assert_eq!(summary(&run(&workspace)), ("passed".into(), 1.into(), 0.into()));
+    let output = workspace.proctor(&["run", "--", "sh", "-c", "test -L \"$GOCACHE/library\""]);
+    assert_eq!(output.status, 0, "{output:?}");
 }
 
 #[test]
-fn empty_caches_are_gone_with_their_run() {
-    let place = TestWorkspace::empty();
-    let home = place.root().join("cache");
-    let mut proctor = place.command("proctor");
+fn removes_the_caches_of_a_fresh_run() {
+    let workspace = TestWorkspace::empty();
+    let home = workspace.root().join("cache");
+    let mut proctor = workspace.command("proctor");
     proctor.env("XDG_CACHE_HOME", &home).args([
         "run",
         "--fresh",
@@ -183,7 +183,7 @@ fn empty_caches_are_gone_with_their_run() {
         "-c",
         "mkdir -p \"$GOCACHE\" && echo x > \"$GOCACHE/a\"",
     ]);
-    let said = wait_for_exit(proctor.spawn().unwrap());
-    assert_eq!(said.status, 0, "{said:?}");
+    let output = wait_for_exit(proctor.spawn().unwrap());
+    assert_eq!(output.status, 0, "{output:?}");
     assert_eq!(tree(&home.join("proctor/own")).keys().count(), 0);
 }

@@ -1,4 +1,4 @@
-//! What every gRPC client finds: health, reflection, the host for operators, and the calls that this version does not have.
+//! What every gRPC client meets: health, reflection, host calls for operators, and calls of later versions.
 
 use proctor_proto::v1;
 use proctor_tests::process::{command, ensure_installed, source_root, tools, wait_for_exit};
@@ -18,7 +18,7 @@ use tonic_types::StatusExt;
 const SERVICES: [&str; 4] = ["proctor.v1.Host", "proctor.v1.Results", "proctor.v1.Runs", "proctor.v1.Sessions"];
 
 #[tokio::test]
-async fn health_is_told_of_the_whole_and_of_each_service() {
+async fn reports_health_of_the_server_and_each_service() {
     let supervisor = SupervisorProcess::start();
     for client in [supervisor.local_client().await, supervisor.client("nobody").await] {
         let mut health = HealthClient::new(client.channel.clone());
@@ -56,9 +56,9 @@ async fn reflection_lists_and_describes_every_service() {
     }
 }
 
-/// The one before it, which many clients ask for alone.
+/// The older reflection API, the only one that many clients know.
 #[tokio::test]
-async fn the_older_reflection_lists_every_service() {
+async fn v1alpha_reflection_lists_every_service() {
     use tonic_reflection::pb::v1alpha::server_reflection_client::ServerReflectionClient;
     use tonic_reflection::pb::v1alpha::server_reflection_request::MessageRequest;
     use tonic_reflection::pb::v1alpha::server_reflection_response::MessageResponse;
@@ -78,23 +78,23 @@ async fn the_older_reflection_lists_every_service() {
     }
 }
 
-/// The C core names the socket's path as the authority of its calls.
+/// The C core sends the socket's path as `:authority`.
 #[tokio::test]
-async fn a_client_of_the_c_core_calls_over_the_unix_socket() {
+async fn accepts_the_grpc_c_core_over_the_unix_socket() {
     ensure_installed("grpc");
     let supervisor = SupervisorProcess::start();
     let mut python = command(&tools().join("grpc/bin/python"));
     python.arg(source_root().join("tests/tests/python_clients/grpc_client.py")).arg(supervisor.socket());
     python.args(["/grpc.health.v1.Health/Check", "/proctor.v1.Sessions/ListSessions", "/proctor.v1.Host/GetHost"]);
     python.args(["/proctor.v1.Sessions/Nothing", "/proctor.v1.Nothing/Nothing"]);
-    let said = wait_for_exit(python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let output = wait_for_exit(python.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     let once = ["OK", "OK", "PERMISSION_DENIED", "UNIMPLEMENTED", "UNIMPLEMENTED"];
-    assert_eq!(said.json(), serde_json::json!([once, once].concat()), "{said:?}");
+    assert_eq!(output.json(), serde_json::json!([once, once].concat()), "{output:?}");
 }
 
-/// Those of the transport and of services that are not ours, too.
+/// Errors of the transport and of health and reflection carry `ErrorInfo` as well.
 #[tokio::test]
-async fn every_error_has_a_reason() {
+async fn every_error_carries_error_info() {
     let supervisor = SupervisorProcess::start();
     let channel = supervisor.client("alpha").await.channel;
     for (method, code) in [
@@ -116,10 +116,10 @@ async fn every_error_has_a_reason() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_the_host_and_tenants_do_not() {
+async fn host_calls_are_for_operators_only() {
     let supervisor = SupervisorProcess::start();
     let tenant = supervisor.client("alpha").await;
-    let session = tenant.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let session = tenant.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let operator = supervisor.client("operator").await;
     let host = operator.host.clone().get_host(v1::GetHostRequest {}).await.unwrap().into_inner();
     assert_eq!((host.sessions, host.runs_running, host.runs_queued), (1, 0, 0));
@@ -136,14 +136,14 @@ async fn an_operator_sees_the_host_and_tenants_do_not() {
     }
     let request = v1::GetSessionRequest { session_id: session };
     let no_tenant = operator.sessions.clone().get_session(request).await.unwrap_err();
-    assert_eq!(no_tenant.code(), Code::PermissionDenied, "an operator is no tenant by itself");
+    assert_eq!(no_tenant.code(), Code::PermissionDenied, "an operator is not a tenant");
 }
 
 #[tokio::test]
-async fn what_this_version_does_not_have_says_so() {
+async fn unimplemented_calls_name_themselves() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
-    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let session_id = client.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let affected = v1::RunAffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
     let tests = v1::AffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
     let analyze = v1::AnalyzeFailuresRequest { session_id: session_id.clone(), limit: 0 };

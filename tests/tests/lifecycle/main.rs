@@ -1,7 +1,7 @@
-//! How runs, sessions and supervisors behave over time, at the real programs: attaching, queueing, following, cancelling,
-//! losing clients, telling tenants apart. Must not know what the fixtures come to; that is the table's.
+//! Runs, sessions and supervisors over time, at the real programs: attaching, queueing, watching, cancelling, lost clients,
+//! and separation of tenants.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 mod admin_commands;
 mod broken_workers;
@@ -23,28 +23,28 @@ use proctor_tests::grpc_client::{Client, CompletedRun};
 use proctor_tests::paused_test::PausedTest;
 use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 
-/// A supervisor, a tenant's client, and its session on a workspace whose test waits.
-struct Scene {
+/// A supervisor, a tenant's client, and its session on a workspace with a pausing test.
+struct PausedSession {
     supervisor: SupervisorProcess,
     client: Client,
     session: String,
-    waiting: PausedTest,
+    paused: PausedTest,
 }
 
-impl Scene {
-    async fn new() -> Scene {
-        Scene::with(&SupervisorSettings::default()).await
+impl PausedSession {
+    async fn new() -> PausedSession {
+        PausedSession::with(&SupervisorSettings::default()).await
     }
 
-    async fn with(settings: &SupervisorSettings) -> Scene {
-        let supervisor = SupervisorProcess::with(settings);
-        let waiting = supervisor.paused_test("alpha", "waiting");
+    async fn with(settings: &SupervisorSettings) -> PausedSession {
+        let supervisor = SupervisorProcess::with_settings(settings);
+        let paused = supervisor.paused_test("alpha", "waiting");
         let client = supervisor.client("alpha").await;
-        let session = client.open(&waiting.workspace).await;
-        Scene { supervisor, client, session, waiting }
+        let session = client.open_session(&paused.workspace).await;
+        PausedSession { supervisor, client, session, paused }
     }
 
-    /// A request for all tests, with everything left to the defaults.
+    /// A request for all tests with defaults for everything else.
     fn request(&self) -> RunTestsRequest {
         RunTestsRequest { session_id: self.session.clone(), ..RunTestsRequest::default() }
     }

@@ -1,6 +1,6 @@
-//! Sessions: opened twice, paged through, limited, ended with the supervisor.
+//! Sessions: sharing, expiry, paging, quotas, and the end of the supervisor.
 
-use crate::Scene;
+use crate::PausedSession;
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CreateSessionRequest, GetSessionRequest, ListSessionsRequest, Outcome};
 use proctor_tests::process::{WAIT_MAX, processes_matching, signal, supervisor_cgroups, wait_until};
@@ -11,7 +11,7 @@ use tonic::Code;
 use tonic_types::StatusExt;
 
 #[tokio::test]
-async fn a_workspace_has_one_session_unless_another_is_asked_for() {
+async fn shares_one_session_per_workspace_unless_separate() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
@@ -31,13 +31,13 @@ async fn a_workspace_has_one_session_unless_another_is_asked_for() {
     assert_eq!(open("two", false).await, (shared.clone(), true));
     let (own, existing) = open("own", true).await;
     assert!(!existing && own != shared);
-    assert_eq!(open("own", true).await, (own.clone(), true), "the same request");
-    assert_ne!(open("", true).await, open("", true).await, "without an id every call opens one");
+    assert_eq!(open("own", true).await, (own.clone(), true), "the same client_request_id");
+    assert_ne!(open("", true).await, open("", true).await, "without client_request_id every call opens a session");
     assert!(shared.len() == 32 && shared.chars().all(|digit| digit.is_ascii_hexdigit()), "{shared}");
 }
 
 #[tokio::test]
-async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
+async fn separate_session_expires_after_its_requested_idle_time() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
@@ -48,30 +48,30 @@ async fn a_session_of_its_own_expires_as_soon_as_its_client_has_asked_for() {
         async move { sessions.create_session(request).await.map(|opened| opened.into_inner().session.unwrap()) }
     };
     let half_a_day = 12 * 60 * 60 * 1_000;
-    let brief = open(1, true).await.unwrap();
-    assert_eq!(brief.idle_ms_max, 1_000);
+    let short = open(1, true).await.unwrap();
+    assert_eq!(short.idle_ms_max, 1_000);
     assert_eq!(open(u64::MAX, true).await.unwrap().idle_ms_max, half_a_day);
-    let stays = open(half_a_day - 1, true).await.unwrap();
-    assert_eq!(stays.idle_ms_max, half_a_day - 1);
+    let long = open(half_a_day - 1, true).await.unwrap();
+    assert_eq!(long.idle_ms_max, half_a_day - 1);
     let refused = open(1, false).await.unwrap_err();
     assert_eq!((refused.code(), refused.message().split(':').next()), (Code::InvalidArgument, Some("idle_ms_max")));
-    let looked_at = |session_id: &str| {
+    let get_session = |session_id: &str| {
         let request = GetSessionRequest { session_id: session_id.to_owned() };
         let mut sessions = client.sessions.clone();
         async move { sessions.get_session(request).await.map_err(|status| status.code()).map(drop) }
     };
     tokio::time::timeout(WAIT_MAX, async {
-        while looked_at(&brief.session_id).await != Err(Code::PermissionDenied) {
+        while get_session(&short.session_id).await != Err(Code::PermissionDenied) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })
     .await
     .unwrap();
-    assert_eq!(looked_at(&stays.session_id).await, Ok(()));
+    assert_eq!(get_session(&long.session_id).await, Ok(()));
 }
 
 #[tokio::test]
-async fn sessions_are_listed_page_by_page() {
+async fn lists_sessions_in_pages() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let workspace = supervisor.workspace("beta", "shop", "go/pass");
@@ -95,41 +95,41 @@ async fn sessions_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_tenants_sessions_are_limited_and_its_neighbours_are_not_touched() {
+async fn sessions_max_limits_one_tenant_only() {
     let settings = SupervisorSettings { tenant: "sessions_max = 2".to_owned(), ..SupervisorSettings::default() };
-    let supervisor = SupervisorProcess::with(&settings);
+    let supervisor = SupervisorProcess::with_settings(&settings);
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
-    alpha.open(&workspace).await;
+    alpha.open_session(&workspace).await;
     let second = alpha.open_separate_session(&workspace).await;
     let refused = alpha.try_open_session(&workspace, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], "sessions_max");
     assert!(refused.get_details_retry_info().is_some());
-    beta.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    beta.open_session(&supervisor.workspace("beta", "shop", "go/pass")).await;
     let close = proctor_proto::v1::CloseSessionRequest { session_id: second };
     alpha.sessions.clone().close_session(close).await.unwrap();
     alpha.open_separate_session(&workspace).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_supervisor_that_is_told_twice_to_end_takes_its_runs_along_and_says_how_they_ended() {
+async fn second_sigterm_cancels_runs_and_reports_them() {
     let settings = SupervisorSettings { host: "drain = \"1h\"".to_owned(), ..SupervisorSettings::default() };
-    let mut scene = Scene::with(&settings).await;
-    let mut run = scene.client.start(scene.request()).await.unwrap();
+    let mut setup = PausedSession::with(&settings).await;
+    let mut run = setup.client.start(setup.request()).await.unwrap();
     run.wait_for_test("TestWaits").await;
-    let pid = scene.supervisor.pid();
-    let socket = scene.supervisor.socket();
-    let following = tokio::spawn(run.try_to_end());
-    // The first gives the run its time, which is more than this test's patience; who sends another does not wait.
+    let pid = setup.supervisor.pid();
+    let socket = setup.supervisor.socket();
+    let following = tokio::spawn(run.try_read_to_end());
+    // The first SIGTERM gives the run an hour to finish, the second one cancels it.
     signal(pid, Signal::SIGTERM);
-    wait_until("it drains", || scene.supervisor.said().contains("draining"));
-    let said = scene.supervisor.end(Signal::SIGTERM);
-    assert_eq!(said.status, 0);
+    wait_until("the supervisor drains", || setup.supervisor.log().contains("draining"));
+    let output = setup.supervisor.stop(Signal::SIGTERM);
+    assert_eq!(output.status, 0);
     let report = following.await.unwrap().unwrap().report().clone();
     assert_eq!((report.outcome(), report.evidence.unwrap().killed.as_str()), (Outcome::Cancelled, "closed"));
     assert_eq!(processes_matching(&format!("proctor-{pid}-")), []);
-    assert_eq!(processes_matching(scene.waiting.workspace.to_str().unwrap()), []);
+    assert_eq!(processes_matching(setup.paused.workspace.to_str().unwrap()), []);
     assert_eq!(supervisor_cgroups(pid), [""; 0].map(std::path::PathBuf::from));
-    assert!(!socket.exists(), "its socket is gone");
+    assert!(!socket.exists(), "the socket is removed");
 }

@@ -1,28 +1,28 @@
-//! What tenants have of a host and of its supervisor: turns, positions, quotas that refuse by name.
+//! Sharing of a host and its supervisor between tenants: order of runs, queue positions, and quotas.
 
 use crate::assert_passed;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{
     CancelRunRequest, GetRunRequest, ListTestsRequest, Outcome, Priority, RunTestsRequest, WatchRunRequest,
 };
-use proctor_tests::grpc_client::{Client, CompletedRun, Stream};
+use proctor_tests::grpc_client::{Client, CompletedRun, RunStream};
 use proctor_tests::paused_test::PausedTest;
 use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// Tenants that have this quota each.
+/// Settings with these keys in each tenant's quota.
 fn quota(quota: &str) -> SupervisorSettings {
     SupervisorSettings { tenant: format!("[tenant.quota]\n{quota}"), ..SupervisorSettings::default() }
 }
 
-/// A host with the room of one run, whose tenants may have one run waiting.
+/// A host with room for one run, whose tenants may have one run queued each.
 fn crowded() -> SupervisorProcess {
     let host = "memory = \"2GiB\"\ncpus = 2".to_owned();
-    SupervisorProcess::with(&SupervisorSettings { host, ..quota("queued_runs = 1\nrunning_runs = 1") })
+    SupervisorProcess::with_settings(&SupervisorSettings { host, ..quota("queued_runs = 1\nrunning_runs = 1") })
 }
 
-/// A tenant, each of whose runs is in a session and a workspace of its own, and waits at its gate.
+/// A tenant that runs each paused test in a session and a workspace of its own.
 struct Tenant<'s> {
     supervisor: &'s SupervisorProcess,
     name: &'static str,
@@ -36,33 +36,33 @@ impl Tenant<'_> {
     }
 
     async fn open(&self, workspace: &str) -> (PausedTest, RunTestsRequest) {
-        let gate = self.supervisor.paused_test(self.name, workspace);
-        let session_id = self.client.open(&gate.workspace).await;
-        (gate, RunTestsRequest { session_id, ..RunTestsRequest::default() })
+        let paused = self.supervisor.paused_test(self.name, workspace);
+        let session_id = self.client.open_session(&paused.workspace).await;
+        (paused, RunTestsRequest { session_id, ..RunTestsRequest::default() })
     }
 
-    async fn start(&self, workspace: &str) -> (PausedTest, Stream) {
-        let (gate, request) = self.open(workspace).await;
-        (gate, self.client.start(request).await.unwrap())
+    async fn start(&self, workspace: &str) -> (PausedTest, RunStream) {
+        let (paused, request) = self.open(workspace).await;
+        (paused, self.client.start(request).await.unwrap())
     }
 
-    /// The same, once the run is at its gate; with the run's id.
-    async fn run(&self, workspace: &str) -> (PausedTest, Stream, String) {
-        let (gate, mut stream) = self.start(workspace).await;
+    /// Starts a run and waits until its test is paused. Returns the run's id as well.
+    async fn start_and_pause(&self, workspace: &str) -> (PausedTest, RunStream, String) {
+        let (paused, mut stream) = self.start(workspace).await;
         let run = stream.wait_for_test("TestWaits").await;
-        (gate, stream, run)
+        (paused, stream, run)
     }
 }
 
-/// Opens the gates of runs, all of which pass then.
-async fn assert_all_pass(gates: &[PausedTest], streams: impl IntoIterator<Item = Stream>) {
-    gates.iter().for_each(PausedTest::resume);
+/// Resumes the tests and waits until all runs have passed.
+async fn resume_and_assert_passed(paused: &[PausedTest], streams: impl IntoIterator<Item = RunStream>) {
+    paused.iter().for_each(PausedTest::resume);
     for stream in streams {
-        assert_passed(&stream.to_end().await, 3);
+        assert_passed(&stream.read_to_end().await, 3);
     }
 }
 
-fn is_at(event: &Event, position: u32) -> bool {
+fn has_position(event: &Event, position: u32) -> bool {
     matches!(event, Event::Queued(queued) if queued.position == position)
 }
 
@@ -74,57 +74,57 @@ fn positions(followed: &CompletedRun) -> Vec<u32> {
     followed.events.iter().filter_map(|event| position(&event.event)).collect()
 }
 
-fn assert_used_up(refused: &Status, quota: &str) {
+fn assert_quota_exceeded(refused: &Status, quota: &str) {
     assert_eq!(refused.code(), Code::ResourceExhausted, "{refused:?}");
     assert_eq!(refused.get_details_error_info().unwrap().metadata["quota"], quota);
     assert!(refused.get_details_retry_info().unwrap().retry_delay.is_some());
 }
 
 #[tokio::test]
-async fn runs_of_two_tenants_take_turns_and_are_told_where_they_stand() {
+async fn alternates_tenants_and_reports_queue_positions() {
     let supervisor = crowded();
     let (alpha, beta) = Tenant::both(&supervisor).await;
-    let (first, running, _) = alpha.run("first").await;
-    // The tenant that has the host comes after the one that has had nothing of it.
+    let (first, running, _) = alpha.start_and_pause("first").await;
+    // A tenant with a running run queues behind a tenant with none.
     let (second, mut behind) = alpha.start("second").await;
-    behind.until("alone in the queue", |event| is_at(event, 1)).await;
+    behind.wait_for_event("position 1", |event| has_position(event, 1)).await;
     let (third, mut ahead) = beta.start("third").await;
-    ahead.until("the next", |event| is_at(event, 1)).await;
-    behind.until("passed by the other tenant", |event| is_at(event, 2)).await;
+    ahead.wait_for_event("position 1", |event| has_position(event, 1)).await;
+    behind.wait_for_event("position 2, behind the other tenant", |event| has_position(event, 2)).await;
 
-    assert_all_pass(&[first], [running]).await;
+    resume_and_assert_passed(&[first], [running]).await;
     ahead.wait_for_test("TestWaits").await;
-    behind.until("the next", |event| is_at(event, 1)).await;
+    behind.wait_for_event("position 1 again", |event| has_position(event, 1)).await;
     third.resume();
     second.resume();
-    let (ahead, behind) = (ahead.to_end().await, behind.to_end().await);
-    for (followed, told) in [(&ahead, vec![0, 1]), (&behind, vec![0, 1, 2, 1])] {
+    let (ahead, behind) = (ahead.read_to_end().await, behind.read_to_end().await);
+    for (followed, expected) in [(&ahead, vec![0, 1]), (&behind, vec![0, 1, 2, 1])] {
         assert_passed(followed, 3);
         followed.assert_numbered_from(0);
-        assert_eq!(positions(followed), told);
+        assert_eq!(positions(followed), expected);
         assert!(followed.report().resources.as_ref().unwrap().queue_wait_s > 0.0);
     }
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_one_tenant_and_not_the_other() {
+async fn full_queue_refuses_only_its_tenant() {
     let supervisor = crowded();
     let (alpha, beta) = Tenant::both(&supervisor).await;
-    let (first, running, _) = alpha.run("first").await;
-    let (second, waits) = alpha.start("second").await;
+    let (first, running, _) = alpha.start_and_pause("first").await;
+    let (second, queued) = alpha.start("second").await;
     let (third, request) = alpha.open("third").await;
-    let Err(refused) = alpha.client.start(request.clone()).await else { panic!("it began") };
-    assert_used_up(&refused, "queued_runs");
+    let Err(refused) = alpha.client.start(request.clone()).await else { panic!("the run started") };
+    assert_quota_exceeded(&refused, "queued_runs");
     let (others, other) = beta.start("others").await;
-    assert_all_pass(&[first, second, third, others], [running, waits, other]).await;
-    // The session that was refused has room now, and knows of no run.
-    assert_passed(&alpha.client.start(request).await.unwrap().to_end().await, 3);
+    resume_and_assert_passed(&[first, second, third, others], [running, queued, other]).await;
+    // The refused session may start a run now and remembers no refused one.
+    assert_passed(&alpha.client.start(request).await.unwrap().read_to_end().await, 3);
 }
 
-/// Of one tenant's runs, wherever they wait.
+/// Priorities order the runs of one tenant across its sessions.
 #[tokio::test]
-async fn priorities_order_a_tenants_runs_and_all_that_wait_count() {
-    let supervisor = SupervisorProcess::with(&SupervisorSettings {
+async fn priorities_order_one_tenants_queue_and_quota_counts_all() {
+    let supervisor = SupervisorProcess::with_settings(&SupervisorSettings {
         host: "memory = \"2GiB\"\ncpus = 2".to_owned(),
         tenant: "[tenant.quota]\nqueued_runs = 3".to_owned(),
         ..SupervisorSettings::default()
@@ -138,81 +138,81 @@ async fn priorities_order_a_tenants_runs_and_all_that_wait_count() {
     };
     let mut sessions = Vec::new();
     for name in ["first", "second", "third"] {
-        sessions.push(alpha.open(&supervisor.empty_workspace("alpha", name)).await);
+        sessions.push(alpha.open_session(&supervisor.empty_workspace("alpha", name)).await);
     }
     let mut running = alpha.start(sleep(&sessions[0], 600, Priority::Unspecified)).await.unwrap();
-    running.until("the start", |event| matches!(event, Event::Started(_))).await;
+    running.wait_for_event("the start", |event| matches!(event, Event::Started(_))).await;
     let mut low = alpha.start(sleep(&sessions[1], 600, Priority::Low)).await.unwrap();
-    low.until("alone in the queue", |event| is_at(event, 1)).await;
+    low.wait_for_event("position 1", |event| has_position(event, 1)).await;
     let mut high = alpha.start(sleep(&sessions[2], 600, Priority::High)).await.unwrap();
-    high.until("the next", |event| is_at(event, 1)).await;
-    let low_id = low.until("passed by the other", |event| is_at(event, 2)).await.run_id;
+    high.wait_for_event("position 1", |event| has_position(event, 1)).await;
+    let low_id = low.wait_for_event("position 2, behind the other run", |event| has_position(event, 2)).await.run_id;
 
-    // The same request with another priority is the same run, which keeps its own.
+    // An identical request with another priority attaches to the run, which keeps its priority.
     let mut joined = alpha.start(sleep(&sessions[1], 600, Priority::High)).await.unwrap();
-    let attached = joined.until("the first event", |event| matches!(event, Event::Queued(_))).await;
+    let attached = joined.wait_for_event("the first event", |event| matches!(event, Event::Queued(_))).await;
     assert_eq!(attached.run_id, low_id);
 
-    // Behind the running one of its session: the third that waits, and the last that may.
+    // Behind the running run of its session: the third queued run, which exhausts the quota.
     let mut third = alpha.start(sleep(&sessions[0], 601, Priority::High)).await.unwrap();
     let refused = alpha.start(sleep(&sessions[0], 602, Priority::High)).await.err().unwrap();
-    assert_used_up(&refused, "queued_runs");
-    let run_id = third.until("its place", |event| is_at(event, 1)).await.run_id;
+    assert_quota_exceeded(&refused, "queued_runs");
+    let run_id = third.wait_for_event("position 1", |event| has_position(event, 1)).await.run_id;
     alpha.runs.clone().cancel_run(CancelRunRequest { run_id }).await.unwrap();
-    assert_eq!(third.to_end().await.report().outcome(), Outcome::Cancelled);
+    assert_eq!(third.read_to_end().await.report().outcome(), Outcome::Cancelled);
     alpha.start(sleep(&sessions[0], 602, Priority::High)).await.unwrap();
 }
 
-/// What a run gets that asks for nothing is more than all of this tenant's may use together.
+/// The default limits exceed the quota of this tenant.
 #[tokio::test]
-async fn a_run_that_asks_for_nothing_has_what_its_tenants_quota_leaves() {
-    let supervisor = SupervisorProcess::with(&quota("memory = \"512MiB\"\ncpus = 1"));
+async fn default_limits_shrink_to_the_tenant_quota() {
+    let supervisor = SupervisorProcess::with_settings(&quota("memory = \"512MiB\"\ncpus = 1"));
     let alpha = supervisor.client("alpha").await;
-    let session_id = alpha.open(&supervisor.empty_workspace("alpha", "small")).await;
+    let session_id = alpha.open_session(&supervisor.empty_workspace("alpha", "small")).await;
     let command = vec!["/bin/true".to_owned()];
     let request = RunTestsRequest { session_id, command, ..RunTestsRequest::default() };
-    let followed = alpha.start(request).await.unwrap().to_end().await;
+    let followed = alpha.start(request).await.unwrap().read_to_end().await;
     let limits = followed.report().limits.unwrap();
     assert_eq!(followed.report().outcome(), Outcome::Passed);
     assert_eq!((limits.memory_bytes, limits.cpu_millis), (512 << 20, 1_000));
 }
 
 #[tokio::test]
-async fn streams_of_events_are_counted_until_they_are_dropped() {
-    let supervisor = SupervisorProcess::with(&quota("subscribers = 2"));
+async fn counts_subscribers_until_they_disconnect() {
+    let supervisor = SupervisorProcess::with_settings(&quota("subscribers = 2"));
     let (alpha, beta) = Tenant::both(&supervisor).await;
-    let (gate, running, run_id) = alpha.run("watched").await;
+    let (paused, running, run_id) = alpha.start_and_pause("watched").await;
     let (_listed, RunTestsRequest { session_id, .. }) = alpha.open("listed").await;
     let alpha = alpha.client;
     let second = alpha.watch(&run_id, 0).await;
     let watch = WatchRunRequest { run_id: run_id.clone(), cursor: 0 };
-    assert_used_up(&alpha.runs.clone().watch_run(watch).await.unwrap_err(), "subscribers");
+    assert_quota_exceeded(&alpha.runs.clone().watch_run(watch).await.unwrap_err(), "subscribers");
     let wait = GetRunRequest { run_id: run_id.clone(), wait_ms: 1 };
-    assert_used_up(&alpha.runs.clone().get_run(wait).await.unwrap_err(), "subscribers");
+    assert_quota_exceeded(&alpha.runs.clone().get_run(wait).await.unwrap_err(), "subscribers");
     let list = ListTestsRequest { session_id, ..ListTestsRequest::default() };
-    assert_used_up(&alpha.results.clone().list_tests(list).await.unwrap_err(), "subscribers");
+    assert_quota_exceeded(&alpha.results.clone().list_tests(list).await.unwrap_err(), "subscribers");
     alpha.get_run(&run_id, 0).await;
     let (others, other) = beta.start("others").await;
-    assert_all_pass(&[gate, others], [running, second, other]).await;
-    assert_passed(&alpha.watch(&run_id, 0).await.to_end().await, 3);
+    resume_and_assert_passed(&[paused, others], [running, second, other]).await;
+    assert_passed(&alpha.watch(&run_id, 0).await.read_to_end().await, 3);
 }
 
 #[tokio::test]
-async fn a_flood_of_requests_is_told_when_to_come_again_and_hurts_nobody_else() {
-    let supervisor = SupervisorProcess::with(&quota("requests_per_second = 5"));
+async fn rate_limit_answers_with_a_retry_delay_and_spares_others() {
+    let supervisor = SupervisorProcess::with_settings(&quota("requests_per_second = 5"));
     let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
-    let ask = async |client: &Client| {
+    let query = async |client: &Client| {
         let request = GetRunRequest { run_id: "none".to_owned(), wait_ms: 0 };
         client.runs.clone().get_run(request).await.unwrap_err()
     };
     let refused = loop {
-        let answer = ask(&alpha).await;
+        let answer = query(&alpha).await;
         if answer.code() != Code::PermissionDenied {
             break answer;
         }
     };
-    assert_used_up(&refused, "requests_per_second");
-    assert_eq!(ask(&beta).await.code(), Code::PermissionDenied);
+    assert_quota_exceeded(&refused, "requests_per_second");
+    assert_eq!(query(&beta).await.code(), Code::PermissionDenied);
     tokio::time::sleep(refused.get_details_retry_info().unwrap().retry_delay.unwrap()).await;
-    assert_eq!(ask(&alpha).await.code(), Code::PermissionDenied);
+    assert_eq!(query(&alpha).await.code(), Code::PermissionDenied);
 }

@@ -1,8 +1,8 @@
-//! What a test wrote stays with its failure, in whatever language, and with no other's.
+//! What a test printed is reported with its failure, for every framework, and with no other test.
 
 use proctor_tests::test_workspace::TestWorkspace;
 
-/// Fixtures with a failing test that prints, and that test.
+/// Fixtures with one failing test that prints, and the node id of that test.
 const PRINTING: [(&str, &str); 6] = [
     ("pytest/fail", "test_greet.py::test_lines"),
     ("unittest/fail", "test_fail.TestShout.test_lists"),
@@ -13,10 +13,10 @@ const PRINTING: [(&str, &str); 6] = [
 ];
 
 #[test]
-fn what_a_failing_test_printed_is_kept_with_it() {
+fn keeps_printed_output_with_its_failing_test() {
     for (fixture, nodeid) in PRINTING {
-        let place = TestWorkspace::with_fixture(fixture);
-        let report = place.proctor(&["run", "--output", "json"]).json();
+        let workspace = TestWorkspace::with_fixture(fixture);
+        let report = workspace.proctor(&["run", "--output", "json"]).json();
         let tests = report["tests"].as_array().unwrap();
         let printed =
             tests.iter().filter(|test| test["output"].as_str().is_some_and(|text| text.contains("what was printed")));

@@ -1,5 +1,5 @@
-//! `RunTests` of a real supervisor on a row, and what the other calls say afterwards. Two tenants are configured; the rows
-//! run as the one over TCP with a token, while the other one's session stays as it is.
+//! `RunTests` of a real supervisor on a row, and the calls that query its results. The row runs as one tenant over TCP with
+//! a token, while the session of the other tenant must stay unchanged.
 
 use proctor_proto::v1::{self, GetReportRequest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest};
 use proctor_proto::{reason, v1::Stream};
@@ -12,33 +12,33 @@ use std::collections::BTreeSet;
 use tonic::Code;
 use tonic_types::StatusExt;
 
-fn request(session_id: &str, ask: &RunOptions) -> RunTestsRequest {
+fn request(session_id: &str, options: &RunOptions) -> RunTestsRequest {
     let limits = Limits {
-        memory_bytes: ask.memory_mib.unwrap_or(0) << 20,
-        pids: ask.pids.unwrap_or(0),
-        wall_ms: ask.timeout_s.unwrap_or(0) * 1_000,
+        memory_bytes: options.memory_mib.unwrap_or(0) << 20,
+        pids: options.pids.unwrap_or(0),
+        wall_ms: options.timeout_s.unwrap_or(0) * 1_000,
         ..Limits::default()
     };
     RunTestsRequest {
         session_id: session_id.to_owned(),
-        filter: ask.filter.to_owned(),
-        command: ask.command.iter().map(|word| (*word).to_owned()).collect(),
+        filter: options.filter.to_owned(),
+        command: options.command.iter().map(|word| (*word).to_owned()).collect(),
         limits: Some(limits),
         ..RunTestsRequest::default()
     }
 }
 
-/// Drives one row.
+/// Checks one row.
 pub(crate) async fn check(name: &str) {
     let row = row(name);
     let supervisor = SupervisorProcess::start();
     let workspace = supervisor.workspace("beta", "shop", row.fixture);
     let other = supervisor.local_client().await;
-    let others_session = other.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let others_session = other.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let client = supervisor.client("beta").await;
-    let session = client.open(&workspace).await;
+    let session = client.open_session(&workspace).await;
 
-    let followed = client.start(request(&session, &row.options)).await.unwrap().to_end().await;
+    let followed = client.start(request(&session, &row.options)).await.unwrap().read_to_end().await;
     followed.assert_numbered_from(0);
     RunResult::from_report(followed.report()).assert_matches(row);
     check_document(row, &client, &session, &followed).await;
@@ -46,7 +46,7 @@ pub(crate) async fn check(name: &str) {
     check_covering(row, &client, &session).await;
     check_output(&client, &followed).await;
     check_artifacts(row, &client, &other, &followed).await;
-    assert!(!other.failures(&others_session).await.has_run, "the other tenant's session knows nothing of it");
+    assert!(!other.failures(&others_session).await.has_run, "the other tenant's session has no run");
 }
 
 async fn check_document(row: &Row, client: &Client, session: &str, followed: &CompletedRun) {
@@ -58,9 +58,9 @@ async fn check_document(row: &Row, client: &Client, session: &str, followed: &Co
 
 async fn check_failures(row: &Row, client: &Client, session: &str, followed: &CompletedRun) {
     let answer = client.failures(session).await;
-    let seen: BTreeSet<TestRecord> = answer.failures.iter().map(TestRecord::from_failure).collect();
+    let found: BTreeSet<TestRecord> = answer.failures.iter().map(TestRecord::from_failure).collect();
     let wanted = expected_failures(row);
-    assert_eq!(seen, wanted);
+    assert_eq!(found, wanted);
     assert_eq!((answer.total, answer.failures.len()), (wanted.len() as u64, wanted.len()));
     assert_eq!((answer.has_run, answer.structured, &answer.run_id), (true, row.structured, &followed.run_id));
     let running: Vec<String> = answer.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
@@ -83,7 +83,7 @@ async fn check_covering(row: &Row, client: &Client, session: &str) {
     }
 }
 
-// What ReadOutput gives piece by piece is what the events gave, byte by byte.
+// ReadOutput returns the same bytes as the events.
 async fn check_output(client: &Client, followed: &CompletedRun) {
     let mut bytes = 0;
     for stream in [Stream::Stdout, Stream::Stderr] {
@@ -106,8 +106,8 @@ async fn check_output(client: &Client, followed: &CompletedRun) {
         assert!(read == wanted, "{stream:?}: {} bytes read, {} in events", read.len(), wanted.len());
         bytes += wanted.len() as u64;
     }
-    // What a reporter tells counts beside the streams, if it comes to tell anything; so does the list that ctest is asked for
-    // where tests are to fail.
+    // `output_bytes` also counts reporter data beside the streams, if a reporter ran, and the test list that proctor
+    // requests from ctest when tests fail.
     let written = followed.report().resources.as_ref().unwrap().output_bytes;
     let has_reporter = !matches!(followed.report().framework.as_str(), "cargo" | "custom" | "go" | "nextest");
     assert!(if has_reporter { written >= bytes } else { written == bytes }, "{written} bytes written, {bytes} read");
@@ -125,8 +125,8 @@ async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &
     for (artifact, (_, name, begin)) in followed.report().artifacts.iter().zip(row.artifacts) {
         let mut read = Vec::new();
         loop {
-            let asked = request(name, read.len() as u64);
-            let answer = client.runs.clone().read_artifact(asked).await.unwrap().into_inner();
+            let request = request(name, read.len() as u64);
+            let answer = client.runs.clone().read_artifact(request).await.unwrap().into_inner();
             read.extend(answer.bytes);
             if answer.end {
                 break;
@@ -140,12 +140,12 @@ async fn check_artifacts(row: &Row, client: &Client, other: &Client, followed: &
 }
 
 #[tokio::test]
-async fn a_runner_that_is_not_there_is_named() {
+async fn names_a_missing_runner() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
-    let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
-    let ask = RunOptions { command: MISSING_COMMAND, ..RunOptions::ALL };
-    let Err(status) = client.start(request(&session, &ask)).await else { panic!("it began") };
+    let session = client.open_session(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    let options = RunOptions { command: MISSING_COMMAND, ..RunOptions::ALL };
+    let Err(status) = client.start(request(&session, &options)).await else { panic!("the run started") };
     assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, MISSING_RUNNER));
     let info = status.get_details_error_info().unwrap();
     assert_eq!((info.domain.as_str(), info.reason.as_str()), (reason::DOMAIN, reason::RUNNER_MISSING));
@@ -153,31 +153,32 @@ async fn a_runner_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn tests_are_listed_without_running_them() {
+async fn lists_tests_without_running_them() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
-    let session = client.open(&supervisor.workspace("alpha", "shop", "go/builderror")).await;
+    let session = client.open_session(&supervisor.workspace("alpha", "shop", "go/builderror")).await;
     let request = v1::ListTestsRequest { session_id: session.clone(), ..v1::ListTestsRequest::default() };
     let answer = client.results.clone().list_tests(request).await.unwrap().into_inner();
     let tests: Vec<String> = answer.tests.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
     assert_eq!(tests, ["example.com/builderror/good/TestOne"]);
     assert_eq!(answer.collectors[0].nodeid, "example.com/builderror/broken");
     assert_eq!(answer.framework, "go");
-    assert!(!client.failures(&session).await.has_run, "a listing leaves the failures alone");
+    assert!(!client.failures(&session).await.has_run, "listing does not count as a run");
 }
 
-/// Prints what an earlier run left in its caches, and leaves it.
-const LEAVES: [&str; 3] =
+/// Prints what an earlier run left in the cache, then leaves a file there.
+const CACHE_COMMAND: [&str; 3] =
     ["sh", "-c", r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#];
 
 #[tokio::test]
-async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
+async fn fresh_run_gets_empty_caches_and_keeps_the_workspace_caches() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
-    let session = client.open(&supervisor.workspace("beta", "shop", "go/pass")).await;
+    let session = client.open_session(&supervisor.workspace("beta", "shop", "go/pass")).await;
     for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
-        let ask = RunOptions { command: &LEAVES, ..RunOptions::ALL };
-        let followed = client.start(RunTestsRequest { fresh, ..request(&session, &ask) }).await.unwrap().to_end().await;
+        let options = RunOptions { command: &CACHE_COMMAND, ..RunOptions::ALL };
+        let followed =
+            client.start(RunTestsRequest { fresh, ..request(&session, &options) }).await.unwrap().read_to_end().await;
         assert_eq!(followed.report().stdout_tail, found, "fresh: {fresh}");
     }
 }

@@ -1,10 +1,13 @@
-//! The whole table through every entrance: the command line, gRPC, and MCP with two clients that we did not write. Must not
-//! know what is expected; that is the table's.
+//! Runs every row of the outcome table over gRPC, and a selection that shows every form of a report from the command line
+//! and over MCP with two independent clients (rmcp and the Python SDK).
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 mod command_line;
-mod cpu_slots;
 mod django;
 mod grpc;
 mod mcp;
@@ -15,65 +18,77 @@ mod pytest_playwright;
 mod python_mcp_sdk;
 mod wrapped_test_scripts;
 
+use proctor_tests::expectation::Row;
 use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
+use std::collections::BTreeSet;
 
-// One test for each row, so that they run beside each other and a failure names its row. `make test` gives them more threads than
-// there are processors, for those that wait (see `turn`), and knows them by their modules' names, `by_`.
+// One test per row, so that rows run in parallel and a failure names its row. Every row runs over gRPC. The command line and
+// MCP present the same report in their own forms, so they run only the rows of `FORMS`.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
 
-        $(mod $framework {
-            macro_rules! path { ($row:ident) => { concat!(stringify!($framework), "/", stringify!($row)) } }
+        mod by_grpc {
+            $(mod $framework {
+                $(#[tokio::test] async fn $name() {
+                    crate::grpc::check(concat!(stringify!($framework), "/", stringify!($name))).await;
+                })*
+            })*
+        }
+    };
+}
 
-            /// Rows of the table through the command line.
-            mod by_command_line {
+macro_rules! forms {
+    ($($framework:ident: $($name:ident)*;)*) => {
+        /// Rows that together show every form a report can have.
+        const FORMS: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
+
+        mod by_command_line {
+            $(mod $framework {
                 $(#[test] fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::command_line::check(path!($name));
+                    crate::command_line::check(concat!(stringify!($framework), "/", stringify!($name)));
                 })*
-            }
+            })*
+        }
 
-            /// The same through gRPC.
-            mod by_grpc {
+        mod by_mcp {
+            $(mod $framework {
                 $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::grpc::check(path!($name)).await;
+                    crate::mcp::check(concat!(stringify!($framework), "/", stringify!($name))).await;
                 })*
-            }
-
-            /// The same through MCP.
-            mod by_mcp {
-                $(#[tokio::test] async fn $name() {
-                    let _slot = crate::cpu_slots::acquire_for(path!($name));
-                    crate::mcp::check(path!($name)).await;
-                })*
-            }
-        })*
+            })*
+        }
     };
 }
 
 rows! {
-    go: pass fail table panic crash undone builderror vet hang notests oom forkbomb orphan flood twomodules unicode shapes many
-        filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass swallows fail error skip collection conftest settings hang crash stops halts breaks setuponly workers unlike unicode many twoprojects
-        flaky doctest filtered filtered_out filter_is_wrong;
-    unittest: pass fail error skip collection hang crash interrupt stops unicode moves brought loads others functions many
+    go: pass fail table panic crash exits_early builderror vet hang notests oom forkbomb orphan flood twomodules unicode
+        shapes many filtered filtered_out command_passes command_fails command_crashes;
+    pytest: pass hidden_failure fail error skip collection broken_conftest invalid_settings hang crash exits_early
+        stopped_worker broken_hook setup_only workers differing_workers unicode many two_projects flaky doctest filtered
+        filtered_out invalid_filter;
+    unittest: pass fail error skip collection hang crash interrupt stops_early unicode removed_directory
+        foreign_test_cases load_tests pytest_tests plain_functions many filtered filtered_out;
+    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered
+        filtered_out;
+    mocha: pass fail error skip collection teardown two_commands flaky spies bail hang crash delayed_abort unicode many
         filtered filtered_out;
-    jest: pass fail error skip collection typescript flaky spies bail hang late crash unicode many filtered filtered_out;
-    mocha: pass fail error skip collection teardown twice flaky spies bail hang crash leaves unicode many filtered filtered_out;
-    node: pass fail error skip collection late hang crash leaves loading vanishes unicode many filtered helper helper_filtered_out filtered_out;
-    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered filtered_out;
-    playwright: pass fail error skip flaky collection setup hang crash unicode many filtered filtered_out;
+    node: pass fail error skip collection late hang crash exits_early exits_while_loading exits_past_listeners unicode
+        many filtered helper_file helper_file_filtered_out filtered_out;
+    vitest: pass fail error skip collection unhandled excluded flaky teardown hang crash unicode many filtered
+        filtered_out;
+    playwright: pass fail error skip flaky collection failing_global_setup hang crash unicode many filtered
+        filtered_out;
     script: pass fail;
     cargo: pass fail skip builderror buildscript hang crash unicode harness many filtered filtered_out;
     nextest: pass fail error skip builderror hang crash unicode many filtered filtered_out;
-    ctest: pass fail error skip suites builderror linkerror configerror hang crash whole notests flood unicode many twins twoprojects
-        filtered filtered_out;
-    custom: junit junit_cut_off tap tap_whose_plan_comes_last words words_of_a_command_that_exits_with_0
-        junit_broken tap_of_nothing tap_of_skips hang crash unicode many no_report projectfile;
-    maven: pass fail flaky modules builderror crash forges replaces ends attaches hang many filtered filtered_out;
+    ctest: pass fail error skip suite_setup builderror linkerror configerror hang crash undiscovered_program notests
+        flood unicode many duplicate_names two_projects filtered filtered_out;
+    custom: junit junit_cut_off tap tap_plan_last result_words result_words_exit_0 junit_broken tap_empty
+        tap_all_skipped hang crash unicode many no_report project_file;
+    maven: pass fail flaky modules builderror crash forged_report replaced_report exits_in_process attached_agent hang
+        many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
@@ -81,18 +96,75 @@ rows! {
     phpunit: pass composer fail error teardown bootstrap skip collection stops risky hang crash unicode many filters filtered filtered_out;
 }
 
-/// Fixtures that are in no row, for a reason that their framework's table gives.
-const ASIDE: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
+forms! {
+    go: pass fail crash oom forkbomb flood command_passes command_crashes;
+    pytest: fail skip crash hang many unicode invalid_filter;
+    unittest: fail interrupt;
+    jest: fail many unicode filtered_out;
+    mocha: fail;
+    node: fail filtered;
+    vitest: fail flaky;
+    playwright: fail;
+    script: fail;
+    cargo: fail;
+    nextest: fail;
+    ctest: fail;
+    custom: junit junit_broken tap tap_empty hang unicode;
+    maven: fail;
+    gradle: fail;
+    maestro: fail filtered;
+    cypress: fail flaky;
+    rspec: fail;
+    phpunit: fail;
+}
+
+/// Features of the row's report that other reports may lack and that an interface may present in its own form.
+fn features(framework: &str, row: &Row) -> BTreeSet<String> {
+    let optional = [
+        ("covering", !row.covering.is_empty()),
+        ("a command", !row.options.command.is_empty()),
+        ("a filter", !row.options.filter.is_empty()),
+        ("flaky tests", row.flaky > 0),
+        ("hidden failures", row.tests.iter().any(|test| test.hidden)),
+        ("many tests", row.numbered_passed.1 > 0),
+        ("partial results", row.partial),
+        ("running tests", !row.running.is_empty()),
+        ("much output", row.output_bytes_min > 1_000_000),
+    ];
+    let present = optional.iter().filter(|(_, is_present)| *is_present);
+    let present = present.map(|(feature, _)| format!("{} with {feature}", row.outcome));
+    let common = [format!("framework {framework}"), format!("outcome {}", row.outcome)];
+    let collectors = row.collectors.iter().map(|collector| format!("collector {}", collector.kind));
+    let artifacts = row.artifacts.iter().map(|(kind, ..)| format!("artifact {kind}"));
+    let tests = row.tests.iter().map(|test| format!("test {}", test.outcome));
+    let limits = row.limit_hits.iter().map(|limit| format!("limit {limit}"));
+    common.into_iter().chain(present).chain(collectors).chain(artifacts).chain(tests).chain(limits).collect()
+}
 
 #[test]
-fn every_row_and_every_fixture_is_driven() {
+fn forms_show_every_feature_of_a_report() {
+    let features_of = |is_selected: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
+        let rows = TABLES.iter().flat_map(|(framework, rows)| rows.iter().map(move |row| (framework, row)));
+        let selected = rows.filter(|(framework, row)| is_selected(&format!("{framework}/{}", row.name)));
+        selected.flat_map(|(framework, row)| features(framework, row)).collect()
+    };
+    let (all, shown) = (features_of(&|_| true), features_of(&|name| FORMS.contains(&name)));
+    let missing: Vec<_> = all.difference(&shown).collect();
+    assert!(missing.is_empty(), "add a row to `forms!` that shows {missing:?}");
+}
+
+/// Fixtures without a row, for a reason given in their framework's table.
+const FIXTURES_WITHOUT_ROW: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
+
+#[test]
+fn every_row_and_fixture_has_a_test() {
     for ((framework, rows), (named, names)) in TABLES.iter().zip(NAMES) {
         assert_eq!(framework, named);
         assert_eq!(rows.iter().map(|row| row.name).collect::<Vec<_>>(), *names);
         for fixture in std::fs::read_dir(source_root().join("fixtures").join(framework)).unwrap() {
             let fixture = format!("{framework}/{}", fixture.unwrap().file_name().to_str().unwrap());
-            let known = rows.iter().any(|row| row.fixture == fixture);
-            assert!(known || ASIDE.contains(&fixture.as_str()), "{fixture} is in no row");
+            let has_row = rows.iter().any(|row| row.fixture == fixture);
+            assert!(has_row || FIXTURES_WITHOUT_ROW.contains(&fixture.as_str()), "{fixture} has no row");
         }
     }
     assert_eq!(TABLES.len(), NAMES.len());

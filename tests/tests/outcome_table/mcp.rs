@@ -1,5 +1,5 @@
-//! `run_tests` of a real `proctor-mcp` with a private supervisor on a row: the text to the letter, the data, and what the
-//! other tools say afterwards. MCP offers no memory and pids limits, so there the defaults are hit.
+//! `run_tests` of a real `proctor-mcp` with a private supervisor on a row: exact text, structured data, and the tools that
+//! query the result. MCP has no memory and pids options, so rows that need limits run into the defaults.
 
 use crate::mcp_client::{Answer, Mcp};
 use proctor_proto::printable;
@@ -11,7 +11,7 @@ use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Arguments of `run_tests` for a row.
+/// The arguments of `run_tests` for a row.
 pub(crate) fn arguments(row: &Row) -> Value {
     let mut arguments = json!({});
     if !row.options.filter.is_empty() {
@@ -21,35 +21,35 @@ pub(crate) fn arguments(row: &Row) -> Value {
         arguments["command"] = json!(row.options.command);
     }
     if let Some(seconds) = row.options.timeout_s {
-        // A float and a string are as good as a number.
+        // Numbers are also accepted as strings and floats.
         arguments["timeout"] = json!(format!("{seconds}.0"));
     }
     arguments
 }
 
-/// Drives one row.
+/// Checks one row.
 pub(crate) async fn check(name: &str) {
     let row = row(name);
-    let place = TestWorkspace::with_fixture(row.fixture);
-    let before = Baseline::capture(&place);
-    let mcp = Mcp::on(&place).await;
-    let ran = mcp.call("run_tests", arguments(row)).await;
-    check_run(row, &ran);
+    let workspace = TestWorkspace::with_fixture(row.fixture);
+    let before = Baseline::capture(&workspace);
+    let mcp = Mcp::start(&workspace).await;
+    let answer = mcp.call("run_tests", arguments(row)).await;
+    check_run(row, &answer);
     let failures = mcp.call("last_test_failures", json!({})).await;
     check_failures(row, &failures.text);
     check_covering(row, &mcp).await;
     check_artifacts(row, &mcp).await;
     let again = mcp.call("get_run", json!({})).await;
-    assert_eq!(again.text, ran.text, "get_run tells the same of a run that has ended");
+    assert_eq!(again.text, answer.text, "get_run returns the same for a finished run");
     let shim = mcp.shim.id().unwrap();
     let family = descendants(shim);
-    let supervisor = family.iter().find(|process| process.line.contains("--private")).unwrap().pid;
-    mcp.leave().await;
+    let supervisor = family.iter().find(|process| process.command_line.contains("--private")).unwrap().pid;
+    mcp.close().await;
     wait_until("everything that the shim started has ended", || !family.iter().any(|process| process.is_alive()));
-    before.assert_nothing_is_left(&place, supervisor);
+    before.assert_nothing_is_left(&workspace, supervisor);
 }
 
-/// Text is shown as it is, and a picture as a picture.
+/// Text artifacts are shown as text, screenshots as images.
 async fn check_artifacts(row: &Row, mcp: &Mcp) {
     for (kind, name, begin) in row.artifacts {
         let answer = mcp.call("get_test_report", json!({"artifact": name})).await;
@@ -62,7 +62,7 @@ async fn check_artifacts(row: &Row, mcp: &Mcp) {
     }
 }
 
-/// The whole answer of `run_tests`.
+/// Checks the complete answer of `run_tests`.
 pub(crate) fn check_run(row: &Row, answer: &Answer) {
     assert!(!answer.is_error, "{answer:?}");
     let report = &answer.structured;
@@ -83,13 +83,13 @@ pub(crate) fn check_run(row: &Row, answer: &Answer) {
     let total = report["resources"]["output_bytes"].as_u64().unwrap();
     if row.output_bytes_min > 1_000_000 {
         let note = format!("\n[TRUNCATED] {} bytes left out; read on with get_run ", total - 512_000);
-        let place = answer.text.find(&note).unwrap_or_else(|| panic!("no {note:?}"));
-        assert!((511_000..=512_000).contains(&place), "{place}");
+        let position = answer.text.find(&note).unwrap_or_else(|| panic!("no {note:?}"));
+        assert!((511_000..=512_000).contains(&position), "{position}");
     }
-    assert!(!answer.hint.is_empty(), "a second block says how it ended");
+    assert!(!answer.hint.is_empty(), "a second block names the outcome");
 }
 
-// Every stream ends its last line, and has no colours.
+// The last line of each stream is terminated, and colours are removed.
 fn section(tail: &Value) -> String {
     let text = anstream::adapter::strip_str(tail.as_str().unwrap()).to_string();
     if text.is_empty() || text.ends_with('\n') { text } else { format!("{text}\n") }
@@ -104,7 +104,7 @@ fn trailer(row: &Row) -> String {
     format!("{why}exit: {}\n", row.exit_code)
 }
 
-/// The whole text of `last_test_failures`.
+/// Checks the complete text of `last_test_failures`.
 pub(crate) fn check_failures(row: &Row, text: &str) {
     let text = without_age(text);
     let wanted = row.failures();
@@ -140,7 +140,7 @@ fn block(failure: &Case) -> String {
     if let Some((file, line)) = failure.at {
         indented(&if line > 0 { format!("{file}:{line}") } else { file.to_owned() });
     }
-    // The one test with escapes in its message shows that they are taken out, and what turns text around that it is shown.
+    // Escape sequences are removed (one test has some in its message), and bidirectional controls are shown escaped.
     let message = failure.message.unwrap_or_default().replace("\u{1b}[31m", "").replace("\u{1b}[0m", "");
     indented(&printable::block(&message));
     if let (Some(expected), Some(actual)) = (failure.expected, failure.actual) {
@@ -151,7 +151,7 @@ fn block(failure: &Case) -> String {
     lines.join("\n")
 }
 
-/// The text with `AGO` for how long ago it was, which no table can know.
+/// Replaces the age in a text, which varies, by `AGO`.
 pub(crate) fn without_age(text: &str) -> String {
     let text = text.replacen("just now", "AGO", 1);
     (1..60).rev().fold(text, |text, seconds| text.replacen(&format!(" {seconds}s ago"), " AGO", 1))
@@ -168,13 +168,13 @@ async fn check_covering(row: &Row, mcp: &Mcp) {
 }
 
 #[tokio::test]
-async fn a_fresh_run_has_empty_caches_and_leaves_the_workspaces_as_they_are() {
-    let place = TestWorkspace::empty();
-    let mcp = Mcp::on(&place).await;
-    let leaves = r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#;
+async fn fresh_run_gets_empty_caches_and_keeps_the_workspace_caches() {
+    let workspace = TestWorkspace::empty();
+    let mcp = Mcp::start(&workspace).await;
+    let command = r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#;
     for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
-        let ran = mcp.call("run_tests", json!({"command": ["sh", "-c", leaves], "fresh": fresh})).await;
-        assert_eq!(ran.structured["stdout_tail"], found, "fresh: {fresh}, {ran:?}");
+        let answer = mcp.call("run_tests", json!({"command": ["sh", "-c", command], "fresh": fresh})).await;
+        assert_eq!(answer.structured["stdout_tail"], found, "fresh: {fresh}, {answer:?}");
     }
-    mcp.leave().await;
+    mcp.close().await;
 }

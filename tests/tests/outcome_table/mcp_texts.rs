@@ -1,4 +1,4 @@
-//! Texts of the tools that agents already parse, to the letter, where the table does not reach.
+//! Exact texts of the tools, which agents parse, for cases that are not in the outcome table.
 
 use crate::mcp::without_age;
 use crate::mcp_client::Mcp;
@@ -7,9 +7,9 @@ use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::json;
 
 #[tokio::test]
-async fn a_session_from_its_first_question_to_a_mended_bug() {
-    let place = TestWorkspace::with_fixture("go/twomodules");
-    let mcp = Mcp::on(&place).await;
+async fn session_from_first_query_to_fixed_bug() {
+    let workspace = TestWorkspace::with_fixture("go/twomodules");
+    let mcp = Mcp::start(&workspace).await;
     let not_yet = "no run_tests call yet in this session";
     assert_eq!(mcp.call("last_test_failures", json!({})).await.text, not_yet);
     assert_eq!(mcp.call("run_failing_tests", json!({})).await.text, not_yet);
@@ -25,24 +25,24 @@ async fn a_session_from_its_first_question_to_a_mended_bug() {
                   --- diff ---\n   got: \"betta\"\n   want: \"beta\"\n\n";
     assert_eq!(without_age(&failures.text), wanted);
     let rerun = mcp.call("run_failing_tests", json!({})).await;
-    assert_eq!(rerun.structured["summary"]["total"], 1, "exactly what failed");
+    assert_eq!(rerun.structured["summary"]["total"], 1, "only the failed test runs");
     assert!(rerun.text.ends_with("\nexit: 1\n"));
 
-    place.write("beta/beta.go", "package beta\n\nfunc Name() string { return \"beta\" }\n");
+    workspace.write("beta/beta.go", "package beta\n\nfunc Name() string { return \"beta\" }\n");
     let rerun = mcp.call("run_failing_tests", json!({})).await;
     assert_eq!(rerun.structured["outcome"], "passed");
     assert!(rerun.text.ends_with("\nexit: 0\n"), "{}", rerun.text);
     let nothing = mcp.call("run_failing_tests", json!({})).await;
     assert_eq!(nothing.text, "last run_tests had no failures — nothing to rerun (go)");
     assert_eq!(nothing.structured["nothing_ran"], "NOTHING_TO_RERUN");
-    let fine = mcp.call("last_test_failures", json!({})).await;
-    assert_eq!(without_age(&fine.text), "last run_tests had no failures (1 tests passed, go, AGO)");
+    let passed = mcp.call("last_test_failures", json!({})).await;
+    assert_eq!(without_age(&passed.text), "last run_tests had no failures (1 tests passed, go, AGO)");
 }
 
 #[tokio::test]
-async fn covering_tests_by_package() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let mcp = Mcp::on(&place).await;
+async fn groups_covering_tests_by_package() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let mcp = Mcp::start(&workspace).await;
     mcp.call("run_tests", json!({})).await;
     let attribution = "attribution: per package (some test of each package listed executes it)\n";
     let line = mcp.call("tests_covering", json!({"file": "calc/calc.go", "line": "10"})).await;
@@ -58,7 +58,7 @@ async fn covering_tests_by_package() {
     ] {
         assert_eq!(mcp.call("tests_covering", arguments).await.text, text);
     }
-    place.write("calc/calc.go", "package calc\n\nfunc Add(a, b int) int { return a + b }\n");
+    workspace.write("calc/calc.go", "package calc\n\nfunc Add(a, b int) int { return a + b }\n");
     let changed = mcp.call("tests_covering", json!({"file": "calc/calc.go", "line": 6})).await;
     let note = "calc/calc.go has changed since it was measured: lines may have moved\n";
     assert!(changed.text.ends_with(note), "{}", changed.text);
@@ -66,9 +66,9 @@ async fn covering_tests_by_package() {
 }
 
 #[tokio::test]
-async fn the_list_is_limited_and_says_so() {
-    let place = TestWorkspace::with_fixture("go/shapes");
-    let mcp = Mcp::on(&place).await;
+async fn failure_list_is_limited_and_says_so() {
+    let workspace = TestWorkspace::with_fixture("go/shapes");
+    let mcp = Mcp::start(&workspace).await;
     mcp.call("run_tests", json!({})).await;
     let two = mcp.call("last_test_failures", json!({"limit": 2})).await;
     let total = two.structured["total"].as_u64().unwrap();
@@ -80,17 +80,17 @@ async fn the_list_is_limited_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_runner_that_is_not_there_is_named() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let mcp = Mcp::on(&place).await;
-    let text = mcp.refused("run_tests", json!({"command": MISSING_COMMAND})).await;
+async fn names_a_missing_runner() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let mcp = Mcp::start(&workspace).await;
+    let text = mcp.expect_error("run_tests", json!({"command": MISSING_COMMAND})).await;
     assert_eq!(text, format!("run_tests: {MISSING_RUNNER}"));
 }
 
 #[tokio::test]
-async fn tests_are_listed_without_running_them() {
-    let place = TestWorkspace::with_fixture("go/hang");
-    let mcp = Mcp::on(&place).await;
+async fn lists_tests_without_running_them() {
+    let workspace = TestWorkspace::with_fixture("go/hang");
+    let mcp = Mcp::start(&workspace).await;
     let listed = mcp.call("list_tests", json!({})).await;
     assert_eq!(listed.text, "3 test(s) (go):\n\nexample.com/hang:\n  TestEnds\n  TestHangs\n  TestNeverReached\n");
     let one = mcp.call("list_tests", json!({"filter": "TestEnds"})).await;
@@ -98,9 +98,9 @@ async fn tests_are_listed_without_running_them() {
 }
 
 #[tokio::test]
-async fn the_tools_are_those_of_the_contract() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let mcp = Mcp::on(&place).await;
+async fn offers_the_tools_of_the_contract() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let mcp = Mcp::start(&workspace).await;
     let mut names: Vec<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
     names.sort_unstable();
     let wanted = [

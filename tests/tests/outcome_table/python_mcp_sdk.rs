@@ -1,5 +1,5 @@
-//! `proctor-mcp` through a client of other people: the official Python SDK, which checks the data against the schemas by
-//! itself. Rows of the table and a session with every tool.
+//! `proctor-mcp` with an independent client: the official Python SDK, which validates structured data against the schemas.
+//! Some rows of the outcome table, and a session with every tool.
 
 use crate::mcp::{arguments, check_failures, check_run};
 use crate::mcp_client::Answer;
@@ -21,19 +21,19 @@ fn interpreter() -> &'static PathBuf {
     })
 }
 
-fn calls(place: &TestWorkspace, calls: &Value) -> Value {
+fn calls(workspace: &TestWorkspace, calls: &Value) -> Value {
     let mut python = command(interpreter());
-    // The environment of the shim is that of the client, and everything it needs comes from the place.
-    let model = place.command("proctor-mcp");
+    // The shim inherits the client's environment, which is that of the workspace's programs.
+    let model = workspace.command("proctor-mcp");
     python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
     python.env("PYTHONDONTWRITEBYTECODE", "1").arg(source_root().join("tests/tests/python_clients/mcp_client.py"));
-    python.arg(program("proctor-mcp")).arg("--workspace").arg(&place.workspace);
+    python.arg(program("proctor-mcp")).arg("--workspace").arg(&workspace.path);
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = python.spawn().unwrap();
     child.stdin.take().unwrap().write_all(calls.to_string().as_bytes()).unwrap();
-    let said = wait_for_exit(child);
-    assert_eq!(said.status, 0, "{}", said.stderr);
-    said.json()
+    let output = wait_for_exit(child);
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    output.json()
 }
 
 fn answer(value: &Value) -> Answer {
@@ -48,16 +48,16 @@ fn answer(value: &Value) -> Answer {
 
 fn check(name: &str) {
     let row = row(&format!("go/{name}"));
-    let place = TestWorkspace::with_fixture(row.fixture);
-    let before = Baseline::capture(&place);
-    let asked = json!([
+    let workspace = TestWorkspace::with_fixture(row.fixture);
+    let before = Baseline::capture(&workspace);
+    let requests = json!([
         {"tool": "run_tests", "arguments": arguments(row)},
         {"tool": "last_test_failures", "arguments": {}},
     ]);
-    let answers = calls(&place, &asked);
+    let answers = calls(&workspace, &requests);
     check_run(row, &answer(&answers["answers"][0]));
     check_failures(row, &answer(&answers["answers"][1]).text);
-    before.assert_files(&place);
+    before.assert_files(&workspace);
 }
 
 macro_rules! rows {
@@ -67,9 +67,9 @@ macro_rules! rows {
 rows! { pass fail panic crash builderror hang notests oom unicode shapes flood command_fails }
 
 #[test]
-fn every_tool_answers_in_the_form_that_it_promises() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let asked = json!([
+fn every_tool_answer_matches_its_schema() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let requests = json!([
         {"tool": "last_test_failures", "arguments": {}},
         {"tool": "tests_covering", "arguments": {"file": "calc/calc.go"}},
         {"tool": "run_tests", "arguments": {"timeout": "60", "max_tokens": 500.0}},
@@ -80,10 +80,10 @@ fn every_tool_answers_in_the_form_that_it_promises() {
         {"tool": "get_test_report", "arguments": {"format": "json"}},
         {"tool": "run_tests", "arguments": {"timeout": -1}},
     ]);
-    let said = calls(&place, &asked);
-    assert_eq!(said["server"], "proctor");
-    assert_eq!(said["tools"].as_array().unwrap().len(), 7);
-    let answers: Vec<Answer> = said["answers"].as_array().unwrap().iter().map(answer).collect();
+    let output = calls(&workspace, &requests);
+    assert_eq!(output["server"], "proctor");
+    assert_eq!(output["tools"].as_array().unwrap().len(), 7);
+    let answers: Vec<Answer> = output["answers"].as_array().unwrap().iter().map(answer).collect();
     assert_eq!(answers[0].text, "no run_tests call yet in this session");
     assert!(answers[2].text.ends_with("exit: 0\n") && answers[2].text.len() <= 2_000, "{}", answers[2].text);
     assert!(answers[3].text.starts_with("2 test(s) cover calc/calc.go:10:\n\nexample.com/pass/invoice:\n"));
@@ -97,5 +97,5 @@ fn every_tool_answers_in_the_form_that_it_promises() {
     assert!(answers[8].is_error);
     assert_eq!(answers[8].text, "run_tests: timeout must be a positive number of seconds, got -1");
     assert!(answers[..8].iter().all(|answer| !answer.is_error));
-    assert!(!said["progress"].as_array().unwrap().is_empty(), "progress flows during a run");
+    assert!(!output["progress"].as_array().unwrap().is_empty(), "progress is reported during a run");
 }

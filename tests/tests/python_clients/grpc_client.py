@@ -1,7 +1,7 @@
-"""Calls methods over a unix socket with gRPC's C core and no option of any kind.
+"""Calls methods over a unix socket with gRPC's C core and default options.
 
-Usage: grpc_client.py SOCKET METHOD...   Each METHOD is called twice over one channel, with an empty message; the names of the
-status codes go as JSON to stdout. Must not know what is expected of them.
+Usage: grpc_client.py SOCKET METHOD...   Calls each METHOD twice over one channel with an empty message, and prints the names
+of the status codes as JSON.
 """
 
 import json

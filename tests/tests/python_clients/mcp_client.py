@@ -1,7 +1,7 @@
-"""Calls tools of an MCP server through the official Python SDK, which also checks every answer against its schema.
+"""Calls tools of an MCP server through the official Python SDK, which validates every answer against its schema.
 
-Usage: client.py PROGRAM ARGUMENT...   The calls come as JSON on stdin, [{"tool": ..., "arguments": {...}}, ...]; the
-answers go as JSON to stdout. Must not know what is expected of them.
+Usage: mcp_client.py PROGRAM ARGUMENT...   Reads the calls as JSON from stdin, [{"tool": ..., "arguments": {...}}, ...], and
+prints the answers as JSON.
 """
 
 import asyncio

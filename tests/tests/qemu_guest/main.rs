@@ -1,7 +1,7 @@
-//! What holds on this machine holds on a stock Debian kernel with nothing but cgroup v2 too: suites of the workspace run
-//! in a guest. `make tools` installs what a guest is made of; without it these tests fail.
+//! Runs suites of this workspace in a guest with a stock Debian kernel and cgroup v2 only. `make tools` installs what the
+//! guest needs; without it these tests fail.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 mod guest_machine;
 mod open_files_watch;

@@ -1,10 +1,10 @@
-//! Go modules, and what `go test -json` says of them. `.ci/tools gomodules` downloads the modules of `tests/gomodules.txt`.
+//! Go modules, run with `go test -json`. `.ci/tools gomodules` downloads the modules of `tests/gomodules.txt`.
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
-use crate::project_copy::Scene;
-use crate::test_results::{Account, TestWorkspace};
+use crate::project_copy::ProjectCopy;
+use crate::test_results::{SourceLocation, TestResults};
 use proctor_tests::process::{ensure_installed, source_root};
-use proctor_tests::test_workspace::{go_build_cache, go_modules, on_path};
+use proctor_tests::test_workspace::{find_on_path, go_build_cache, go_modules};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ static PFLAG: Project = Project {
             "\tstr, _ := writeAsCSV(",
             "\tpanic(\"seeded\"); str, _ := writeAsCSV(",
         ),
-        Breakage::new(Kind::Unbuilt, "int.go", "strconv.Itoa(int(*i))", "strconv.Itoa(*i)"),
+        Breakage::new(Kind::BuildError, "int.go", "strconv.Itoa(int(*i))", "strconv.Itoa(*i)"),
     ],
 };
 
@@ -41,7 +41,12 @@ static GO_CMP: Project = Project {
         ),
         Breakage::new(Kind::Branch, "cmp/cmpopts/sort.go", "return !ok1 || !ok2", "return !ok1 && !ok2"),
         Breakage::new(Kind::Throws, "cmp/internal/value/sort.go", "return !x.Bool() && y.Bool()", "panic(\"seeded\")"),
-        Breakage::new(Kind::Unbuilt, "cmp/cmpopts/equate.go", "return !x.Add(a.margin)", "return !x.Added(a.margin)"),
+        Breakage::new(
+            Kind::BuildError,
+            "cmp/cmpopts/equate.go",
+            "return !x.Add(a.margin)",
+            "return !x.Added(a.margin)",
+        ),
     ],
 };
 
@@ -54,7 +59,7 @@ static MUX: Project = Project {
         Breakage::new(Kind::OffByOne, "mux.go", "m[pairs[i]] = pairs[i+1]", "m[pairs[i]] = pairs[i]"),
         Breakage::new(Kind::Branch, "route.go", "if len(schemes) > 0 {", "if len(schemes) > 9 {"),
         Breakage::new(Kind::Throws, "regexp.go", "urlValues := make(", "panic(\"seeded\"); urlValues := make("),
-        Breakage::new(Kind::Unbuilt, "route.go", "return matchInArray(m, r.Method)", "return matchInArray(m, r)"),
+        Breakage::new(Kind::BuildError, "route.go", "return matchInArray(m, r.Method)", "return matchInArray(m, r)"),
     ],
 };
 
@@ -66,7 +71,7 @@ impl Runner for Go {
         go_modules().join(project)
     }
 
-    fn plainly(&self, scene: &Scene) -> Account {
+    fn run_directly(&self, copy: &ProjectCopy) -> TestResults {
         let env = [
             ("PATH", std::env::var_os("PATH").unwrap()),
             ("GOCACHE", go_build_cache().into()),
@@ -74,68 +79,68 @@ impl Runner for Go {
             ("GOPROXY", "off".into()),
             ("GOTOOLCHAIN", "local".into()),
         ];
-        let said = scene.alone(&on_path("go"), &["test", "-json", "-count=1", "-fullpath", "./..."], &env);
-        let mut account = Account::default();
-        let mut unended = BTreeSet::new();
+        let output = copy.run_program(&find_on_path("go"), &["test", "-json", "-count=1", "-fullpath", "./..."], &env);
+        let mut results = TestResults::default();
+        let mut unfinished = BTreeSet::new();
         let mut printed: BTreeMap<String, String> = BTreeMap::new();
-        for line in said.stdout.lines() {
+        for line in output.stdout.lines() {
             let event: Value = serde_json::from_str(line).unwrap();
             let field = |name: &str| event[name].as_str().unwrap_or_default();
             let test = format!("{}/{}", field("Package"), field("Test"));
             if matches!(field("Action"), "pass" | "fail" | "skip") {
-                unended.remove(&test);
+                unfinished.remove(&test);
             }
             match (field("Action"), event["Test"].is_string()) {
-                ("run", true) => _ = unended.insert(test),
+                ("run", true) => _ = unfinished.insert(test),
                 ("output", true) => printed.entry(test).or_default().push_str(field("Output")),
-                ("pass", true) => account.add(&test, "passed"),
-                ("fail", true) => account.add(&test, "failed"),
-                ("skip", true) => account.add(&test, "skipped"),
-                ("build-output", _) => account.unbuilt.extend(place_in(scene, field("Output"))),
+                ("pass", true) => results.add(&test, "passed"),
+                ("fail", true) => results.add(&test, "failed"),
+                ("skip", true) => results.add(&test, "skipped"),
+                ("build-output", _) => results.build_errors.extend(location_in(copy, field("Output"))),
                 _ => {}
             }
         }
-        // A test that panics takes those with it that have begun.
-        unended.iter().for_each(|test| account.add(test, "error"));
-        let failed: Vec<String> = account.failures.keys().cloned().collect();
-        for (test, places) in &mut account.failures {
+        // A panic cuts off all tests that have started.
+        unfinished.iter().for_each(|test| results.add(test, "error"));
+        let failed: Vec<String> = results.failures.keys().cloned().collect();
+        for (test, locations) in &mut results.failures {
             let printed = |test: &str| printed.get(test).map_or("", String::as_str);
-            *places = errors_in(scene, printed(test));
+            *locations = error_locations(copy, printed(test));
             let is_inner = |other: &String| other.strip_prefix(test).is_some_and(|rest| rest.starts_with('/'));
             if !failed.iter().any(is_inner) {
-                // Go ends an inner test before its panic is printed, in the name of the outer one.
+                // Go ends a subtest before its panic is printed, in the name of the parent.
                 let outer = std::iter::successors(Some(test.as_str()), |test| Some(test.rsplit_once('/')?.0));
-                places.extend(outer.map(printed).find_map(|printed| panic_in(scene, printed)));
+                locations.extend(outer.map(printed).find_map(|printed| panic_location(copy, printed)));
             }
         }
-        account
+        results
     }
 
     fn key(&self, test: &Value) -> String {
         format!("{}/{}", test["package"].as_str().unwrap(), test["name"].as_str().unwrap())
     }
 
-    fn runs_with(&self, nodeid: &str, failed: &BTreeSet<&str>) -> bool {
-        // Go cannot leave out a test whose name begins that of a failed one.
+    fn reruns_with(&self, nodeid: &str, failed: &BTreeSet<&str>) -> bool {
+        // Go cannot leave out a test whose name is a prefix of a failed one's.
         failed.iter().any(|failed| failed.strip_prefix(nodeid).is_some_and(|rest| rest.starts_with('/')))
     }
 }
 
-/// `    /ws/x_test.go:12: text`, of an error or of a log: Go does not tell them apart.
-fn errors_in(scene: &Scene, printed: &str) -> BTreeSet<TestWorkspace> {
-    printed.lines().filter_map(|line| place_in(scene, line.strip_prefix("    ")?.trim_start())).collect()
+/// Locations in `    /ws/x_test.go:12: text`, which Go prints for errors and logs alike.
+fn error_locations(copy: &ProjectCopy, printed: &str) -> BTreeSet<SourceLocation> {
+    printed.lines().filter_map(|line| location_in(copy, line.strip_prefix("    ")?.trim_start())).collect()
 }
 
-/// The innermost frame in the module, `\t/ws/x.go:12 +0x1d`, behind the words of a panic.
-fn panic_in(scene: &Scene, printed: &str) -> Option<TestWorkspace> {
+/// Location of the innermost frame in the module, `\t/ws/x.go:12 +0x1d`, after the message of a panic.
+fn panic_location(copy: &ProjectCopy, printed: &str) -> Option<SourceLocation> {
     let trace = printed[printed.find("panic: ")?..].lines();
-    trace.filter_map(|line| line.strip_prefix('\t')).find_map(|frame| place_in(scene, frame))
+    trace.filter_map(|line| line.strip_prefix('\t')).find_map(|frame| location_in(copy, frame))
 }
 
-/// What begins with `/ws/x.go:12`, as what the compiler says does.
-fn place_in(scene: &Scene, text: &str) -> Option<TestWorkspace> {
+/// Location at the start of a text, `/ws/x.go:12`, as in compiler messages.
+fn location_in(copy: &ProjectCopy, text: &str) -> Option<SourceLocation> {
     let (file, rest) = text.split_once(".go:")?;
-    scene.spot(&format!("{file}.go"), rest.split(|char: char| !char.is_ascii_digit()).next()?)
+    copy.location(&format!("{file}.go"), rest.split(|char: char| !char.is_ascii_digit()).next()?)
 }
 
 #[test]
@@ -154,7 +159,7 @@ fn mux() {
 }
 
 #[test]
-fn every_module_of_the_list_is_driven() {
+fn every_listed_module_has_a_test() {
     let list = std::fs::read_to_string(source_root().join("tests/gomodules.txt")).unwrap();
     let driven: BTreeSet<&str> = [&PFLAG, &GO_CMP, &MUX].map(|project| project.name).into();
     assert_eq!(list.lines().collect::<BTreeSet<_>>(), driven);

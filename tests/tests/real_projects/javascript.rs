@@ -1,9 +1,9 @@
-//! JavaScript and TypeScript projects, and what Jest, Mocha, Vitest and Node's own test runner say of them.
+//! JavaScript and TypeScript projects, run with Jest, Mocha, Vitest and Node's own test runner.
 //! `.ci/tools jsprojects` installs the projects of `tests/node/projects` and the runners that they are written for.
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
-use crate::project_copy::Scene;
-use crate::test_results::{Account, TestWorkspace};
+use crate::project_copy::ProjectCopy;
+use crate::test_results::{SourceLocation, TestResults};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, source_root, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ static CSS_TO_REACT_NATIVE: Project = Project {
             "  if (isCustomProp) { throw new Error('seeded')",
         ),
         Breakage::new(
-            Kind::Unbuilt,
+            Kind::BuildError,
             "src/TokenStream.js",
             "const node = this.nodes[this.index]\n\n",
             "const node = = 1\n\n",
@@ -64,7 +64,7 @@ static CSS_WHAT: Project = Project {
             "                addTraversal(SelectorType.Adjacent);",
             "                throw new RangeError('seeded');",
         ),
-        Breakage::new(Kind::Unbuilt, "src/parse.ts", "let tokens: Selector[] = [];", "let tokens: Selector[] = ;"),
+        Breakage::new(Kind::BuildError, "src/parse.ts", "let tokens: Selector[] = [];", "let tokens: Selector[] = ;"),
     ],
 };
 
@@ -92,7 +92,7 @@ static MERGE_JSON_SCHEMAS: Project = Project {
             "  mergedSchema[keyword] = Math.min(...values)",
             "  throw new RangeError('seeded')",
         ),
-        Breakage::new(Kind::Unbuilt, "lib/resolvers.js", "const gcd = (a, b) =>", "const gcd = (a, b) = >"),
+        Breakage::new(Kind::BuildError, "lib/resolvers.js", "const gcd = (a, b) =>", "const gcd = (a, b) = >"),
     ],
 };
 
@@ -120,26 +120,26 @@ static OBJECT_PATH: Project = Project {
             "    var intKey = parseInt(key)\n",
             "    throw new RangeError('seeded'); var intKey\n",
         ),
-        Breakage::new(Kind::Unbuilt, "index.js", "  function getKey (key) {", "  function getKey (key {"),
+        Breakage::new(Kind::BuildError, "index.js", "  function getKey (key) {", "  function getKey (key {"),
     ],
 };
 
-/// A runner of JavaScript tests.
+/// A JavaScript test runner.
 struct JavaScript {
-    /// What it says of its own.
-    ask: fn(&Scene) -> Account,
-    /// Files that the published projects lack, which have no settings of tools.
-    lacking: &'static [(&'static str, &'static str)],
+    /// Runs the project's tests without proctor.
+    run: fn(&ProjectCopy) -> TestResults,
+    /// Configuration files that the published project lacks.
+    missing_files: &'static [(&'static str, &'static str)],
 }
 
-/// Its project is published without what tells Babel that its modules are no modules of Node's.
+/// The project of Jest is published without the Babel configuration that converts its ES modules.
 static JEST: JavaScript = JavaScript {
-    ask: jest,
-    lacking: &[("babel.config.json", r#"{"plugins": ["@babel/plugin-transform-modules-commonjs"]}"#)],
+    run: jest,
+    missing_files: &[("babel.config.json", r#"{"plugins": ["@babel/plugin-transform-modules-commonjs"]}"#)],
 };
-static MOCHA: JavaScript = JavaScript { ask: mocha, lacking: &[] };
-static NODE: JavaScript = JavaScript { ask: node, lacking: &[] };
-static VITEST: JavaScript = JavaScript { ask: vitest, lacking: &[] };
+static MOCHA: JavaScript = JavaScript { run: mocha, missing_files: &[] };
+static NODE: JavaScript = JavaScript { run: node, missing_files: &[] };
+static VITEST: JavaScript = JavaScript { run: vitest, missing_files: &[] };
 
 impl Runner for JavaScript {
     fn source(&self, project: &str) -> PathBuf {
@@ -149,7 +149,7 @@ impl Runner for JavaScript {
 
     fn prepare(&self, workspace: &Path) {
         symlink(packages(), workspace.join("node_modules")).unwrap();
-        for (file, content) in self.lacking {
+        for (file, content) in self.missing_files {
             fs::write(workspace.join(file), content).unwrap();
         }
     }
@@ -160,8 +160,8 @@ impl Runner for JavaScript {
         vec![("PATH", std::env::join_paths(path).unwrap())]
     }
 
-    fn plainly(&self, scene: &Scene) -> Account {
-        (self.ask)(scene)
+    fn run_directly(&self, copy: &ProjectCopy) -> TestResults {
+        (self.run)(copy)
     }
 
     fn key(&self, test: &Value) -> String {
@@ -169,7 +169,7 @@ impl Runner for JavaScript {
     }
 }
 
-/// Titles have blanks between them, as Mocha joins them, and one for all white space, of which attributes of XML keep little.
+/// Joins titles with blanks as Mocha does, and collapses white space, which XML attributes do not preserve.
 fn key(file: &str, name: &str) -> String {
     let name = name.replace(" > ", " ");
     format!("{file}: {}", name.split_whitespace().collect::<Vec<_>>().join(" "))
@@ -179,110 +179,111 @@ fn packages() -> PathBuf {
     tools().join("jsprojects/lib/node_modules")
 }
 
-/// Runs a program of the project's packages.
-fn run(scene: &Scene, program: &str, arguments: &[&str]) -> ProcessOutput {
+/// Runs a program from the project's packages.
+fn run_package(copy: &ProjectCopy, program: &str, arguments: &[&str]) -> ProcessOutput {
     let env = [("PATH", std::env::var_os("PATH").unwrap()), ("NO_COLOR", "1".into())];
-    scene.alone(&scene.workspace.join("node_modules/.bin").join(program), arguments, &env)
+    copy.run_program(&copy.workspace.join("node_modules/.bin").join(program), arguments, &env)
 }
 
-fn jest(scene: &Scene) -> Account {
-    let said = run(scene, "jest", &["--json"]);
-    let mut account = Account::default();
-    for file in said.json()["testResults"].as_array().unwrap() {
-        let name = scene.own(file["name"].as_str().unwrap()).unwrap();
+fn jest(copy: &ProjectCopy) -> TestResults {
+    let output = run_package(copy, "jest", &["--json"]);
+    let mut results = TestResults::default();
+    for file in output.json()["testResults"].as_array().unwrap() {
+        let name = copy.relative_path(file["name"].as_str().unwrap()).unwrap();
         let tests = file["assertionResults"].as_array().unwrap();
         if tests.is_empty() {
-            account.unbuilt.extend(blamed_by_babel(scene, file["message"].as_str().unwrap()));
+            results.build_errors.extend(babel_error_location(copy, file["message"].as_str().unwrap()));
         }
         for test in tests {
             let key = key(&name, test["fullName"].as_str().unwrap());
             let thrown = test["failureMessages"][0].as_str().unwrap_or_default();
-            add(&mut account, &key, test["status"].as_str().unwrap(), places_in(scene, thrown).first());
+            add(&mut results, &key, test["status"].as_str().unwrap(), locations_in(copy, thrown).first());
         }
     }
-    account
+    results
 }
 
-/// `SyntaxError: /ws/src/index.js: Unexpected token (12:3)`.
-fn blamed_by_babel(scene: &Scene, message: &str) -> Option<TestWorkspace> {
+/// Location in `SyntaxError: /ws/src/index.js: Unexpected token (12:3)`.
+fn babel_error_location(copy: &ProjectCopy, message: &str) -> Option<SourceLocation> {
     let line = message.lines().find(|line| line.contains("SyntaxError: "))?;
     let (file, rest) = line.split_once("SyntaxError: ")?.1.split_once(": ")?;
-    scene.spot(file, rest.rsplit_once('(')?.1.split(':').next()?)
+    copy.location(file, rest.rsplit_once('(')?.1.split(':').next()?)
 }
 
-fn mocha(scene: &Scene) -> Account {
-    let said = run(scene, "mocha", &["--reporter=json", "test.js"]);
-    let mut account = Account::default();
-    if said.stdout.is_empty() {
-        account.unbuilt.extend(places_in(scene, &said.stderr).first().cloned());
-        return account;
+fn mocha(copy: &ProjectCopy) -> TestResults {
+    let output = run_package(copy, "mocha", &["--reporter=json", "test.js"]);
+    let mut results = TestResults::default();
+    if output.stdout.is_empty() {
+        results.build_errors.extend(locations_in(copy, &output.stderr).first().cloned());
+        return results;
     }
-    let report = said.json();
+    let report = output.json();
     for (list, outcome) in [("passes", "passed"), ("failures", "failed"), ("pending", "skipped")] {
         for test in report[list].as_array().unwrap() {
             let field = |name: &str| test[name].as_str().unwrap();
-            let key = key(&scene.own(field("file")).unwrap(), field("fullTitle"));
+            let key = key(&copy.relative_path(field("file")).unwrap(), field("fullTitle"));
             add(
-                &mut account,
+                &mut results,
                 &key,
                 outcome,
-                places_in(scene, test["err"]["stack"].as_str().unwrap_or_default()).first(),
+                locations_in(copy, test["err"]["stack"].as_str().unwrap_or_default()).first(),
             );
         }
     }
-    account
+    results
 }
 
-fn node(scene: &Scene) -> Account {
-    let (junit, spec) = (scene.home().join("junit.xml"), scene.home().join("spec.txt"));
-    let to = |path: &Path| format!("--test-reporter-destination={}", path.display());
-    let arguments = ["--test", "--test-reporter=junit", &to(&junit), "--test-reporter=spec", &to(&spec)];
-    run(scene, "node", &arguments);
-    let mut account = Account::default();
-    for case in cases(scene, &junit) {
-        let file = scene.own(&case.file).unwrap();
+fn node(copy: &ProjectCopy) -> TestResults {
+    let (junit, spec) = (copy.home().join("junit.xml"), copy.home().join("spec.txt"));
+    let destination = |path: &Path| format!("--test-reporter-destination={}", path.display());
+    let arguments =
+        ["--test", "--test-reporter=junit", &destination(&junit), "--test-reporter=spec", &destination(&spec)];
+    run_package(copy, "node", &arguments);
+    let mut results = TestResults::default();
+    for case in read_junit(copy, &junit) {
+        let file = copy.relative_path(&case.file).unwrap();
         if case.outcome == "failed" && case.name == file {
-            // A file that has no tests because it could not be loaded.
+            // A file that could not be loaded is reported as a test.
             let words = fs::read_to_string(&spec).unwrap();
-            account.unbuilt.extend(places_in(scene, &words).first().cloned());
+            results.build_errors.extend(locations_in(copy, &words).first().cloned());
             continue;
         }
         let name = if case.name == file { file.rsplit('/').next().unwrap() } else { case.name.as_str() };
         // Node escapes quotes twice.
         add(
-            &mut account,
+            &mut results,
             &key(&file, &name.replace("&quot;", "\"")),
             &case.outcome,
-            places_in(scene, &case.text).first(),
+            locations_in(copy, &case.text).first(),
         );
     }
-    account
+    results
 }
 
-fn vitest(scene: &Scene) -> Account {
-    let junit = scene.home().join("junit.xml");
-    run(scene, "vitest", &["run", "--reporter=junit", &format!("--outputFile={}", junit.display())]);
-    let mut account = Account::default();
-    for case in cases(scene, &junit) {
-        let place = places_in(scene, &case.text).into_iter().next();
+fn vitest(copy: &ProjectCopy) -> TestResults {
+    let junit = copy.home().join("junit.xml");
+    run_package(copy, "vitest", &["run", "--reporter=junit", &format!("--outputFile={}", junit.display())]);
+    let mut results = TestResults::default();
+    for case in read_junit(copy, &junit) {
+        let location = locations_in(copy, &case.text).into_iter().next();
         if case.name == case.class {
-            account.unbuilt.extend(place);
+            results.build_errors.extend(location);
         } else {
-            add(&mut account, &key(&case.class, &case.name), &case.outcome, place.as_ref());
+            add(&mut results, &key(&case.class, &case.name), &case.outcome, location.as_ref());
         }
     }
-    account
+    results
 }
 
-fn add(account: &mut Account, test: &str, outcome: &str, place: Option<&TestWorkspace>) {
-    account.add(test, if outcome == "pending" { "skipped" } else { outcome });
-    if let Some(places) = account.failures.get_mut(test) {
-        places.extend(place.cloned());
+fn add(results: &mut TestResults, test: &str, outcome: &str, location: Option<&SourceLocation>) {
+    results.add(test, if outcome == "pending" { "skipped" } else { outcome });
+    if let Some(locations) = results.failures.get_mut(test) {
+        locations.extend(location.cloned());
     }
 }
 
-/// One test of a JUnit file.
-struct Case {
+/// A `testcase` element of a JUnit file.
+struct JunitCase {
     class: String,
     file: String,
     name: String,
@@ -290,35 +291,35 @@ struct Case {
     text: String,
 }
 
-/// A program of Python's standard library reads the file.
-const READ: &str = "import json, sys, xml.etree.ElementTree as t
+/// Python program that prints the test cases of a JUnit file as JSON lines.
+const READ_JUNIT: &str = "import json, sys, xml.etree.ElementTree as t
 for case in t.parse(sys.argv[1]).iter('testcase'):
     found = [child for child in case if child.tag in ('failure', 'error', 'skipped')]
     outcome = {'failure': 'failed', 'error': 'failed', 'skipped': 'skipped'}[found[0].tag] if found else 'passed'
     text = ''.join(child.text or '' for child in found)
     print(json.dumps([case.get('classname'), case.get('file', ''), case.get('name'), outcome, text]))";
 
-fn cases(scene: &Scene, junit: &Path) -> Vec<Case> {
+fn read_junit(copy: &ProjectCopy, junit: &Path) -> Vec<JunitCase> {
     let python = tools().join("pytest/bin/python");
-    let read = scene.alone(&python, &["-c", READ, junit.to_str().unwrap()], &[]);
+    let read = copy.run_program(&python, &["-c", READ_JUNIT, junit.to_str().unwrap()], &[]);
     assert_eq!(read.status, 0, "{read:?}");
     let case = |line: &str| {
         let [class, file, name, outcome, text]: [String; 5] = serde_json::from_str(line).unwrap();
-        Case { class, file, name, outcome, text }
+        JunitCase { class, file, name, outcome, text }
     };
     read.stdout.lines().map(case).collect()
 }
 
-/// The places of the project that a stack or a compiler's message names, in its order: `(/ws/index.js:12:3)`,
+/// Locations in the project that a stack or a compiler message names, in order: `(/ws/index.js:12:3)`,
 /// `❯ src/parse.ts:12:3`, `/ws/index.js:12`.
-fn places_in(scene: &Scene, text: &str) -> Vec<TestWorkspace> {
+fn locations_in(copy: &ProjectCopy, text: &str) -> Vec<SourceLocation> {
     let words = text.split(|char: char| char.is_whitespace() || "()".contains(char));
-    let place = |word: &str| {
+    let location = |word: &str| {
         let (at, ending) = [".js:", ".ts:"].iter().find_map(|ending| Some((word.find(ending)?, ending)))?;
         let digits = word[at + ending.len()..].split(|char: char| !char.is_ascii_digit()).next()?;
-        scene.spot(&word[..at + ending.len() - 1], digits)
+        copy.location(&word[..at + ending.len() - 1], digits)
     };
-    words.filter_map(place).collect()
+    words.filter_map(location).collect()
 }
 
 #[test]
@@ -342,7 +343,7 @@ fn object_path() {
 }
 
 #[test]
-fn every_package_of_the_list_is_driven() {
+fn every_listed_package_has_a_test() {
     let list = fs::read_to_string(source_root().join("tests/node/projects/package.json")).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
     let named = |(name, version): (&String, &Value)| format!("{name}@{}", version.as_str().unwrap());

@@ -1,12 +1,12 @@
-//! Projects that nobody here wrote: what `proctor run` reports is what their runner reports of its own, test by test, as they
-//! are and with each of five bugs put in; what failed has the file and the line that the runner names; and `--failed` runs
-//! again what failed and nothing else.
+//! Projects of other authors: for each one as published and with each of five bugs, `proctor run` reports what the runner
+//! itself reports, test by test; each failure has the file and line that the runner names; and `--failed` reruns exactly the
+//! failed tests.
 //!
-//! `project.rs` says what a project and a breakage are and compares, `scene.rs` is a copy of a project that can be broken,
-//! `account.rs` is what a run came to in a form that all runners have. There is a file for each language: its projects, and
-//! how its runners are asked without proctor. The projects are pinned in lists that `.ci/tools` installs from.
+//! `project` defines projects and bugs and compares results, `project_copy` is a copy of a project that can be broken, and
+//! `test_results` holds results in a form common to all runners. One file per language has its projects and calls its
+//! runners without proctor. The versions are pinned in lists from which `.ci/tools` installs.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 mod go;
 mod javascript;

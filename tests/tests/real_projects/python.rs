@@ -1,9 +1,8 @@
-//! Python projects, and what pytest says of them. `.ci/tools pyprojects` downloads the projects of
-//! `tests/pytest/projects.txt`.
+//! Python projects, run with pytest. `.ci/tools pyprojects` downloads the projects of `tests/pytest/projects.txt`.
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
-use crate::project_copy::Scene;
-use crate::test_results::Account;
+use crate::project_copy::ProjectCopy;
+use crate::test_results::TestResults;
 use proctor_tests::process::{ensure_installed, source_root, tools};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -28,7 +27,7 @@ static BOLTONS: Project = Project {
             "return min(max(x, lower), upper)",
             "raise RuntimeError('seeded')",
         ),
-        Breakage::new(Kind::Unbuilt, "boltons/mathutils.py", "def clamp(x,", "def clamp(x,,"),
+        Breakage::new(Kind::BuildError, "boltons/mathutils.py", "def clamp(x,", "def clamp(x,,"),
     ],
 };
 
@@ -51,7 +50,7 @@ static SIX: Project = Project {
             "            for slots_var in slots:",
             "            raise RuntimeError('seeded')\n            for slots_var in slots:",
         ),
-        Breakage::new(Kind::Unbuilt, "six.py", "def ensure_text(s, encoding=", "def ensure_text(s encoding="),
+        Breakage::new(Kind::BuildError, "six.py", "def ensure_text(s, encoding=", "def ensure_text(s encoding="),
     ],
 };
 
@@ -74,13 +73,12 @@ static TOOLZ: Project = Project {
             "    if prev[-1] is no_pad:",
             "    raise RuntimeError('seeded')\n    if prev[-1] is no_pad:",
         ),
-        Breakage::new(Kind::Unbuilt, "toolz/itertoolz.py", "rest = partial(drop, 1)", "rest = partial(dropped, 1)"),
+        Breakage::new(Kind::BuildError, "toolz/itertoolz.py", "rest = partial(drop, 1)", "rest = partial(dropped, 1)"),
     ],
 };
 
-/// What a JUnit file says, as JSON: a program of the standard library reads it. A collection error is a test without a
-/// class there.
-const READ: &str = "import json, sys, xml.etree.ElementTree as t
+/// Python program that prints the test cases of a JUnit file as JSON lines. A collection error is a case without class.
+const READ_JUNIT: &str = "import json, sys, xml.etree.ElementTree as t
 for case in t.parse(sys.argv[1]).iter('testcase'):
     found = [child for child in case if child.tag in ('failure', 'error', 'skipped')]
     kinds = [child.get('type') for child in found if child.tag == 'skipped']
@@ -95,57 +93,57 @@ impl Runner for Pytest {
         tools().join("pyprojects").join(project.replace("==", "-"))
     }
 
-    /// Without the tests of boltons that race with the clock: on a busy machine one of two runs fails.
+    /// Removes the tests of boltons that depend on timing: on a busy machine one of two runs fails.
     fn prepare(&self, workspace: &Path) {
         _ = std::fs::remove_file(workspace.join("tests/test_socketutils.py"));
     }
 
-    fn plainly(&self, scene: &Scene) -> Account {
+    fn run_directly(&self, copy: &ProjectCopy) -> TestResults {
         let python = |arguments: &[&str]| {
             let env = [("PYTHONDONTWRITEBYTECODE", "1".into()), ("PATH", "/usr/bin:/bin".into())];
-            scene.alone(&tools().join("pytest/bin/python"), arguments, &env)
+            copy.run_program(&tools().join("pytest/bin/python"), arguments, &env)
         };
-        let xml = scene.home().join("junit.xml");
+        let xml = copy.home().join("junit.xml");
         let xml = xml.to_str().unwrap();
-        let ran = python(&["-m", "pytest", "-q", "-p", "no:cacheprovider", &format!("--junitxml={xml}")]);
-        let read = python(&["-c", READ, xml]);
-        assert_eq!(read.status, 0, "{ran:?} {read:?}");
-        let mut account = Account::default();
+        let run = python(&["-m", "pytest", "-q", "-p", "no:cacheprovider", &format!("--junitxml={xml}")]);
+        let read = python(&["-c", READ_JUNIT, xml]);
+        assert_eq!(read.status, 0, "{run:?} {read:?}");
+        let mut results = TestResults::default();
         for line in read.stdout.lines() {
             let [class, name, outcome, text]: [String; 4] = serde_json::from_str(line).unwrap();
-            let places = places_in(scene, &text);
+            let location = last_location(copy, &text);
             if class.is_empty() {
-                account.unbuilt.extend(places);
+                results.build_errors.extend(location);
                 continue;
             }
             let test = format!("{class}.{name}");
-            account.add(&test, &outcome.replace("failure", "failed"));
-            if let Some(known) = account.failures.get_mut(&test) {
-                known.extend(places);
+            results.add(&test, &outcome.replace("failure", "failed"));
+            if let Some(known) = results.failures.get_mut(&test) {
+                known.extend(location);
             }
         }
-        account
+        results
     }
 
-    /// The form of a JUnit file: the module and its classes in front of the name.
+    /// The name in a JUnit file: module and classes before the test's name.
     fn key(&self, test: &Value) -> String {
         let field = |name: &str| test[name].as_str().unwrap();
         let module = field("package").trim_end_matches(".py").replace('/', ".");
-        // Only what is in front of the parameters is classes.
+        // Only the part before the parameters contains class names.
         let (name, parameters) = field("name").split_at(field("name").find('[').unwrap_or(field("name").len()));
         format!("{module}.{}{parameters}", name.replace("::", "."))
     }
 }
 
-/// The last place of a traceback that is in the project: `six.py:12: TypeError`, or what a module that does not compile is
-/// told with, `E     File "/ws/six.py", line 12`.
-fn places_in(scene: &Scene, text: &str) -> Option<(String, u64)> {
+/// Last location of a traceback in the project: `six.py:12: TypeError`, or for a module that does not compile
+/// `E     File "/ws/six.py", line 12`.
+fn last_location(copy: &ProjectCopy, text: &str) -> Option<(String, u64)> {
     text.lines().rev().find_map(|line| {
         if let Some((file, rest)) = line.split_once("File \"").and_then(|(_, rest)| rest.split_once("\", line ")) {
-            return scene.spot(file, rest.split(|char: char| !char.is_ascii_digit()).next()?);
+            return copy.location(file, rest.split(|char: char| !char.is_ascii_digit()).next()?);
         }
         let mut parts = line.splitn(3, ':');
-        scene.spot(parts.next()?, parts.next()?)
+        copy.location(parts.next()?, parts.next()?)
     })
 }
 
@@ -165,7 +163,7 @@ fn toolz() {
 }
 
 #[test]
-fn every_project_of_the_list_is_driven() {
+fn every_listed_project_has_a_test() {
     let list = std::fs::read_to_string(source_root().join("tests/pytest/projects.txt")).unwrap();
     let driven: BTreeSet<&str> = [&BOLTONS, &SIX, &TOOLZ].map(|project| project.name).into();
     assert_eq!(list.lines().map(|line| line.split(' ').next().unwrap()).collect::<BTreeSet<_>>(), driven);

@@ -1,9 +1,9 @@
-//! Crates, and what `cargo test` and `cargo nextest` say of them. `.ci/tools crates` downloads the crates of `tests/crates`
-//! and what they depend on.
+//! Crates, run with `cargo test` and `cargo nextest`. `.ci/tools crates` downloads the crates of `tests/crates` and their
+//! dependencies.
 
 use crate::project::{Breakage, Kind, Project, Runner, check};
-use crate::project_copy::Scene;
-use crate::test_results::Account;
+use crate::project_copy::ProjectCopy;
+use crate::test_results::TestResults;
 use proctor_tests::process::{ProcessOutput, ensure_installed, rustup_home, source_root, tools};
 use proctor_tests::test_workspace::caches_matching;
 use serde_json::Value;
@@ -26,7 +26,7 @@ static PERCENT_ENCODING: Project = Project {
         Breakage::new(Kind::OffByOne, "src/lib.rs", "bytes_iter.len() - 3;", "bytes_iter.len() - 2;"),
         Breakage::new(Kind::Branch, "src/lib.rs", "if byte == b'%' {", "if byte == b'%' && false {"),
         Breakage::new(Kind::Throws, "src/lib.rs", "    *iter = cloned_iter;\n", "    panic!(\"seeded\");\n"),
-        Breakage::new(Kind::Unbuilt, "src/lib.rs", "Some(h as u8 * 0x10 + l as u8)", "Some(h * 0x10 + l as u8)"),
+        Breakage::new(Kind::BuildError, "src/lib.rs", "Some(h as u8 * 0x10 + l as u8)", "Some(h * 0x10 + l as u8)"),
     ],
 };
 
@@ -49,7 +49,7 @@ static SEMVER: Project = Project {
             "Op::Tilde => matches_tilde(cmp, ver)",
             "Op::Tilde => panic!(\"seeded\")",
         ),
-        Breakage::new(Kind::Unbuilt, "src/eval.rs", "ver.pre < cmp.pre", "ver.pre < cmp.minor"),
+        Breakage::new(Kind::BuildError, "src/eval.rs", "ver.pre < cmp.pre", "ver.pre < cmp.minor"),
     ],
 };
 
@@ -67,7 +67,7 @@ static SLAB: Project = Project {
             "                self.next = key;\n",
             "                panic!(\"seeded\");\n",
         ),
-        Breakage::new(Kind::Unbuilt, "src/lib.rs", "return val.into();", "return val;"),
+        Breakage::new(Kind::BuildError, "src/lib.rs", "return val.into();", "return val;"),
     ],
 };
 
@@ -78,7 +78,7 @@ impl Runner for Cargo {
         source(project)
     }
 
-    /// Says that the project is on its own: its copy lies below our workspace, which Cargo would look for it in.
+    /// Makes the project its own workspace: its copy lies below ours, which Cargo would use otherwise.
     fn prepare(&self, workspace: &Path) {
         let manifest = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
         fs::write(workspace.join("Cargo.toml"), manifest + "\n[workspace]\n").unwrap();
@@ -88,19 +88,19 @@ impl Runner for Cargo {
         vec![("CARGO_HOME", cargo_home().into())]
     }
 
-    fn plainly(&self, scene: &Scene) -> Account {
-        let said = cargo(scene, &["test", "--no-fail-fast"]);
-        let mut account = unbuilt(scene, &said);
+    fn run_directly(&self, copy: &ProjectCopy) -> TestResults {
+        let output = cargo(copy, &["test", "--no-fail-fast"]);
+        let mut results = build_errors(copy, &output);
         let mut binary = String::new();
-        for line in said.stdout.lines() {
-            if let Some(next) = binary_in(scene, line) {
+        for line in output.stdout.lines() {
+            if let Some(next) = binary_of_header(copy, line) {
                 binary = next;
-            } else if let Some((test, outcome)) = test_in(line) {
-                account.add(&format!("{binary}${test}"), outcome);
+            } else if let Some((test, outcome)) = parse_test_line(line) {
+                results.add(&format!("{binary}${test}"), outcome);
             }
         }
-        place_failures(scene, &said, &mut account);
-        account
+        add_failure_locations(copy, &output, &mut results);
+        results
     }
 
     fn key(&self, test: &Value) -> String {
@@ -116,7 +116,7 @@ impl Runner for Nextest {
         source(project)
     }
 
-    /// SupervisorSettings that say that the project is one of nextest's.
+    /// Adds the configuration file by which proctor recognises nextest.
     fn prepare(&self, workspace: &Path) {
         Cargo.prepare(workspace);
         fs::create_dir_all(workspace.join(".config")).unwrap();
@@ -127,13 +127,13 @@ impl Runner for Nextest {
         Cargo.environment()
     }
 
-    fn plainly(&self, scene: &Scene) -> Account {
-        let said =
-            cargo(scene, &["nextest", "run", "--no-fail-fast", "--final-status-level=none", "--failure-output=final"]);
-        let mut account = unbuilt(scene, &said);
-        // Behind the summary failures are told again.
-        for line in said.stdout.lines().take_while(|line| !line.trim_start().starts_with("Summary [")) {
-            // `        PASS [   0.004s] ( 1/25) slab::slab insert_get`, and nothing else in brackets before a name.
+    fn run_directly(&self, copy: &ProjectCopy) -> TestResults {
+        let output =
+            cargo(copy, &["nextest", "run", "--no-fail-fast", "--final-status-level=none", "--failure-output=final"]);
+        let mut results = build_errors(copy, &output);
+        // Failures are repeated after the summary.
+        for line in output.stdout.lines().take_while(|line| !line.trim_start().starts_with("Summary [")) {
+            // `        PASS [   0.004s] ( 1/25) slab::slab insert_get`
             let Some((word, rest)) = line.trim_start().split_once(" [") else { continue };
             let outcome = match word.trim() {
                 "PASS" => "passed",
@@ -143,10 +143,10 @@ impl Runner for Nextest {
             };
             let mut words = rest.rsplit(' ');
             let (test, binary) = (words.next().unwrap(), words.next().unwrap());
-            account.add(&format!("{binary}${test}"), outcome);
+            results.add(&format!("{binary}${test}"), outcome);
         }
-        place_failures(scene, &said, &mut account);
-        account
+        add_failure_locations(copy, &output, &mut results);
+        results
     }
 
     fn key(&self, test: &Value) -> String {
@@ -163,15 +163,15 @@ fn source(project: &str) -> PathBuf {
     tools().join("crates").join(project.replace(' ', "-"))
 }
 
-/// Where Cargo keeps what was downloaded.
+/// Directory in which Cargo keeps downloads.
 fn cargo_home() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
     std::env::var_os("CARGO_HOME").map_or_else(|| home().join(".cargo"), PathBuf::from)
 }
 
-/// Runs Cargo, both streams in one, in the target directory that proctor has for the project: nothing is compiled twice.
-fn cargo(scene: &Scene, arguments: &[&str]) -> ProcessOutput {
-    let ours = format!("cargo-target-{}-", package(scene.project));
+/// Runs Cargo with stderr on stdout, in the target directory that proctor has for the project, to reuse compiled code.
+fn cargo(copy: &ProjectCopy, arguments: &[&str]) -> ProcessOutput {
+    let ours = format!("cargo-target-{}-", package(copy.project));
     let dirs = caches_matching(|name| name.starts_with(&ours)).into_iter();
     let target = dirs.max_by_key(|dir| dir.metadata().unwrap().modified().unwrap()).unwrap();
     let env = [
@@ -182,26 +182,26 @@ fn cargo(scene: &Scene, arguments: &[&str]) -> ProcessOutput {
         ("CARGO_TERM_COLOR", "never".into()),
         ("CARGO_TARGET_DIR", target.into()),
     ];
-    scene.alone(Path::new("/bin/sh"), &[&["-c", "exec cargo \"$@\" 2>&1", "sh"], arguments].concat(), &env)
+    copy.run_program(Path::new("/bin/sh"), &[&["-c", "exec cargo \"$@\" 2>&1", "sh"], arguments].concat(), &env)
 }
 
-/// What the compiler points to: the line after an error.
-fn unbuilt(scene: &Scene, said: &ProcessOutput) -> Account {
-    let lines = || said.stdout.lines();
-    let places = lines().zip(lines().skip(1)).filter(|(error, _)| error.starts_with("error"));
-    let places = places.filter_map(|(_, place)| spot(scene, place.trim_start().strip_prefix("--> ")?));
-    Account { unbuilt: places.collect(), ..Account::default() }
+/// Results with the locations of compiler errors, each in the line after `error`.
+fn build_errors(copy: &ProjectCopy, output: &ProcessOutput) -> TestResults {
+    let lines = || output.stdout.lines();
+    let locations = lines().zip(lines().skip(1)).filter(|(error, _)| error.starts_with("error"));
+    let locations = locations.filter_map(|(_, place)| location(copy, place.trim_start().strip_prefix("--> ")?));
+    TestResults { build_errors: locations.collect(), ..TestResults::default() }
 }
 
-/// `src/lib.rs:12:5`, with or without a colon behind it.
-fn spot(scene: &Scene, place: &str) -> Option<(String, u64)> {
-    let mut parts = place.split(':');
-    scene.spot(parts.next()?, parts.next()?)
+/// Location in `src/lib.rs:12:5`, with or without a colon after it.
+fn location(copy: &ProjectCopy, text: &str) -> Option<(String, u64)> {
+    let mut parts = text.split(':');
+    copy.location(parts.next()?, parts.next()?)
 }
 
-/// `Running tests/it.rs (target/debug/deps/it-0123)`, `Doc-tests semver`: by the names that nextest and proctor have.
-fn binary_in(scene: &Scene, line: &str) -> Option<String> {
-    let (line, package) = (line.trim_start(), package(scene.project));
+/// The test binary in `Running tests/it.rs (target/debug/deps/it-0123)` or `Doc-tests semver`, named as nextest and proctor do.
+fn binary_of_header(copy: &ProjectCopy, line: &str) -> Option<String> {
+    let (line, package) = (line.trim_start(), package(copy.project));
     if line.starts_with("Doc-tests ") {
         return Some(format!("{package}::doc/lib"));
     }
@@ -210,8 +210,8 @@ fn binary_in(scene: &Scene, line: &str) -> Option<String> {
     Some(test.map_or_else(|| package.to_owned(), |test| format!("{package}::{test}")))
 }
 
-/// `test a::b ... ok`; a test that should panic says so behind its name.
-fn test_in(line: &str) -> Option<(&str, &'static str)> {
+/// Name and outcome in `test a::b ... ok`. A note such as `should panic` after the name is removed.
+fn parse_test_line(line: &str) -> Option<(&str, &'static str)> {
     let (test, word) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let outcome = match word.split(',').next()? {
         "ok" => "passed",
@@ -219,25 +219,25 @@ fn test_in(line: &str) -> Option<(&str, &'static str)> {
         "ignored" => "skipped",
         _ => return None,
     };
-    let said = [" - should panic", " - compile fail", " - compile"];
-    Some((said.iter().find_map(|words| test.strip_suffix(words)).unwrap_or(test), outcome))
+    let suffixes = [" - should panic", " - compile fail", " - compile"];
+    Some((suffixes.iter().find_map(|words| test.strip_suffix(words)).unwrap_or(test), outcome))
 }
 
-/// The panics of each failed test's thread, or where a doctest begins.
-fn place_failures(scene: &Scene, said: &ProcessOutput, account: &mut Account) {
-    for (test, places) in &mut account.failures {
+/// Adds the locations of panics in each failed test's thread, or of the beginning of a failed doctest.
+fn add_failure_locations(copy: &ProjectCopy, output: &ProcessOutput, results: &mut TestResults) {
+    for (test, locations) in &mut results.failures {
         let (_, name) = test.split_once('$').unwrap();
         if let Some((file, rest)) = name.split_once(" - ") {
             let line = rest.rsplit_once("(line ").and_then(|(_, line)| line.strip_suffix(')'));
-            places.extend(line.and_then(|line| scene.spot(file, line)));
+            locations.extend(line.and_then(|line| copy.location(file, line)));
             continue;
         }
-        let began = format!("thread '{name}' ");
-        let panics = said.stdout.lines().filter_map(|line| line.trim_start().strip_prefix(&began));
-        places.extend(panics.filter_map(|line| spot(scene, line.split_once("panicked at ")?.1)));
-        let unpanicked = said.stdout.lines().skip_while(|line| line.trim() != format!("---- {name} stdout ----"));
-        let note = unpanicked.take(3).find_map(|line| line.strip_prefix("note: test did not panic as expected at "));
-        places.extend(note.and_then(|place| spot(scene, place)));
+        let prefix = format!("thread '{name}' ");
+        let panics = output.stdout.lines().filter_map(|line| line.trim_start().strip_prefix(&prefix));
+        locations.extend(panics.filter_map(|line| location(copy, line.split_once("panicked at ")?.1)));
+        let section = output.stdout.lines().skip_while(|line| line.trim() != format!("---- {name} stdout ----"));
+        let note = section.take(3).find_map(|line| line.strip_prefix("note: test did not panic as expected at "));
+        locations.extend(note.and_then(|text| location(copy, text)));
     }
 }
 
@@ -261,7 +261,7 @@ fn slab() {
 }
 
 #[test]
-fn every_crate_of_the_list_is_driven() {
+fn every_listed_crate_has_a_test() {
     let list = fs::read_to_string(source_root().join("tests/crates/Cargo.toml")).unwrap();
     let (_, list) = list.split_once("[dependencies]\n").unwrap();
     let list: BTreeSet<String> = list

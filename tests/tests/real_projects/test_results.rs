@@ -1,23 +1,23 @@
-//! What a run of a project's tests came to, in a form that all runners have. Must not know any runner, or who ran it.
+//! The results of a project's tests, in a form common to all runners.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A file, relative to the workspace, and a line of it, counted from 1.
-pub(crate) type TestWorkspace = (String, u64);
+/// A file, relative to the workspace, and a line, from 1.
+pub(crate) type SourceLocation = (String, u64);
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Account {
-    /// How often a test, by a name that its runner has for it, came to what: several can have one name.
+pub(crate) struct TestResults {
+    /// Number of results per test name and outcome. Names are the runner's own; several tests can share one.
     pub(crate) outcomes: BTreeMap<(String, String), usize>,
-    /// Where the failed tests failed. Several places, if the runner names several for one test; none, if it names none.
-    pub(crate) failures: BTreeMap<String, BTreeSet<TestWorkspace>>,
-    /// Where what could not be built or loaded is wrong.
-    pub(crate) unbuilt: BTreeSet<TestWorkspace>,
+    /// Locations of each failed test: one or more if the runner names any, else empty.
+    pub(crate) failures: BTreeMap<String, BTreeSet<SourceLocation>>,
+    /// Locations of build and load errors.
+    pub(crate) build_errors: BTreeSet<SourceLocation>,
 }
 
-impl Account {
-    /// One more test.
+impl TestResults {
+    /// Counts one result.
     pub(crate) fn add(&mut self, test: &str, outcome: &str) {
         *self.outcomes.entry((test.to_owned(), outcome.to_owned())).or_default() += 1;
         if is_failure(outcome) {
@@ -25,19 +25,19 @@ impl Account {
         }
     }
 
-    /// How many tests there were.
+    /// Number of tests.
     pub(crate) fn tests(&self) -> usize {
         self.outcomes.values().sum()
     }
 
-    /// The tests that this run has and the other has not, or not as often, for people to read.
-    pub(crate) fn beside(&self, other: &Account) -> Vec<String> {
-        let alone = self.outcomes.iter().filter(|(test, times)| other.outcomes.get(test) != Some(times));
-        alone.map(|entry| format!("{entry:?}")).collect()
+    /// Results that the other run lacks or has in another number.
+    pub(crate) fn differences(&self, other: &TestResults) -> Vec<String> {
+        let different = self.outcomes.iter().filter(|(test, times)| other.outcomes.get(test) != Some(times));
+        different.map(|entry| format!("{entry:?}")).collect()
     }
 }
 
-/// Whether a test with this outcome is one that proctor says something about.
+/// Whether proctor reports a location for tests with this outcome.
 pub(crate) fn is_failure(outcome: &str) -> bool {
     matches!(outcome, "failed" | "error")
 }

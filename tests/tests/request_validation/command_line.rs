@@ -1,10 +1,10 @@
-//! Mistakes on the command line.
+//! Invalid command lines: exit status and message.
 
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
 use proctor_tests::process::wait_for_exit;
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 
-/// Arguments, exit status, and what stderr says.
+/// Arguments, exit status, and text on stderr: all of it if it starts with `proctor: ` and ends with a line end.
 const MISTAKES: &[(&[&str], i32, &str)] = &[
     (
         &["run", "--framework", "cobol"],
@@ -68,56 +68,56 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
 ];
 
 #[test]
-fn mistakes_are_named_and_nothing_is_lost() {
-    let place = TestWorkspace::with_fixture("go/fail");
-    add_links_out(&place.workspace);
-    assert_eq!(place.proctor(&["run"]).status, 1);
-    let before = Baseline::capture(&place);
-    let report = place.proctor(&["report"]).stdout;
+fn names_each_mistake_and_keeps_the_last_report() {
+    let workspace = TestWorkspace::with_fixture("go/fail");
+    add_links_out(&workspace.path);
+    assert_eq!(workspace.proctor(&["run"]).status, 1);
+    let before = Baseline::capture(&workspace);
+    let report = workspace.proctor(&["report"]).stdout;
     assert!(report.contains("TestGreet"));
     for (arguments, status, text) in MISTAKES {
-        let said = place.proctor(arguments);
-        assert_eq!((said.status, said.stdout.as_str()), (*status, ""), "{arguments:?}: {said:?}");
-        let exact = !text.starts_with("proctor: ") || said.stderr == *text;
-        assert!(exact && said.stderr.contains(text), "{arguments:?}: {text:?} in {:?}", said.stderr);
+        let output = workspace.proctor(arguments);
+        assert_eq!((output.status, output.stdout.as_str()), (*status, ""), "{arguments:?}: {output:?}");
+        let is_complete = !text.starts_with("proctor: ") || output.stderr == *text;
+        assert!(is_complete && output.stderr.contains(text), "{arguments:?}: {text:?} in {:?}", output.stderr);
     }
     for (filter, text) in FILTERS {
-        let said = place.proctor(&["run", "--filter", filter]);
-        assert_eq!((said.status, said.stderr), (2, format!("proctor: {text}\n")));
+        let output = workspace.proctor(&["run", "--filter", filter]);
+        assert_eq!((output.status, output.stderr), (2, format!("proctor: {text}\n")));
     }
-    assert_eq!(place.proctor(&["report"]).stdout, report, "the last report is as it was");
-    before.assert_files(&place);
+    assert_eq!(workspace.proctor(&["report"]).stdout, report, "the last report is unchanged");
+    before.assert_files(&workspace);
 }
 
 #[test]
-fn a_workspace_without_a_project_is_told_so() {
-    let place = TestWorkspace::empty();
+fn refuses_a_workspace_without_a_project() {
+    let workspace = TestWorkspace::empty();
     let remedy = "name one with --framework NAME, or give a command after --";
     for command in ["run", "list"] {
-        let said = place.proctor(&[command]);
-        assert_eq!((said.status, said.stderr), (2, format!("proctor: {NO_PROJECT}: {remedy}\n")));
+        let output = workspace.proctor(&[command]);
+        assert_eq!((output.status, output.stderr), (2, format!("proctor: {NO_PROJECT}: {remedy}\n")));
     }
-    place.write("go.mod", "module example.com/both\n\ngo 1.21\n");
-    place.write("Cargo.toml", "[package]\nname = \"both\"\n");
+    workspace.write("go.mod", "module example.com/both\n\ngo 1.21\n");
+    workspace.write("Cargo.toml", "[package]\nname = \"both\"\n");
     let remedy = "pick one with --framework NAME, or run all with --framework all";
-    let said = place.proctor(&["run"]);
-    assert_eq!((said.status, said.stderr), (2, format!("proctor: 2 project types here (go, cargo): {remedy}\n")));
+    let output = workspace.proctor(&["run"]);
+    assert_eq!((output.status, output.stderr), (2, format!("proctor: 2 project types here (go, cargo): {remedy}\n")));
 }
 
 #[test]
-fn a_project_file_sets_no_more_than_a_request() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    std::fs::write(place.workspace.join(".proctor.yaml"), "environment:\n  A: b\n  PYTHONOPTIMIZE: '1'\n").unwrap();
-    let said = place.proctor(&["run"]);
-    assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
-    let told = "proctor: .proctor.yaml: line 3, PYTHONOPTIMIZE: PYTHONOPTIMIZE decides what runs and cannot be set";
-    assert!(said.stderr.starts_with(told), "{said:?}");
+fn project_file_cannot_set_forbidden_variables() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    std::fs::write(workspace.path.join(".proctor.yaml"), "environment:\n  A: b\n  PYTHONOPTIMIZE: '1'\n").unwrap();
+    let output = workspace.proctor(&["run"]);
+    assert_eq!((output.status, output.stdout.as_str()), (2, ""), "{output:?}");
+    let error = "proctor: .proctor.yaml: line 3, PYTHONOPTIMIZE: PYTHONOPTIMIZE decides what runs and cannot be set";
+    assert!(output.stderr.starts_with(error), "{output:?}");
 }
 
 #[test]
-fn a_host_without_go_is_told_so() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let mut command = place.command("proctor");
-    let said = wait_for_exit(command.arg("run").env("PATH", path_without_go(place.root())).spawn().unwrap());
-    assert_eq!((said.status, said.stderr), (5, format!("proctor: {NO_GO}\n")));
+fn names_a_runner_missing_on_path() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let mut command = workspace.command("proctor");
+    let output = wait_for_exit(command.arg("run").env("PATH", path_without_go(workspace.root())).spawn().unwrap());
+    assert_eq!((output.status, output.stderr), (5, format!("proctor: {NO_GO}\n")));
 }

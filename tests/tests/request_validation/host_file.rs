@@ -1,24 +1,24 @@
-//! Host files that cannot be used: everything that is wrong is told at once, and nothing is made.
+//! Invalid host files and hosts: every problem is listed at once, and nothing is created.
 
 use proctor_tests::process::{ProcessOutput, command, program, wait_for_exit};
 use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, TENANTS, host_file};
-use proctor_tests::test_workspace::{TestWorkspace, give};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Stdio;
 
-fn check(place: &TestWorkspace, text: &str) -> ProcessOutput {
-    fs::write(place.root().join("proctor.toml"), text).unwrap();
-    let file = place.root().join("proctor.toml");
-    let said = place.proctor(&["serve", "--config", file.to_str().unwrap(), "--check"]);
-    ProcessOutput { stderr: said.stderr.replace(file.to_str().unwrap(), "FILE"), ..said }
+fn check(workspace: &TestWorkspace, text: &str) -> ProcessOutput {
+    fs::write(workspace.root().join("proctor.toml"), text).unwrap();
+    let file = workspace.root().join("proctor.toml");
+    let output = workspace.proctor(&["serve", "--config", file.to_str().unwrap(), "--check"]);
+    ProcessOutput { stderr: output.stderr.replace(file.to_str().unwrap(), "FILE"), ..output }
 }
 
 #[test]
-fn every_problem_of_a_host_file_is_listed() {
-    let place = TestWorkspace::empty();
-    let state = place.root().join("not-made");
+fn lists_every_problem_of_a_host_file() {
+    let workspace = TestWorkspace::empty();
+    let state = workspace.root().join("not-made");
     let text = format!(
         "state_dir = {state:?}\n[listen]\ntcp = \"0.0.0.0:7878\"\nunix_mode = \"rw\"\n[host]\n\
          toolchains = [\"opt/jdk\", {state:?}]\n\
@@ -27,8 +27,8 @@ fn every_problem_of_a_host_file_is_listed() {
          [[tenant]]\nid = \"shop\"\nuids = [7]\nroots = []\nsessions_max = 0\nuid_range = {{ first = 60000, count = 9000 }}\n\
          [[tenant]]\nid = \"shop\"\nuids = [7]\ntoken_hashes = [\"beef\"]\nroots = [\"/etc\"]\nuid_range = {{ first = 7, count = 60000 }}\n"
     );
-    let said = check(&place, &text);
-    assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
+    let output = check(&workspace, &text);
+    assert_eq!((output.status, output.stdout.as_str()), (2, ""), "{output:?}");
     let state = state.display();
     for (line, problem) in [
         (3, "listen.tcp: 0.0.0.0:7878 is not loopback and not encrypted"),
@@ -61,21 +61,21 @@ fn every_problem_of_a_host_file_is_listed() {
         (25, "tenant \"shop\": uid_range overlaps that of tenant \"shop\""),
     ] {
         let line = format!("proctor: FILE:{line}: {problem}");
-        assert!(said.stderr.lines().any(|said| said.starts_with(&line)), "{line} in\n{}", said.stderr);
+        assert!(output.stderr.lines().any(|found| found.starts_with(&line)), "{line} in\n{}", output.stderr);
     }
     let lines =
-        said.stderr.lines().map(|line| line.split(':').nth(2).and_then(|line| line.parse::<u32>().ok()).unwrap());
-    assert!(lines.is_sorted(), "in the order of the file:\n{}", said.stderr);
-    // Serving says the same, before anything is bound.
-    let file = place.root().join("proctor.toml");
-    let served = place.proctor(&["serve", "--config", file.to_str().unwrap()]);
-    assert_eq!((served.status, served.stderr.replace(file.to_str().unwrap(), "FILE")), (2, said.stderr));
-    assert!(!place.root().join("not-made").exists(), "checking makes nothing");
+        output.stderr.lines().map(|line| line.split(':').nth(2).and_then(|line| line.parse::<u32>().ok()).unwrap());
+    assert!(lines.is_sorted(), "in the order of the file:\n{}", output.stderr);
+    // `serve` without `--check` reports the same problems before it binds anything.
+    let file = workspace.root().join("proctor.toml");
+    let served = workspace.proctor(&["serve", "--config", file.to_str().unwrap()]);
+    assert_eq!((served.status, served.stderr.replace(file.to_str().unwrap(), "FILE")), (2, output.stderr));
+    assert!(!workspace.root().join("not-made").exists(), "checking creates nothing");
 }
 
 #[test]
-fn a_file_that_cannot_be_read_names_line_and_key() {
-    let place = TestWorkspace::empty();
+fn parse_errors_name_line_and_key() {
+    let workspace = TestWorkspace::empty();
     for (text, wanted) in [
         ("state_dir = \"/x\"\nstate_dri = 1\n[listen]\n", "FILE:2: state_dri: unknown field"),
         ("state_dir = \"/x\"\n[listen]\nunix = 7\n", "FILE:3: listen.unix: invalid type"),
@@ -85,39 +85,40 @@ fn a_file_that_cannot_be_read_names_line_and_key() {
             "FILE:2: defaults.timeout: expected something like 300s or 5m, got \"-5s\"",
         ),
     ] {
-        let said = check(&place, text);
-        assert_eq!(said.status, 2, "{said:?}");
+        let output = check(&workspace, text);
+        assert_eq!(output.status, 2, "{output:?}");
         let wanted = format!("proctor: {wanted}");
-        assert!(said.stderr.lines().any(|line| line.starts_with(&wanted)), "{wanted}: {}", said.stderr);
+        assert!(output.stderr.lines().any(|line| line.starts_with(&wanted)), "{wanted}: {}", output.stderr);
     }
-    let missing = place.proctor(&["serve", "--config", "nowhere.toml"]);
+    let missing = workspace.proctor(&["serve", "--config", "nowhere.toml"]);
     assert_eq!(missing.status, 2);
     assert_eq!(missing.stderr, "proctor: nowhere.toml: No such file or directory (os error 2)\n");
 }
 
 #[test]
-fn a_good_file_is_called_good() {
-    let place = TestWorkspace::empty();
+fn accepts_a_valid_host_file() {
+    let workspace = TestWorkspace::empty();
     for tenant in TENANTS {
-        fs::create_dir(place.root().join(tenant)).unwrap();
+        fs::create_dir(workspace.root().join(tenant)).unwrap();
     }
-    let said = check(&place, &host_file(place.root(), &place.root().join("own"), &SupervisorSettings::default()));
-    assert_eq!((said.status, said.stderr.as_str()), (0, ""), "{said:?}");
-    assert!(said.stdout.ends_with(": ok\n"));
+    let output =
+        check(&workspace, &host_file(workspace.root(), &workspace.root().join("own"), &SupervisorSettings::default()));
+    assert_eq!((output.status, output.stderr.as_str()), (0, ""), "{output:?}");
+    assert!(output.stdout.ends_with(": ok\n"));
 }
 
 #[test]
-fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
-    let place = TestWorkspace::empty();
+fn start_errors_name_the_path() {
+    let workspace = TestWorkspace::empty();
     for dir in TENANTS.into_iter().chain(["own", "taken"]) {
-        fs::create_dir(place.root().join(dir)).unwrap();
+        fs::create_dir(workspace.root().join(dir)).unwrap();
     }
-    let at = |name: &str| place.root().join(name).to_str().unwrap().to_owned();
+    let at = |name: &str| workspace.root().join(name).to_str().unwrap().to_owned();
     fs::write(at("taken/tenants"), "").unwrap();
     let running = SupervisorProcess::start();
-    let state = running.state();
-    let text = host_file(place.root(), Path::new(&at("own")), &SupervisorSettings::default());
-    for (text, told) in [
+    let state = running.state_dir();
+    let text = host_file(workspace.root(), Path::new(&at("own")), &SupervisorSettings::default());
+    for (text, error) in [
         (text.replace("audit.jsonl", "own"), format!("the audit log {}: Is a directory", at("own"))),
         (
             text.replace(&at("own"), &at("taken")),
@@ -129,70 +130,74 @@ fn what_cannot_be_had_at_the_start_is_told_with_its_path() {
         ),
     ] {
         fs::write(at("proctor.toml"), text).unwrap();
-        let said = place.proctor(&["serve", "--config", &at("proctor.toml")]);
-        let last = said.stderr.lines().last().unwrap_or_default();
-        assert!(said.status == 5 && last.starts_with(&format!("proctor: {told}")), "{said:?}");
+        let output = workspace.proctor(&["serve", "--config", &at("proctor.toml")]);
+        let last = output.stderr.lines().last().unwrap_or_default();
+        assert!(output.status == 5 && last.starts_with(&format!("proctor: {error}")), "{output:?}");
     }
 }
 
-/// SIGHUP looks in the same way: what starts can be read anew.
+/// A reload by SIGHUP makes the same check, so that every file that starts can also be reloaded.
 #[test]
-fn a_supervisor_whose_path_leads_into_a_root_does_not_start() {
-    let place = TestWorkspace::empty();
-    let tools = place.root().join("alpha/tools/bin");
+fn refuses_a_path_entry_inside_a_tenant_root() {
+    let workspace = TestWorkspace::empty();
+    let tools = workspace.root().join("alpha/tools/bin");
     for tenant in TENANTS {
-        fs::create_dir(place.root().join(tenant)).unwrap();
+        fs::create_dir(workspace.root().join(tenant)).unwrap();
     }
     fs::create_dir_all(&tools).unwrap();
-    let file = place.root().join("proctor.toml");
-    fs::write(&file, host_file(place.root(), &place.root().join("own"), &SupervisorSettings::default())).unwrap();
+    let file = workspace.root().join("proctor.toml");
+    fs::write(&file, host_file(workspace.root(), &workspace.root().join("own"), &SupervisorSettings::default()))
+        .unwrap();
     let serve = |more: &[&str]| {
-        let mut command = place.command("proctor");
+        let mut command = workspace.command("proctor");
         command.args(["serve", "--config"]).arg(&file).args(more).env("PATH", &tools);
-        let said = wait_for_exit(command.spawn().unwrap());
-        ProcessOutput { stderr: said.stderr.replace(place.root().to_str().unwrap(), "PLACE"), ..said }
+        let output = wait_for_exit(command.spawn().unwrap());
+        ProcessOutput { stderr: output.stderr.replace(workspace.root().to_str().unwrap(), "PLACE"), ..output }
     };
-    let told = "tenant \"alpha\": root PLACE/alpha and PLACE/alpha/tools, which all runs read, overlap";
+    let error = "tenant \"alpha\": root PLACE/alpha and PLACE/alpha/tools, which all runs read, overlap";
     let (started, checked) = (serve(&[]), serve(&["--check"]));
     assert_eq!(started.status, 2, "{started:?}");
-    assert!(started.stderr.contains(&format!(": {told}")), "{started:?}");
-    // Whoever checks the file has a PATH of their own.
+    assert!(started.stderr.contains(&format!(": {error}")), "{started:?}");
+    // `--check` runs with the PATH of the person who checks, so it is only a note there.
     assert_eq!(checked.status, 0, "{checked:?}");
-    assert!(checked.stderr.contains(&format!(": note: {told}")), "{checked:?}");
+    assert!(checked.stderr.contains(&format!(": note: {error}")), "{checked:?}");
 }
 
-/// Only root can run tests as another user: an ordinary user who is asked for that refuses to serve at all.
+/// Only root can run tests as another user, so an ordinary user's supervisor refuses a host file that requires it.
 #[test]
-fn a_supervisor_that_cannot_be_its_tenants_does_not_start() {
+fn refuses_to_start_without_privilege_for_tenant_uids() {
     const NOBODY: u32 = 65_534;
-    let place = TestWorkspace::empty();
-    // By a process of its own: another test's would inherit the descriptor that writes, and what is open for writing cannot
-    // be started.
+    let workspace = TestWorkspace::empty();
+    // Copied by another process: a test that forks meanwhile would inherit a descriptor open for writing, and a file open
+    // for writing cannot be executed.
     let mut copy = command(Path::new("/bin/cp"));
-    copy.args(["proctor", "proctor-worker"].map(program)).arg(place.root());
+    copy.args(["proctor", "proctor-worker"].map(program)).arg(workspace.root());
     assert_eq!(wait_for_exit(copy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()).status, 0);
-    let file = place.root().join("proctor.toml");
+    let file = workspace.root().join("proctor.toml");
     let more = "[sandbox]\nrequired_layers = [\"tenant_uid\"]\n";
     for tenant in TENANTS {
-        fs::create_dir(place.root().join(tenant)).unwrap();
+        fs::create_dir(workspace.root().join(tenant)).unwrap();
     }
-    fs::write(&file, host_file(place.root(), &place.tmp().join("state"), &SupervisorSettings::default()) + more)
-        .unwrap();
-    give(place.root(), NOBODY);
-    let mut supervisor = command(&place.root().join("proctor"));
+    fs::write(
+        &file,
+        host_file(workspace.root(), &workspace.tmp().join("state"), &SupervisorSettings::default()) + more,
+    )
+    .unwrap();
+    chown_tree(workspace.root(), NOBODY);
+    let mut supervisor = command(&workspace.root().join("proctor"));
     supervisor.args(["serve", "--config"]).arg(&file).env("NO_COLOR", "1").current_dir("/");
     supervisor.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if nix::unistd::geteuid().is_root() {
         supervisor.uid(NOBODY).gid(NOBODY);
     }
-    let said = wait_for_exit(supervisor.spawn().unwrap());
+    let output = wait_for_exit(supervisor.spawn().unwrap());
     assert_eq!(
-        (said.status, said.stderr.as_str()),
+        (output.status, output.stderr.as_str()),
         (
             5,
             "proctor: layer tenant_uid is not in force: only root can run tests as another user; start the supervisor as \
              root, or add tenant_uid to sandbox.left_off\n"
         )
     );
-    assert!(!place.tmp().join("state").exists(), "nothing was made");
+    assert!(!workspace.tmp().join("state").exists(), "nothing was created");
 }

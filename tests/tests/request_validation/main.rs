@@ -1,11 +1,14 @@
-//! Bad input at every entrance: a clear error with its type, before any process starts, and nothing lost of what was there.
-//! Must not know how good input is carried out.
+//! Invalid input at every interface: a clear typed error before any process starts, and no loss of earlier results.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy takes for ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 mod command_line;
 #[path = "../authentication/credentials.rs"]
-#[expect(dead_code, reason = "who only knocks needs a part of it")]
+#[expect(dead_code, reason = "these tests use a part of the credentials")]
 mod credentials;
 mod host_file;
 mod mcp_arguments;
@@ -19,10 +22,10 @@ mod terminal_output;
 mod unread_log;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest};
-use proctor_tests::grpc_client::{Client, Stream};
+use proctor_tests::grpc_client::{Client, RunStream};
 use std::path::Path;
 
-/// A filter that is refused at every entrance, and what is said about it.
+/// Filters that every interface refuses, with the message.
 const FILTERS: [(&str, &str); 6] = [
     ("-x", "filter cannot start with '-' (looks like a CLI option, not a test name)"),
     ("-exec=/bin/sh", "filter cannot start with '-' (looks like a CLI option, not a test name)"),
@@ -35,13 +38,13 @@ const FILTERS: [(&str, &str); 6] = [
 const LONG: &str = "ééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé\
                     éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé";
 
-/// What a workspace without any project is told.
+/// Message for a workspace without any project.
 const NO_PROJECT: &str = "no supported project detected in workspace root";
 
-/// What is said without the runner's program.
+/// Message when the runner's program is missing.
 const NO_GO: &str = "go: not found on PATH";
 
-/// A directory with the few programs that every host has, and no go.
+/// A PATH directory with some programs of every host, and without go.
 fn path_without_go(dir: &Path) -> String {
     let bin = dir.join("bin-without-go");
     std::fs::create_dir_all(&bin).unwrap();
@@ -51,24 +54,24 @@ fn path_without_go(dir: &Path) -> String {
     bin.to_str().unwrap().to_owned()
 }
 
-/// Puts links that lead out of a workspace into it.
+/// Adds symlinks that lead out of the workspace.
 fn add_links_out(workspace: &Path) {
     std::os::unix::fs::symlink("/etc", workspace.join("out")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", workspace.join("passwd.txt")).unwrap();
 }
 
 #[test]
-fn the_long_filter_is_one_too_long() {
+fn long_filter_exceeds_the_limit_by_one() {
     assert_eq!(LONG.chars().count(), 201);
 }
 
-async fn start(client: &Client, session_id: &str, command: &[&str]) -> Stream {
+async fn start(client: &Client, session_id: &str, command: &[&str]) -> RunStream {
     let command = command.iter().map(|word| (*word).to_owned()).collect();
     let request = RunTestsRequest { session_id: session_id.to_owned(), command, ..RunTestsRequest::default() };
     client.start(request).await.unwrap()
 }
 
-async fn assert_passes(client: &Client, session_id: &str) {
-    let followed = start(client, session_id, &["/bin/true"]).await.to_end().await;
+async fn assert_can_run(client: &Client, session_id: &str) {
+    let followed = start(client, session_id, &["/bin/true"]).await.read_to_end().await;
     assert_eq!(followed.report().outcome(), Outcome::Passed);
 }

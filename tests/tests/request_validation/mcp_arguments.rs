@@ -1,4 +1,4 @@
-//! Mistakes of agents: the words they read, to the letter.
+//! Invalid tool arguments from agents: exact messages.
 
 use crate::mcp_client::Mcp;
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
@@ -56,69 +56,69 @@ fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
 }
 
 #[tokio::test]
-async fn mistakes_are_named_and_nothing_is_lost() {
-    let place = TestWorkspace::with_fixture("go/fail");
-    add_links_out(&place.workspace);
-    let before = Baseline::capture(&place);
-    let mcp = Mcp::on(&place).await;
+async fn names_each_mistake_and_keeps_the_last_report() {
+    let workspace = TestWorkspace::with_fixture("go/fail");
+    add_links_out(&workspace.path);
+    let before = Baseline::capture(&workspace);
+    let mcp = Mcp::start(&workspace).await;
     mcp.call("run_tests", json!({})).await;
     let failures = mcp.call("last_test_failures", json!({})).await.structured;
     for (tool, arguments, text) in mistakes() {
-        assert_eq!(mcp.refused(tool, arguments.clone()).await, text, "{tool} {arguments}");
+        assert_eq!(mcp.expect_error(tool, arguments.clone()).await, text, "{tool} {arguments}");
     }
     for (filter, text) in FILTERS {
-        assert_eq!(mcp.refused("run_tests", json!({"filter": filter})).await, text);
+        assert_eq!(mcp.expect_error("run_tests", json!({"filter": filter})).await, text);
     }
-    let unknown = mcp.refused("run_tests", json!({"tiemout": 1})).await;
+    let unknown = mcp.expect_error("run_tests", json!({"tiemout": 1})).await;
     assert!(unknown.starts_with("run_tests: unknown argument `tiemout`; it takes: "), "{unknown}");
-    let stranger = mcp.refused("get_run", json!({"run_id": "0123456789abcdef0123456789abcdef"})).await;
+    let stranger = mcp.expect_error("get_run", json!({"run_id": "0123456789abcdef0123456789abcdef"})).await;
     assert!(stranger.starts_with("get_run: no such run of this tenant. "), "{stranger}");
     let after = mcp.call("last_test_failures", json!({})).await.structured;
     assert_eq!((&after["run_id"], &after["failures"]), (&failures["run_id"], &failures["failures"]));
-    assert_eq!(mcp.tools().len(), 7, "it still answers");
-    mcp.leave().await;
-    before.assert_files(&place);
+    assert_eq!(mcp.tools().len(), 7, "the shim still answers");
+    mcp.close().await;
+    before.assert_files(&workspace);
 }
 
 #[tokio::test]
-async fn a_workspace_without_a_project_is_told_so() {
-    let place = TestWorkspace::empty();
-    let mcp = Mcp::on(&place).await;
+async fn refuses_a_workspace_without_a_project() {
+    let workspace = TestWorkspace::empty();
+    let mcp = Mcp::start(&workspace).await;
     for tool in ["run_tests", "list_tests"] {
-        assert_eq!(mcp.refused(tool, json!({})).await, NO_PROJECT);
+        assert_eq!(mcp.expect_error(tool, json!({})).await, NO_PROJECT);
     }
     assert_eq!(mcp.call("last_test_failures", json!({})).await.text, "no run_tests call yet in this session");
 }
 
 #[tokio::test]
-async fn a_host_without_go_is_told_so() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let path = path_without_go(place.root());
-    let mcp = Mcp::started_by(place.command("proctor-mcp").env("PATH", path), &place).await;
-    assert_eq!(mcp.refused("run_tests", json!({})).await, format!("run_tests: {NO_GO}"));
+async fn names_a_runner_missing_on_path() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let path = path_without_go(workspace.root());
+    let mcp = Mcp::start_with(workspace.command("proctor-mcp").env("PATH", path), &workspace).await;
+    assert_eq!(mcp.expect_error("run_tests", json!({})).await, format!("run_tests: {NO_GO}"));
 }
 
 #[tokio::test]
-async fn a_value_above_its_ceiling_is_clamped_and_said() {
-    let place = TestWorkspace::with_fixture("go/pass");
-    let mcp = Mcp::on(&place).await;
+async fn clamps_values_above_the_ceiling_and_reports_it() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let mcp = Mcp::start(&workspace).await;
     let answer = mcp.call("run_tests", json!({"timeout": "5000"})).await;
     assert!(answer.hint.contains("timeout was clamped from \"5000\" to 1800 s."), "{}", answer.hint);
     assert_eq!(answer.structured["limits"]["wall_ms_max"], 1_800_000);
 }
 
 #[test]
-fn a_shim_without_a_workspace_does_not_start() {
-    let place = TestWorkspace::empty();
+fn refuses_to_start_with_bad_arguments() {
+    let workspace = TestWorkspace::empty();
     for (arguments, text) in [
         (&["--workspace", "/nowhere"][..], "--workspace /nowhere: No such file or directory"),
         (&["--workspace", "/etc/passwd"], "--workspace /etc/passwd: not a directory"),
         (&["--supervisor", "http://10.0.0.1:1"], "plain http only to loopback"),
         (&["--supervisor", "nonsense"], "expected unix:PATH, https://HOST:PORT or http://127.0.0.1:PORT"),
     ] {
-        let mut shim = place.command("proctor-mcp");
-        let said = proctor_tests::process::wait_for_exit(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
-        assert_eq!((said.status, said.stdout.as_str()), (2, ""), "{said:?}");
-        assert!(said.stderr.contains(text), "{text}: {}", said.stderr);
+        let mut shim = workspace.command("proctor-mcp");
+        let output = proctor_tests::process::wait_for_exit(shim.args(arguments).stdin(Stdio::null()).spawn().unwrap());
+        assert_eq!((output.status, output.stdout.as_str()), (2, ""), "{output:?}");
+        assert!(output.stderr.contains(text), "{text}: {}", output.stderr);
     }
 }

@@ -1,4 +1,4 @@
-//! Mistakes in requests that start or read runs: the code, the field, the words; the last failures stay as they were.
+//! Invalid requests that start or read runs: code, field and message; the last failures are kept.
 
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
 use proctor_proto::reason;
@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// A change to a good request, the field that is wrong in it, and what is said.
+/// A request with one mistake, the name of the wrong field, and the message.
 type Mistake = (RunTestsRequest, &'static str, String);
 
 fn mistakes() -> Vec<Mistake> {
@@ -92,55 +92,56 @@ fn assert_names(status: &Status, field: &str, text: &str, context: &str) {
     assert_eq!(violations.iter().map(|violation| violation.field.as_str()).collect::<Vec<_>>(), [field], "{context}");
 }
 
-async fn refused(client: &Client, request: RunTestsRequest) -> Status {
+async fn expect_refusal(client: &Client, request: RunTestsRequest) -> Status {
     match client.start(request.clone()).await {
-        Ok(_) => panic!("it began: {request:?}"),
+        Ok(_) => panic!("the run started: {request:?}"),
         Err(status) => status,
     }
 }
 
 #[tokio::test]
-async fn mistakes_are_named_by_field_and_nothing_is_lost() {
+async fn names_the_field_of_each_mistake_and_keeps_failures() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/fail");
     add_links_out(&workspace);
-    let session = client.open(&workspace).await;
+    let session = client.open_session(&workspace).await;
     let run = client.run(&session).await;
     let before = client.failures(&session).await;
-    let mut waiting = None;
-    wait_until("a worker waits", || {
-        waiting = prepared_worker(supervisor.pid());
-        waiting.is_some()
+    let mut idle_worker = None;
+    wait_until("a worker is idle", || {
+        idle_worker = prepared_worker(supervisor.pid());
+        idle_worker.is_some()
     });
     let host = supervisor.dir().to_str().unwrap().to_owned();
     for (request, field, text) in mistakes() {
         let request = RunTestsRequest { session_id: session.clone(), ..request };
-        let status = refused(&client, request).await;
+        let status = expect_refusal(&client, request).await;
         assert_names(&status, field, &text, field);
-        assert!(!status.message().contains(&host), "no path of the host: {status:?}");
+        assert!(!status.message().contains(&host), "the message contains no path of the host: {status:?}");
     }
     let network = v1::Network::Host.into();
-    let denied = refused(&client, RunTestsRequest { session_id: session.clone(), network, ..Default::default() }).await;
+    let denied =
+        expect_refusal(&client, RunTestsRequest { session_id: session.clone(), network, ..Default::default() }).await;
     assert_eq!(denied.code(), Code::PermissionDenied);
     assert_eq!(
         denied.message(),
         "network: the host's network is not allowed for this tenant: ask for none, or have the operator allow it"
     );
 
-    assert_eq!(Some(descendants(supervisor.pid())), waiting, "no process was started");
+    assert_eq!(Some(descendants(supervisor.pid())), idle_worker, "no process was started");
     let after = client.failures(&session).await;
     assert_eq!((&after.run_id, &after.failures), (&before.run_id, &before.failures));
     assert_eq!(after.run_id, run.run_id);
 }
 
 #[tokio::test]
-async fn mistakes_in_questions_are_named_by_field() {
+async fn names_the_field_of_each_query_mistake() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     let workspace = supervisor.workspace("alpha", "shop", "go/pass");
     add_links_out(&workspace);
-    let session_id = client.open(&workspace).await;
+    let session_id = client.open_session(&workspace).await;
     let run_id = client.run(&session_id).await.run_id;
     for (file, text) in [
         ("", "file is required"),
@@ -169,29 +170,30 @@ async fn mistakes_in_questions_are_named_by_field() {
         let status = client.results.clone().list_tests(request).await.unwrap_err();
         assert_names(&status, "filter", text, "ListTests");
     }
-    // Beyond the end there is nothing to read, which is no mistake.
+    // Reading beyond the end is valid and returns nothing.
     let request = v1::ReadOutputRequest { run_id, stream: 1, cursor: u64::MAX, max_bytes: u32::MAX };
     let answer = client.runs.clone().read_output(request).await.unwrap().into_inner();
     assert!(answer.end && answer.bytes.is_empty() && answer.next_cursor == answer.total_bytes);
 }
 
 #[tokio::test]
-async fn what_cannot_run_here_has_a_reason_that_programs_read() {
+async fn refusals_carry_a_machine_readable_reason() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let empty = supervisor.empty_workspace("beta", "empty");
-    let session_id = client.open(&empty).await;
+    let session_id = client.open_session(&empty).await;
     let report = v1::GetReportRequest { session_id: session_id.clone(), ..Default::default() };
     let rerun = v1::RunFailingTestsRequest { session_id: session_id.clone(), ..Default::default() };
     let go = RunTestsRequest { session_id: session_id.clone(), framework: "go".into(), ..Default::default() };
-    let misled = supervisor.empty_workspace("beta", "misled");
-    std::fs::write(misled.join(".proctor.yaml"), "framework: go\ntimeuot: 3s\n").unwrap();
-    let misled = RunTestsRequest { session_id: client.open(&misled).await, ..Default::default() };
+    let bad_project_file = supervisor.empty_workspace("beta", "bad-project-file");
+    std::fs::write(bad_project_file.join(".proctor.yaml"), "framework: go\ntimeuot: 3s\n").unwrap();
+    let bad_project_file =
+        RunTestsRequest { session_id: client.open_session(&bad_project_file).await, ..Default::default() };
     let any = RunTestsRequest { session_id, ..Default::default() };
     for (status, reason) in [
-        (refused(&client, any).await, reason::NO_PROJECT),
-        (refused(&client, misled).await, reason::PROJECT_FILE),
-        (refused(&client, go).await, reason::FRAMEWORK_NOT_HERE),
+        (expect_refusal(&client, any).await, reason::NO_PROJECT),
+        (expect_refusal(&client, bad_project_file).await, reason::PROJECT_FILE),
+        (expect_refusal(&client, go).await, reason::FRAMEWORK_NOT_HERE),
         (client.runs.clone().run_failing_tests(rerun).await.unwrap_err(), reason::NO_RUN_YET),
         (client.results.clone().get_report(report).await.unwrap_err(), reason::NO_RUN_YET),
     ] {
@@ -210,22 +212,23 @@ async fn what_cannot_run_here_has_a_reason_that_programs_read() {
 }
 
 #[tokio::test]
-async fn a_host_without_go_is_told_so() {
-    let place = tempfile::tempdir().unwrap();
-    let supervisor = SupervisorProcess::with(&SupervisorSettings {
-        path: path_without_go(place.path()),
+async fn names_a_runner_missing_on_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let supervisor = SupervisorProcess::with_settings(&SupervisorSettings {
+        path: path_without_go(dir.path()),
         ..SupervisorSettings::default()
     });
     let client = supervisor.client("alpha").await;
-    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
-    let status = refused(&client, RunTestsRequest { session_id: session_id.clone(), ..Default::default() }).await;
+    let session_id = client.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let status =
+        expect_refusal(&client, RunTestsRequest { session_id: session_id.clone(), ..Default::default() }).await;
     assert_eq!((status.code(), status.message()), (Code::FailedPrecondition, NO_GO));
     assert_eq!(status.get_details_error_info().unwrap().reason, reason::RUNNER_MISSING);
     assert!(!client.failures(&session_id).await.has_run);
 }
 
 #[tokio::test]
-async fn what_is_no_grpc_at_all_disturbs_nobody() {
+async fn survives_garbage_and_oversized_messages() {
     let supervisor = SupervisorProcess::start();
     let client = supervisor.client("alpha").await;
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nnonsense", &[0xff; 4096]] {
@@ -235,9 +238,9 @@ async fn what_is_no_grpc_at_all_disturbs_nobody() {
         _ = peer.shutdown(std::net::Shutdown::Write);
         _ = peer.read_to_end(&mut Vec::new());
     }
-    let session_id = client.open(&supervisor.workspace("alpha", "shop", "go/pass")).await;
+    let session_id = client.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let huge = RunTestsRequest { session_id: session_id.clone(), filter: "x".repeat(9 << 20), ..Default::default() };
-    let status = refused(&client, huge).await;
+    let status = expect_refusal(&client, huge).await;
     assert!(matches!(status.code(), Code::OutOfRange | Code::ResourceExhausted), "{status:?}");
     assert_eq!(client.run(&session_id).await.report().exit_code, 0);
 }

@@ -1,4 +1,4 @@
-//! What commands print: nothing that a terminal would act on, whatever tests are called, and no panic where it cannot be written.
+//! Output of the commands: no control characters from test names, and no panic when a stream cannot be written.
 
 use proctor_proto::printable::is_hidden;
 use proctor_tests::process::{ProcessOutput, wait_for_exit};
@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
 
-/// Prints TAP: a name that moves the cursor, sets a title, turns the text around and begins lines of its own.
+/// A script that prints TAP with a test name that moves the cursor, sets a title, reverses text and starts new lines.
 const HOSTILE: &str =
     "printf '1..2\\nok 1 - fine\\nnot ok 2 - a\\302\\2332J \\342\\200\\256gnp \\033[2J\\033]0;t\\007 \\177 b\\rc\\n'\n";
 
@@ -18,9 +18,9 @@ fn hidden(text: &str) -> Option<char> {
 }
 
 #[test]
-fn names_of_tests_do_not_reach_the_terminal_as_they_are() {
-    let place = TestWorkspace::empty();
-    place.write("tap.sh", HOSTILE);
+fn escapes_control_characters_in_output() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("tap.sh", HOSTILE);
     let (path, framework) = ("no\u{9b}where\u{202e}", "a\x1b[2J\u{7f}\u{202e}");
     for arguments in [
         &["run", "--", "sh", "tap.sh"][..],
@@ -35,32 +35,32 @@ fn names_of_tests_do_not_reach_the_terminal_as_they_are() {
         &["admin", "runs", "--socket", path],
         &["doctor", framework],
     ] {
-        let said = place.proctor(arguments);
-        assert_eq!((hidden(&said.stdout), hidden(&said.stderr)), (None, None), "{arguments:?}: {said:?}");
-        assert!(!said.stdout.is_empty() || !said.stderr.is_empty());
+        let output = workspace.proctor(arguments);
+        assert_eq!((hidden(&output.stdout), hidden(&output.stderr)), (None, None), "{arguments:?}: {output:?}");
+        assert!(!output.stdout.is_empty() || !output.stderr.is_empty());
     }
-    let failures = place.proctor(&["failures"]).stdout;
+    let failures = workspace.proctor(&["failures"]).stdout;
     assert!(failures.contains("\n1. a\\u{9b}2J \\u{202e}gnp "), "{failures}");
 }
 
-fn with_stdout(place: &TestWorkspace, program: &str, arguments: &[&str], stdout: Stdio) -> ProcessOutput {
-    wait_for_exit(place.command(program).args(arguments).stdout(stdout).spawn().unwrap())
+fn with_stdout(workspace: &TestWorkspace, program: &str, arguments: &[&str], stdout: Stdio) -> ProcessOutput {
+    wait_for_exit(workspace.command(program).args(arguments).stdout(stdout).spawn().unwrap())
 }
 
 fn full() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
-// Whose reader has gone.
+// A pipe whose reader is closed.
 fn closed() -> Stdio {
     std::io::pipe().unwrap().1.into()
 }
 
 #[test]
-fn what_cannot_be_written_is_said_and_a_reader_that_has_gone_changes_nothing() {
-    let place = TestWorkspace::with_fixture("unittest/fail");
-    assert_eq!(place.proctor(&["run"]).status, 1);
-    for (program, arguments, status_of_full) in [
+fn reports_a_full_stdout_and_ignores_a_closed_one() {
+    let workspace = TestWorkspace::with_fixture("unittest/fail");
+    assert_eq!(workspace.proctor(&["run"]).status, 1);
+    for (program, arguments, status_when_full) in [
         ("proctor", &["run"][..], 5),
         ("proctor", &["run", "--output", "json", "--", "false"], 5),
         ("proctor", &["list"], 5),
@@ -76,40 +76,40 @@ fn what_cannot_be_written_is_said_and_a_reader_that_has_gone_changes_nothing() {
         ("proctor", &["--version"], 5),
         ("proctor-mcp", &["--help"], 2),
     ] {
-        let usual = with_stdout(&place, program, arguments, Stdio::piped());
-        let unread = with_stdout(&place, program, arguments, closed());
-        assert_eq!((unread.status, &unread.stderr), (usual.status, &usual.stderr), "{arguments:?}");
-        let unwritten = with_stdout(&place, program, arguments, full());
+        let regular = with_stdout(&workspace, program, arguments, Stdio::piped());
+        let unread = with_stdout(&workspace, program, arguments, closed());
+        assert_eq!((unread.status, &unread.stderr), (regular.status, &regular.stderr), "{arguments:?}");
+        let unwritten = with_stdout(&workspace, program, arguments, full());
         assert_eq!(
             (unwritten.status, unwritten.stderr),
-            (status_of_full, format!("{program}: {FULL}")),
+            (status_when_full, format!("{program}: {FULL}")),
             "{arguments:?}"
         );
     }
-    // The run itself is remembered.
-    assert_eq!(place.proctor(&["report"]).json()["framework"], "custom");
+    // The run was recorded although its report could not be printed.
+    assert_eq!(workspace.proctor(&["report"]).json()["framework"], "custom");
 }
 
-/// Whose stdout is the protocol.
+/// The shim's stdout carries the protocol.
 #[test]
-fn a_shim_that_cannot_answer_says_so_and_ends() {
-    let place = TestWorkspace::empty();
+fn shim_exits_when_stdout_fails() {
+    let workspace = TestWorkspace::empty();
     let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}"#;
-    for (stdout, status, told) in [(full(), 2, "standard output cannot be written"), (closed(), 0, "")] {
-        let mut command = place.command("proctor-mcp");
+    for (stdout, status, error) in [(full(), 2, "standard output cannot be written"), (closed(), 0, "")] {
+        let mut command = workspace.command("proctor-mcp");
         let mut child = command.stdin(Stdio::piped()).stdout(stdout).spawn().unwrap();
-        // It stays open: what ends the shim is its output.
+        // stdin stays open, so it is the output that ends the shim.
         let mut stdin = child.stdin.take().unwrap();
         writeln!(stdin, "{initialize}").unwrap();
-        let said = wait_for_exit(child);
-        assert_eq!((said.status, said.stderr.contains(told)), (status, true), "{said:?}");
-        assert!(!said.stderr.contains("panicked"), "{said:?}");
+        let output = wait_for_exit(child);
+        assert_eq!((output.status, output.stderr.contains(error)), (status, true), "{output:?}");
+        assert!(!output.stderr.contains("panicked"), "{output:?}");
     }
 }
 
 #[test]
-fn a_mistake_has_its_status_where_stderr_cannot_be_written_either() {
-    let place = TestWorkspace::empty();
+fn keeps_exit_status_without_writable_streams() {
+    let workspace = TestWorkspace::empty();
     for (program, arguments, status) in [
         ("proctor", &["frobnicate"][..], 2),
         ("proctor", &["run", "nowhere"], 2),
@@ -120,10 +120,11 @@ fn a_mistake_has_its_status_where_stderr_cannot_be_written_either() {
         ("proctor-mcp", &["--frobnicate"], 2),
         ("proctor-worker", &[], 2),
     ] {
-        for broken in [full, closed] {
-            let mut command = place.command(program);
-            let said = wait_for_exit(command.args(arguments).stdout(broken()).stderr(broken()).spawn().unwrap());
-            assert_eq!(said.status, status, "{program} {arguments:?}");
+        for unwritable in [full, closed] {
+            let mut command = workspace.command(program);
+            let output =
+                wait_for_exit(command.args(arguments).stdout(unwritable()).stderr(unwritable()).spawn().unwrap());
+            assert_eq!(output.status, status, "{program} {arguments:?}");
         }
     }
 }

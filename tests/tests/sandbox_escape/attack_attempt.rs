@@ -1,5 +1,4 @@
-//! Carries out one attack, inside of a sandbox or outside of any, and judges it by how the run ended and by what the
-//! host looks like. Must not know which attacks there are.
+//! Runs one attack inside or outside of a sandbox, and judges it by how the run ended and by the state of the host.
 
 use crate::attack_row::{AttackRow, End, Without};
 use crate::host_targets::{HostTargets, MARK, Programs, TENANT};
@@ -16,92 +15,92 @@ use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Bytes of output that are looked at.
+/// Most bytes of output that are kept.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Characters of an attack's last line that are passed on.
-const WORD_CHARS_MAX: usize = 120;
+/// Most characters of an attack's last line that are reported.
+const DETAIL_CHARS_MAX: usize = 120;
 
-/// No attack takes longer outside of a sandbox.
+/// Longest time for an attack outside of a sandbox.
 const WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// How an attack went.
+/// The result of an attack. The text gives details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It did no harm.
+    /// The attack did no harm.
     Held(String),
-    /// It did.
+    /// The attack did harm.
     Escaped(String),
-    /// This host does not have what it attacks.
+    /// This host lacks what the attack targets.
     Absent(String),
-    /// Nobody can tell.
-    Untried(String),
+    /// The attack ended in a way that proves nothing.
+    Inconclusive(String),
 }
 
-/// What is known of an attack that was carried out.
+/// What was observed of an attack.
 #[derive(Debug, Default)]
-struct Seen {
+struct Observation {
     exit: Option<Exit>,
     killed: Option<KillReason>,
-    hits: Vec<LimitKind>,
+    limit_hits: Vec<LimitKind>,
     is_lost: bool,
     throttled_s: f64,
     output: String,
     harm: Vec<String>,
 }
 
-/// What attacks are carried out with.
+/// Runs attacks.
 pub(crate) struct Attacker {
     pub(crate) base: std::path::PathBuf,
     pub(crate) programs: Programs,
     pub(crate) sandbox: LinuxSandbox,
-    /// Layers that every run must have unless it is meant to lack them.
+    /// Layers that every run must have unless the row leaves them off.
     pub(crate) required: Vec<Layer>,
-    /// Whom a run can be here. Every row holds as each of them; the first one shows what it takes.
+    /// User ids that runs may have in this environment. Every row must hold with each; the first one proves the attack.
     pub(crate) identities: &'static [RunAs],
 }
 
 impl Attacker {
-    /// Whom the run of `row` can be here; a row for which that is nobody at all is of another place.
+    /// User ids for runs of `row` in this environment; none if the row belongs to another environment.
     pub(crate) fn identities(&self, row: &AttackRow) -> impl Iterator<Item = RunAs> + use<> {
         let only_as_nobody = row.only_as_nobody;
         let all = self.identities.iter().copied();
         all.filter(move |run_as| !only_as_nobody || matches!(run_as, RunAs::Nobody { .. }))
     }
 
-    /// With everything that is meant to hold it.
-    pub(crate) fn boxed(&self, row: &AttackRow) -> Verdict {
-        let mut verdicts = self.identities(row).map(|run_as| self.inside(row, &[], row.limits, run_as));
+    /// Runs the attack with all layers and limits.
+    pub(crate) fn run_sandboxed(&self, row: &AttackRow) -> Verdict {
+        let mut verdicts = self.identities(row).map(|run_as| self.run_inside(row, &[], row.limits, run_as));
         let first = verdicts.next().unwrap();
         let is_held = |verdict: &Verdict| matches!(verdict, Verdict::Held(_) | Verdict::Absent(_));
         if is_held(&first) { verdicts.find(|verdict| !is_held(verdict)).unwrap_or(first) } else { first }
     }
 
-    /// With these layers off.
-    pub(crate) fn left_off(&self, row: &AttackRow, layers: &[Layer]) -> Verdict {
-        self.inside(row, layers, row.limits, self.identities(row).next().unwrap())
+    /// Runs the attack without these layers.
+    pub(crate) fn run_without_layers(&self, row: &AttackRow, layers: &[Layer]) -> Verdict {
+        self.run_inside(row, layers, row.limits, self.identities(row).next().unwrap())
     }
 
-    /// With nothing that could hold it.
-    pub(crate) fn without(&self, row: &AttackRow) -> Verdict {
+    /// Runs the attack without everything that holds it.
+    pub(crate) fn run_unprotected(&self, row: &AttackRow) -> Verdict {
         match row.without {
-            Without::Layers { each, also } => self.left_off(row, &[each, also].concat()),
-            Without::Limit(limits) => self.inside(row, &[], limits, self.identities(row).next().unwrap()),
-            Without::Sandbox | Without::SandboxAndPrivilege => self.outside(row),
+            Without::Layers { each, also } => self.run_without_layers(row, &[each, also].concat()),
+            Without::Limit(limits) => self.run_inside(row, &[], limits, self.identities(row).next().unwrap()),
+            Without::Sandbox | Without::SandboxAndPrivilege => self.run_outside(row),
         }
     }
 
-    fn inside(&self, row: &AttackRow, left_off: &[Layer], limits: Limits, run_as: RunAs) -> Verdict {
-        let mut stage = HostTargets::new(&self.base, &self.programs);
-        // Process 1 is the run's as long as its namespace is: no sandbox is without.
-        assert!(!left_off.contains(&Layer::PidNamespace), "{}: process 1 would be the machine's", row.name);
+    fn run_inside(&self, row: &AttackRow, left_off: &[Layer], limits: Limits, run_as: RunAs) -> Verdict {
+        let mut targets = HostTargets::new(&self.base, &self.programs);
+        // Attacks on process 1 would hit the host's init, so no row leaves off the pid namespace.
+        assert!(!left_off.contains(&Layer::PidNamespace), "{}: process 1 would be the host's", row.name);
         let spec = RunSpec {
-            jail: self.jail(&stage, left_off, run_as),
+            jail: self.jail(&targets, left_off, run_as),
             commands: vec![CommandSpec {
                 program: self.programs.attack.clone(),
-                args: self.arguments(row, &stage, Some(1)),
-                dir: stage.workspace.clone(),
-                env: vec![(MARK.to_owned(), stage.mark.clone())],
+                args: self.arguments(row, &targets, Some(1)),
+                dir: targets.workspace.clone(),
+                env: vec![(MARK.to_owned(), targets.mark.clone())],
             }],
             scratch_files: vec![],
             scratch_dirs: vec![],
@@ -116,34 +115,36 @@ impl Attacker {
                 output.extend(bytes.iter().take(OUTPUT_BYTES_MAX.saturating_sub(output.len())));
             }
         });
-        let seen = match ended {
-            Ok(ending) => Seen { output: text(&output), harm: stage.harm(), ..Seen::of(&ending) },
-            Err(error) => return Verdict::Untried(format!("no run: {:#}", anyhow::Error::new(error))),
+        let observation = match ended {
+            Ok(ending) => {
+                Observation { output: text(&output), harm: targets.harm(), ..Observation::from_ending(&ending) }
+            }
+            Err(error) => return Verdict::Inconclusive(format!("no run: {:#}", anyhow::Error::new(error))),
         };
-        self.clean(&stage, None);
-        seen.verdict(row, &stage.secret)
+        self.clean(&targets, None);
+        observation.verdict(row, &targets.secret)
     }
 
-    fn jail(&self, stage: &HostTargets, left_off: &[Layer], run_as: RunAs) -> Jail {
+    fn jail(&self, targets: &HostTargets, left_off: &[Layer], run_as: RunAs) -> Jail {
         let tools = self.programs.attack.parent().map(Path::to_owned);
         Jail {
             owner: "attacker".to_owned(),
-            read_only: tools.into_iter().chain([self.programs.gifts.clone(), stage.toolchain.clone()]).collect(),
+            read_only: tools.into_iter().chain([self.programs.privileged.clone(), targets.toolchain.clone()]).collect(),
             run_as,
             network: Network::None,
             required_layers: self.required.iter().copied().filter(|layer| !left_off.contains(layer)).collect(),
             left_off: left_off.to_vec(),
-            ..Jail::at(&stage.workspace)
+            ..Jail::at(&targets.workspace)
         }
     }
 
-    /// As a child of this process, as whoever this is, or as an ordinary user.
-    pub(crate) fn outside(&self, row: &AttackRow) -> Verdict {
-        let mut stage = HostTargets::new(&self.base, &self.programs);
+    /// Runs the attack as a child of this process, with this process's user id or as an ordinary user.
+    pub(crate) fn run_outside(&self, row: &AttackRow) -> Verdict {
+        let mut targets = HostTargets::new(&self.base, &self.programs);
         let output = tempfile::NamedTempFile::new_in(&self.base).unwrap();
         let mut attack = command(&self.programs.attack);
-        attack.args(self.arguments(row, &stage, None)).envs(std::env::vars_os()).env(MARK, &stage.mark);
-        attack.current_dir(&stage.workspace).process_group(0);
+        attack.args(self.arguments(row, &targets, None)).envs(std::env::vars_os()).env(MARK, &targets.mark);
+        attack.current_dir(&targets.workspace).process_group(0);
         attack.stdin(Stdio::null()).stdout(File::create(output.path()).unwrap());
         if matches!(row.without, Without::SandboxAndPrivilege) && Uid::effective().is_root() {
             attack.uid(TENANT).gid(TENANT);
@@ -152,30 +153,30 @@ impl Attacker {
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let exit = wait_for_exit(child);
         let output = std::fs::read(output.path()).unwrap();
-        let seen = Seen { exit, output: text(&output), harm: stage.harm(), ..Seen::default() };
-        self.clean(&stage, Some(group));
-        seen.verdict(row, &stage.secret)
+        let observation = Observation { exit, output: text(&output), harm: targets.harm(), ..Observation::default() };
+        self.clean(&targets, Some(group));
+        observation.verdict(row, &targets.secret)
     }
 
-    fn arguments(&self, row: &AttackRow, stage: &HostTargets, init: Option<u32>) -> Vec<String> {
-        row.attack.iter().map(|argument| stage.fill_in(argument, init, &self.programs)).collect()
+    fn arguments(&self, row: &AttackRow, targets: &HostTargets, init: Option<u32>) -> Vec<String> {
+        row.attack.iter().map(|argument| targets.fill_in(argument, init, &self.programs)).collect()
     }
 
-    /// Ends what an attack has left on the host. Whoever is replaced by its child all the time is in `group`, and ends
-    /// by itself when there is none.
-    fn clean(&self, stage: &HostTargets, group: Option<Pid>) {
+    /// Kills processes that an attack has left on the host. A process that is constantly replaced by its child is in
+    /// `group`; inside a sandbox there is no group, and such a chain ends with its run.
+    fn clean(&self, targets: &HostTargets, group: Option<Pid>) {
         wait_until("no process of the attack is alive", || {
-            let alive = stage.alive();
+            let alive = targets.processes();
             alive.iter().for_each(|process| signal(process.pid, Signal::SIGKILL));
-            let is_somebody_left = stage.is_somebody_alive();
-            if let Some(group) = group.filter(|_| is_somebody_left) {
-                // The group is empty when all that are left are in other groups.
+            let has_survivor = targets.has_survivor();
+            if let Some(group) = group.filter(|_| has_survivor) {
+                // The group may be empty, with survivors in other groups.
                 _ = killpg(group, Signal::SIGKILL);
             }
-            alive.is_empty() && !is_somebody_left
+            alive.is_empty() && !has_survivor
         });
-        if stage.has_segment() {
-            let key = stage.key().to_string();
+        if targets.has_segment() {
+            let key = targets.key().to_string();
             let removed = command(&self.programs.attack).args(["remove_shared_memory", &key]).output().unwrap();
             assert!(removed.status.success(), "{removed:?}");
         }
@@ -198,7 +199,7 @@ fn wait_for_exit(mut child: Child) -> Option<Exit> {
         }
         if Instant::now() >= until {
             signal(child.id(), Signal::SIGKILL);
-            // Dead or about to be.
+            // The child is dead or about to die.
             _ = child.wait();
             return None;
         }
@@ -206,24 +207,25 @@ fn wait_for_exit(mut child: Child) -> Option<Exit> {
     }
 }
 
-impl Seen {
-    fn of(ending: &Ending) -> Seen {
-        Seen {
+impl Observation {
+    fn from_ending(ending: &Ending) -> Observation {
+        Observation {
             exit: ending.exits.first().copied(),
             killed: ending.killed,
-            hits: ending.limit_hits.iter().map(|hit| hit.limit).collect(),
+            limit_hits: ending.limit_hits.iter().map(|hit| hit.limit).collect(),
             is_lost: ending.worker_lost,
             throttled_s: ending.resources.throttled_s.unwrap_or(0.0),
-            ..Seen::default()
+            ..Observation::default()
         }
     }
 
     fn verdict(&self, row: &AttackRow, secret: &str) -> Verdict {
-        let said = self.output.lines().last().unwrap_or("it says nothing");
-        let verdict = ["held: ", "escaped: ", "absent: "].into_iter().find_map(|verdict| said.strip_prefix(verdict));
-        let word: String = verdict.unwrap_or(said).chars().take(WORD_CHARS_MAX).collect();
+        let last_line = self.output.lines().last().unwrap_or("no output");
+        let detail =
+            ["held: ", "escaped: ", "absent: "].into_iter().find_map(|verdict| last_line.strip_prefix(verdict));
+        let detail: String = detail.unwrap_or(last_line).chars().take(DETAIL_CHARS_MAX).collect();
         if self.output.contains(secret) {
-            return Verdict::Escaped(format!("the secret was read: {word}"));
+            return Verdict::Escaped(format!("the secret was read: {detail}"));
         }
         if let Some(harm) = self.harm.first() {
             return Verdict::Escaped(harm.clone());
@@ -231,28 +233,28 @@ impl Seen {
         if self.is_lost {
             return Verdict::Escaped("the worker was lost".to_owned());
         }
-        self.by_its_end(row.end, word)
+        self.verdict_of_end(row.end, detail)
     }
 
-    fn by_its_end(&self, end: End, word: String) -> Verdict {
-        let otherwise = || Verdict::Untried(format!("{:?}, killed {:?}, {word}", self.exit, self.killed));
+    fn verdict_of_end(&self, end: End, detail: String) -> Verdict {
+        let inconclusive = || Verdict::Inconclusive(format!("{:?}, killed {:?}, {detail}", self.exit, self.killed));
         match (end, self.exit, self.killed) {
             (End::Killed(reason), _, Some(killed)) if reason == killed => Verdict::Held(reason.name().to_owned()),
-            (_, _, Some(_)) => otherwise(),
-            (End::Harmless, Some(Exit::Code(0)), None) => Verdict::Held("it ended well".to_owned()),
+            (_, _, Some(_)) => inconclusive(),
+            (End::Harmless, Some(Exit::Code(0)), None) => Verdict::Held("it ended normally".to_owned()),
             (End::Throttled, Some(Exit::Code(0)), None) if self.throttled_s > 0.1 => {
                 Verdict::Held(format!("slowed down for {:.1} s", self.throttled_s))
             }
-            (_, Some(Exit::Code(0)), None) => Verdict::Escaped(word),
-            (End::Hit(limit), Some(Exit::Code(1)), None) if !self.hits.contains(&limit) => {
-                Verdict::Untried(format!("{word}, and no hit of {} is told", limit.name()))
+            (_, Some(Exit::Code(0)), None) => Verdict::Escaped(detail),
+            (End::Hit(limit), Some(Exit::Code(1)), None) if !self.limit_hits.contains(&limit) => {
+                Verdict::Inconclusive(format!("{detail}, and no hit of {} is reported", limit.name()))
             }
-            (End::Refused | End::Hit(_), Some(Exit::Code(1)), None) => Verdict::Held(word),
+            (End::Refused | End::Hit(_), Some(Exit::Code(1)), None) => Verdict::Held(detail),
             (End::Refused, Some(Exit::Signal(number)), None) if number == Signal::SIGSYS as i32 => {
-                Verdict::Held("the filter has ended it".to_owned())
+                Verdict::Held("killed by the seccomp filter".to_owned())
             }
-            (End::Refused, Some(Exit::Code(4)), None) => Verdict::Absent(word),
-            _ => otherwise(),
+            (End::Refused, Some(Exit::Code(4)), None) => Verdict::Absent(detail),
+            _ => inconclusive(),
         }
     }
 }

@@ -1,45 +1,44 @@
-//! Builds the attacks and lays everything out that a place needs, readable for whoever the attacker will be. Must not
-//! know rows.
+//! Builds the attack programs and copies everything that an environment needs, readable for any user.
 
-use crate::host_targets::{Programs, wrap_gifts};
+use crate::host_targets::{Programs, make_privileged_programs};
 use proctor_tests::process::program;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Where tenants' files are on a host. Every run has a `/tmp` of its own, so what is below that proves nothing.
+/// Directory for targets, as for tenants' files on a host. Every run has its own `/tmp`, so files there would prove nothing.
 const BASE: &str = "/srv";
 
-/// Programs and stages of one place. Ends with this value.
+/// Directory with the programs and targets of one environment, removed on drop.
 pub(crate) struct Layout {
     dir: TempDir,
     pub(crate) programs: Programs,
 }
 
 impl Layout {
-    /// Builds what is not given, and copies everything. Only root can, since it gives privilege away.
+    /// Builds the programs that are not given, and copies everything. Needs root, which can give programs privilege.
     pub(crate) fn new(attack: Option<PathBuf>, worker: Option<PathBuf>) -> Layout {
         assert!(nix::unistd::Uid::effective().is_root(), "the escape suite needs root: sudo make test");
         fs::create_dir_all(BASE).unwrap();
         let dir = tempfile::Builder::new().prefix("proctor-escape-").tempdir_in(BASE).unwrap();
-        let (tools, gifts) = (dir.path().join("tools"), dir.path().join("gifts"));
+        let (tools, privileged) = (dir.path().join("tools"), dir.path().join("gifts"));
         fs::create_dir(&tools).unwrap();
-        for (name, built) in [
+        for (name, source) in [
             ("attack", attack.unwrap_or_else(compile_attack)),
             ("worker", worker.unwrap_or_else(|| program("proctor-worker"))),
             ("escape", std::env::current_exe().unwrap()),
         ] {
-            fs::copy(built, tools.join(name)).unwrap();
+            fs::copy(source, tools.join(name)).unwrap();
         }
-        wrap_gifts(&tools.join("attack"), &gifts);
-        for open in [dir.path(), &tools, &gifts] {
-            fs::set_permissions(open, Permissions::from_mode(0o755)).unwrap();
+        make_privileged_programs(&tools.join("attack"), &privileged);
+        for public in [dir.path(), &tools, &privileged] {
+            fs::set_permissions(public, Permissions::from_mode(0o755)).unwrap();
         }
-        Layout { programs: Programs { attack: tools.join("attack"), worker: tools.join("worker"), gifts }, dir }
+        Layout { programs: Programs { attack: tools.join("attack"), worker: tools.join("worker"), privileged }, dir }
     }
 
-    /// A directory for stages that belongs to `owner`.
+    /// A directory for targets that belongs to `owner`.
     pub(crate) fn base(&self, owner: u32) -> PathBuf {
         let base = self.dir.path().join(format!("of-{owner}"));
         fs::create_dir_all(&base).unwrap();
@@ -47,8 +46,8 @@ impl Layout {
         base
     }
 
-    /// This program, where everybody may execute it.
-    pub(crate) fn escape(&self) -> PathBuf {
+    /// This suite's program, at a path where every user may execute it.
+    pub(crate) fn suite_program(&self) -> PathBuf {
         self.programs.attack.with_file_name("escape")
     }
 }

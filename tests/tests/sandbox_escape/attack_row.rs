@@ -1,69 +1,68 @@
-//! The words of the table of attacks. Must not know any attack.
+//! The types of the attack table.
 
 use proctor_core::isolation::Layer;
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::KillReason;
 
-/// One attack and everything that has to come of it.
+/// One attack and the expected result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttackRow {
-    /// Its name.
+    /// Name of the row.
     pub(crate) name: &'static str,
-    /// The attack and its arguments, with places in braces that `HostTargets` fills in.
+    /// Name and arguments of the attack; `HostTargets` replaces placeholders in braces.
     pub(crate) attack: &'static [&'static str],
-    /// How it is shown to succeed.
+    /// How the attack is shown to succeed.
     pub(crate) without: Without,
-    /// What is seen when it is held.
+    /// How the run ends when the attack is held.
     pub(crate) end: End,
-    /// What the run may use.
+    /// Limits of the run.
     pub(crate) limits: Limits,
-    /// Whether an ordinary user of the host can do it, too, where nothing holds.
+    /// Whether an ordinary user can also carry it out outside of a sandbox.
     pub(crate) anyone: bool,
-    /// Why it cannot be held for an ordinary user without privilege.
+    /// Reason why a sandbox without privilege (of an ordinary user) cannot hold it.
     pub(crate) needs_privilege: Option<&'static str>,
-    /// Whether it is one only for a run whose files belong to somebody else.
+    /// Whether it applies only to runs whose files belong to another user.
     pub(crate) only_as_nobody: bool,
-    /// What a host may lack, so that the attack fails everywhere on it.
+    /// What a host may lack, so that the attack fails even outside of a sandbox.
     pub(crate) host_may_lack: Option<&'static str>,
 }
 
-/// How an attack is shown to succeed.
+/// What is removed to show that an attack succeeds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Without {
-    /// In a sandbox without any of these layers.
+    /// Layers of the sandbox.
     Layers {
-        /// Each of these holds it alone.
+        /// Layers that each hold the attack alone.
         each: &'static [Layer],
-        /// Some of these would hold it on some hosts, or stand in its way.
+        /// Layers that hold it on some hosts, or get in its way.
         also: &'static [Layer],
     },
-    /// In a sandbox with room enough.
+    /// The limits: the sandbox gets roomy ones.
     Limit(Limits),
-    /// Outside of any sandbox, as whoever runs the suite. For what a sandbox cannot be without.
+    /// The whole sandbox, run with the suite's own user id. For attacks on parts that a sandbox always has.
     Sandbox,
-    /// The same as an ordinary user: what has privilege itself is no attack by gaining it.
+    /// The whole sandbox, run as an ordinary user, since root has no privilege to gain.
     SandboxAndPrivilege,
 }
 
-/// What is seen of a run whose attack was held. In every case nothing of the host has changed and no secret has come
-/// out.
+/// The end of a run whose attack was held. In every case the host is unchanged and no secret is in the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum End {
-    /// The attack says so, or the filter has ended it.
+    /// The attack reports that it was refused, or the seccomp filter killed it.
     Refused,
-    /// The attack says so, and the limit is told as hit.
+    /// The attack reports that it was refused, and the report lists the limit as hit.
     Hit(LimitKind),
-    /// The run was killed for it.
+    /// The run was killed for this reason.
     Killed(KillReason),
-    /// The command ends well, and has harmed nobody.
+    /// The command ends normally and has done no harm.
     Harmless,
-    /// The command ends well, and was slowed down.
+    /// The command ends normally and was throttled.
     Throttled,
 }
 
 const MIB: u64 = 1024 * 1024;
 
-/// Room enough for every attack.
+/// Limits under which every attack succeeds.
 pub(crate) const ROOMY: Limits = Limits {
     memory_bytes_max: 512 * MIB,
     cpu_millis_max: 2_000,
@@ -76,7 +75,7 @@ pub(crate) const ROOMY: Limits = Limits {
     write_bytes_per_s_max: Limits::DEFAULT.write_bytes_per_s_max,
 };
 
-/// An attack that needs nothing but to be carried out.
+/// A row with the simplest expectations: refused, and shown to succeed outside of a sandbox.
 pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> AttackRow {
     AttackRow {
         name,
@@ -92,12 +91,12 @@ pub(crate) const fn row(name: &'static str, attack: &'static [&'static str]) -> 
 }
 
 impl AttackRow {
-    /// Each of these layers holds it alone.
+    /// Lists layers that each hold the attack alone.
     pub(crate) const fn each(self, each: &'static [Layer]) -> AttackRow {
         self.without(Without::Layers { each, also: &[] })
     }
 
-    /// These must be off as well for it to succeed.
+    /// Lists layers that must also be off for the attack to succeed.
     pub(crate) const fn also(self, also: &'static [Layer]) -> AttackRow {
         match self.without {
             Without::Layers { each, .. } => self.without(Without::Layers { each, also }),
@@ -113,7 +112,7 @@ impl AttackRow {
         AttackRow { end, ..self }
     }
 
-    /// Held by these limits, and not by [`ROOMY`] ones.
+    /// The attack is held by these limits and succeeds with [`ROOMY`] ones.
     pub(crate) const fn limits(self, limits: Limits) -> AttackRow {
         AttackRow { limits, ..self }.without(Without::Limit(ROOMY))
     }

@@ -1,5 +1,4 @@
-//! The table of attacks: what hostile test code would try, and what stands in its way. Must not know how an attack is
-//! carried out or judged.
+//! The table of attacks: what hostile test code would try, and the layers and limits that prevent it.
 
 use crate::attack_row::{AttackRow, End, ROOMY, Without, row};
 use Layer::{
@@ -10,26 +9,26 @@ use proctor_core::isolation::Layer;
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::KillReason;
 
-/// What keeps a run from files that the host lets everybody write. Landlock lets a run read what it can see.
+/// Layers that keep a run from files that every user of the host may write. Landlock lets a run read what it sees.
 const TREE: &[Layer] = &[PivotRoot, Landlock];
 
-/// What keeps a run from what root may do: that it is root nowhere, and that it may not even ask. The tenant's user is
-/// the only one of its user namespace, so there is no root in there as long as both are on.
+/// Layers that keep a run from privileged calls: it is not root, and seccomp refuses the calls. The tenant's user is the only
+/// one in its user namespace, so there is no root in it as long as both layers are on.
 const ROOT: &[Layer] = &[TenantUid, Capabilities, Seccomp];
 
-/// What keeps a run from mounts: Landlock lets nobody change what it has looked at.
+/// Layers that keep a run from mounts. Landlock refuses any change of the mount tree.
 const MOUNTS: &[Layer] = &[TenantUid, Capabilities, Seccomp, Landlock];
 
-/// The same where no filter can tell.
+/// The same for calls whose arguments a seccomp filter cannot judge.
 const IDENTITY: &[Layer] = &[TenantUid, Capabilities];
 
-/// The same, and the namespace in which there is no root.
+/// The same with the user namespace, in which there is no root.
 const WHOLE_IDENTITY: &[Layer] = &[UserNamespace, TenantUid, Capabilities];
 
-/// What keeps a run from files that only root may write.
+/// Layers that keep a run from files that only root may write.
 const ROOTS_FILES: &[Layer] = &[UserNamespace, Capabilities, Landlock, PivotRoot];
 
-/// No cgroup is delegated to an ordinary user of a host without systemd, and none with the controllers of v1.
+/// Without systemd no cgroup is delegated to an ordinary user, and v1 controllers never are.
 const NO_CGROUP: &str = "an ordinary user has no cgroup of its own unless one is delegated";
 
 const MIB: u64 = 1024 * 1024;
@@ -71,10 +70,10 @@ pub(crate) const ROWS: &[AttackRow] = &[
         .each(&[TenantUid, Capabilities, Seccomp, PivotRoot])
         .also(&[UserNamespace, Landlock]),
     row("open a file by its handle", &["open_by_handle"]).each(ROOT).also(&[UserNamespace]),
-    // What is inherited.
+    // Inherited resources.
     row("inherited descriptors", &["leaked_descriptors"]).anyone(),
     row("inherited environment", &["environment", "PROCTOR_ESCAPE"]).anyone(),
-    // Other tenants and their processes, and the supervisor.
+    // Other tenants, their processes, and the supervisor.
     row("read another tenant's workspace", &["read_file", "{neighbour}/canary"])
         .each(&[PivotRoot])
         .also(&[Landlock])
@@ -104,7 +103,7 @@ pub(crate) const ROWS: &[AttackRow] = &[
     row("share the host's network", &["share_namespace", "net", "{net}"]).each(&[NetNamespace]).anyone(),
     row("share the host's IPC", &["share_namespace", "ipc", "{ipc}"]).each(&[IpcNamespace]).anyone(),
     row("see the host's cgroups", &["share_namespace", "cgroup", "{cgroup}"]).each(&[CgroupNamespace]).anyone(),
-    // Init of the run, which speaks with the supervisor. Outside, the victim takes its place.
+    // The run's init, which talks to the supervisor. Outside of a sandbox the victim process takes its part.
     row("trace init", &["trace", "{init}"]),
     row("read memory of init", &["read_memory", "{init}"]),
     row("write memory of init", &["write_memory", "{init}"]),
@@ -156,7 +155,7 @@ pub(crate) const ROWS: &[AttackRow] = &[
         .each(&[PivotRoot, Landlock, TenantUid])
         .also(&[UserNamespace, Capabilities, CgroupNamespace])
         .host_may_lack("cgroup v1"),
-    // Parts of the kernel that no test needs.
+    // Kernel interfaces that no test needs.
     row("add a key", &["key_add"]).each(&[Seccomp]).anyone(),
     row("session keyring", &["key_session"]).each(&[Seccomp]).anyone(),
     row("bpf map", &["bpf_map"]).each(&[Seccomp]).also(WHOLE_IDENTITY),
@@ -247,7 +246,7 @@ pub(crate) const ROWS: &[AttackRow] = &[
         .also(&[Seccomp])
         .anyone()
         .host_may_lack("a core_pattern that names a program"),
-    // What all tenants share, and one run could use up.
+    // Resources that all tenants share and one run could exhaust.
     row("socket filter", &["attach_filter", "26"]).each(&[Seccomp]).anyone(),
     row("socket filter by descriptor", &["attach_filter", "50"]).each(&[Seccomp]).anyone(),
     row("filter of a group of sockets", &["attach_filter", "51"]).each(&[Seccomp]).anyone(),
@@ -309,7 +308,7 @@ pub(crate) const ROWS: &[AttackRow] = &[
     row("stand still at the deadline", &["oversleep_stopped", "4000"])
         .limits(LITTLE_TIME)
         .end(End::Killed(KillReason::Deadline)),
-    // Who stays after the end.
+    // Processes that try to outlive the run.
     row("a daemon stays", &["outlive_daemon"]).end(End::Harmless).anyone(),
     row("an orphan ignores every signal", &["outlive_deaf"]).end(End::Harmless).anyone(),
     row("a stopped child stays", &["outlive_stopped"]).end(End::Harmless).anyone(),

@@ -1,6 +1,5 @@
-//! What an attack finds on the host: secrets to read, files to write, sockets to reach and a process to harm, all made
-//! for it and looked at afterwards. The host is the witness of an attack, whatever the attack says of itself. Must not
-//! know rows.
+//! The targets of an attack on the host: secrets to read, files to write, sockets to reach and a process to harm, made for
+//! one attack and inspected afterwards. The state of the host decides, whatever the attack reports.
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, poll};
@@ -19,36 +18,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Stdio};
 use tempfile::{NamedTempFile, TempDir};
 
-/// The variable by which the processes of an attack are told from all others.
+/// Environment variable that identifies the processes of an attack.
 pub(crate) const MARK: &str = "PROCTOR_ESCAPE";
 
-/// The user and group that a run is, where the suite may choose.
+/// User and group id of runs, where the suite may choose.
 pub(crate) const TENANT: u32 = 64_001;
 
-/// To whom the other tenant's files belong, where the suite may choose.
+/// User id that owns the other tenant's files, where the suite may choose.
 const NEIGHBOUR: u32 = 64_002;
 
-/// Programs that are there for all attacks.
+/// Programs used by all attacks.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
-    /// The attacks.
+    /// The attack program.
     pub(crate) attack: PathBuf,
     /// The sandbox's worker.
     pub(crate) worker: PathBuf,
-    /// A directory with copies of `attack` to which root has given privilege, and a canary that only root may read. See
-    /// [`wrap_gifts`].
-    pub(crate) gifts: PathBuf,
+    /// A directory with privileged copies of `attack` and a canary that only root may read; see
+    /// [`make_privileged_programs`].
+    pub(crate) privileged: PathBuf,
 }
 
-/// A stage for one attack.
+/// The targets of one attack, removed on drop.
 pub(crate) struct HostTargets {
-    /// The attack's workspace.
+    /// Workspace of the attack.
     pub(crate) workspace: PathBuf,
-    /// A directory that the attack may read and nobody may write, although its mode says so.
+    /// Directory that runs may read but not write, although its mode allows writing.
     pub(crate) toolchain: PathBuf,
-    /// Content of [`MARK`].
+    /// Value of [`MARK`].
     pub(crate) mark: String,
-    /// Whoever says this has read what is secret.
+    /// Content of the canaries. Output that contains it proves that a secret was read.
     pub(crate) secret: String,
     dir: TempDir,
     before: FileTree,
@@ -59,19 +58,19 @@ pub(crate) struct HostTargets {
     hidden_socket: UnixListener,
     tcp: TcpListener,
     victim: Victim,
-    /// Open and inheritable, so that whoever does not close descriptors hands it on.
+    /// An open inheritable descriptor, which reaches a run if a process on the way does not close it.
     _leak: File,
 }
 
-/// Directories that no attack may change, below the stage.
-const WITNESSES: [&str; 3] = ["outside", "toolchain", "neighbour"];
+/// Directories that no attack may change.
+const UNCHANGED_DIRS: [&str; 3] = ["outside", "toolchain", "neighbour"];
 
 impl HostTargets {
-    /// Makes one below `base`. It ends with this value.
+    /// Makes the targets below `base`.
     pub(crate) fn new(base: &Path, programs: &Programs) -> HostTargets {
         let dir = tempfile::Builder::new().prefix("stage-").tempdir_in(base).unwrap();
         let at = |name: &str| dir.path().join(name);
-        let secret = format!("canary-{}", random());
+        let secret = format!("canary-{}", random_hex());
         open_to_all(dir.path());
         for name in ["outside", "outside/open", "toolchain", "neighbour", "workspace", "workspace/point"] {
             fs::create_dir(at(name)).unwrap();
@@ -83,19 +82,19 @@ impl HostTargets {
         }
         symlink(at("outside/canary"), at("workspace/link")).unwrap();
         if Uid::effective().is_root() {
-            ["workspace", "workspace/point"].iter().for_each(|name| own(&at(name), TENANT));
-            ["neighbour", "neighbour/canary", "neighbour/open"].iter().for_each(|name| own(&at(name), NEIGHBOUR));
+            ["workspace", "workspace/point"].iter().for_each(|name| chown_to(&at(name), TENANT));
+            ["neighbour", "neighbour/canary", "neighbour/open"].iter().for_each(|name| chown_to(&at(name), NEIGHBOUR));
         }
         let socket = UnixListener::bind(at("outside/socket")).unwrap();
         fs::set_permissions(at("outside/socket"), Permissions::from_mode(0o666)).unwrap();
         let hidden = SocketAddr::from_abstract_name(&secret["canary-".len()..]).unwrap();
         let leak = File::open(at("outside/canary")).unwrap();
         fcntl(&leak, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
-        let stage = HostTargets {
+        let targets = HostTargets {
             workspace: at("workspace"),
             toolchain: at("toolchain"),
-            mark: format!("mark-{}", random()),
-            before: witnesses(dir.path()),
+            mark: format!("mark-{}", random_hex()),
+            before: unchanged_files(dir.path()),
             in_tmp: canary_in("/tmp", &secret),
             in_shm: canary_in("/dev/shm", &secret),
             supervisor: supervisor_socket(base),
@@ -107,23 +106,22 @@ impl HostTargets {
             _leak: leak,
             dir,
         };
-        for listener in [&stage.socket, &stage.hidden_socket, stage.supervisor.as_file()] {
+        for listener in [&targets.socket, &targets.hidden_socket, targets.supervisor.as_file()] {
             listener.set_nonblocking(true).unwrap();
         }
-        stage.tcp.set_nonblocking(true).unwrap();
-        stage
+        targets.tcp.set_nonblocking(true).unwrap();
+        targets
     }
 
-    /// An argument of an attack with every place in braces filled in. `init` is whom attacks on init are made on;
-    /// without one, the victim.
+    /// Replaces placeholders in an argument of an attack. `init` is the pid for attacks on init; without one, the victim's.
     pub(crate) fn fill_in(&self, argument: &str, init: Option<u32>, programs: &Programs) -> String {
         let at = |name: &str| self.dir.path().join(name).display().to_string();
         let namespace = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap().display().to_string();
-        let places = [
+        let values = [
             ("{outside}", at("outside")),
             ("{toolchain}", at("toolchain")),
             ("{neighbour}", at("neighbour")),
-            ("{gifts}", programs.gifts.display().to_string()),
+            ("{gifts}", programs.privileged.display().to_string()),
             ("{tmp}", self.in_tmp.path().display().to_string()),
             ("{shm}", self.in_shm.path().display().to_string()),
             ("{supervisor}", self.supervisor.path().display().to_string()),
@@ -138,20 +136,21 @@ impl HostTargets {
             ("{ipc}", namespace("ipc")),
             ("{cgroup}", namespace("cgroup")),
         ];
-        let filled = places.iter().fold(argument.to_owned(), |text, (place, value)| text.replace(place, value));
-        assert!(!filled.contains('{'), "nobody knows what {argument} is");
+        let filled =
+            values.iter().fold(argument.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value));
+        assert!(!filled.contains('{'), "unknown placeholder in {argument}");
         filled
     }
 
-    /// A key of System V shared memory that nobody else uses.
+    /// Key of System V shared memory that no other process uses.
     pub(crate) fn key(&self) -> u32 {
         u32::from_str_radix(&self.mark["mark-".len()..][..7], 16).unwrap()
     }
 
-    /// What the attack has done to the host, in words; nothing when it was held.
+    /// Harm that the attack has done to the host, in words; empty when it was held.
     pub(crate) fn harm(&mut self) -> Vec<String> {
         let mut harm = Vec::new();
-        let after = witnesses(self.dir.path());
+        let after = unchanged_files(self.dir.path());
         let paths = self.before.keys().chain(after.keys()).filter(|path| self.before.get(*path) != after.get(*path));
         harm.extend(paths.map(|path| format!("{} has changed", path.display())));
         for (name, listener) in
@@ -172,38 +171,38 @@ impl HostTargets {
         if self.has_segment() {
             harm.push("shared memory is left".to_owned());
         }
-        if let Some(process) = self.alive().first() {
-            harm.push(format!("a process is left: {}", process.line));
+        if let Some(process) = self.processes().first() {
+            harm.push(format!("a process is left: {}", process.command_line));
         }
-        if self.is_somebody_alive() {
+        if self.has_survivor() {
             harm.push("a process is left".to_owned());
         }
         harm
     }
 
-    /// Whether shared memory with [`HostTargets::key`] is there.
+    /// Whether the shared memory segment with [`HostTargets::key`] exists.
     pub(crate) fn has_segment(&self) -> bool {
         let segments = fs::read_to_string("/proc/sysvipc/shm").unwrap();
         let key = self.key().to_string();
         segments.lines().any(|line| line.split_whitespace().next() == Some(key.as_str()))
     }
 
-    /// Whether somebody holds the lock that attacks hand on to their children. Nobody slips through, as between two
-    /// looks at a list of processes.
-    pub(crate) fn is_somebody_alive(&self) -> bool {
+    /// Whether a process holds the lock that attacks pass on to their children. Unlike scans of the process list, this
+    /// cannot miss a process that forks between two scans.
+    pub(crate) fn has_survivor(&self) -> bool {
         let alive = File::open(self.workspace.join("alive"));
         alive.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// The attack's processes, as far as they can be seen.
-    pub(crate) fn alive(&self) -> Vec<Process> {
+    /// Visible processes of the attack.
+    pub(crate) fn processes(&self) -> Vec<Process> {
         processes_matching(&format!("{MARK}={}", self.mark)).into_iter().collect()
     }
 }
 
-fn witnesses(dir: &Path) -> FileTree {
+fn unchanged_files(dir: &Path) -> FileTree {
     let below = |name| tree(&dir.join(name)).into_iter().map(move |(path, found)| (Path::new(name).join(path), found));
-    WITNESSES.into_iter().flat_map(below).collect()
+    UNCHANGED_DIRS.into_iter().flat_map(below).collect()
 }
 
 fn canary_in(dir: &str, secret: &str) -> NamedTempFile {
@@ -215,7 +214,7 @@ fn canary_in(dir: &str, secret: &str) -> NamedTempFile {
     file
 }
 
-/// Where a supervisor has its socket, and with a mode that lets everybody connect.
+/// A socket like a supervisor's: in `/run`, with a mode that lets every user connect.
 fn supervisor_socket(base: &Path) -> NamedTempFile<UnixListener> {
     let run = Path::new("/run");
     let dir = if Uid::effective().is_root() && run.is_dir() { run } else { base };
@@ -227,14 +226,14 @@ fn supervisor_socket(base: &Path) -> NamedTempFile<UnixListener> {
     made.unwrap()
 }
 
-/// A process of the host that belongs to the tenant.
+/// A process on the host with the tenant's user id.
 struct Victim {
     child: Child,
     answers: BufReader<ChildStdout>,
     segment: String,
 }
 
-/// How long a victim that is well may take to answer, on a busy machine.
+/// Longest time in which an unharmed victim answers, on a busy machine.
 const ANSWER_MS: u16 = 10_000;
 
 impl Victim {
@@ -250,44 +249,44 @@ impl Victim {
         let mut ready = String::new();
         let mut answers = BufReader::new(child.stdout.take().unwrap());
         answers.read_line(&mut ready).unwrap();
-        let segment = ready.trim().strip_prefix("ready ").unwrap_or_else(|| panic!("the victim said {ready:?}"));
+        let segment = ready.trim().strip_prefix("ready ").unwrap_or_else(|| panic!("the victim printed {ready:?}"));
         Victim { segment: segment.to_owned(), answers, child }
     }
 
     fn harm(&mut self) -> Option<String> {
-        // A signal may be on its way. Who answers after it was sent has survived it.
-        let asked = self.child.stdin.as_ref().unwrap().write_all(b"?");
+        // A signal may be in flight. A victim that answers a question sent after it has survived it.
+        let sent = self.child.stdin.as_ref().unwrap().write_all(b"?");
         let mut answer = [PollFd::new(self.answers.get_ref().as_fd(), PollFlags::POLLIN)];
         if poll(&mut answer, ANSWER_MS).unwrap() == 0 {
-            return Some("the victim stands still".to_owned());
+            return Some("the victim is stopped".to_owned());
         }
-        if asked.is_err() || self.answers.read(&mut [0]).unwrap() == 0 {
+        if sent.is_err() || self.answers.read(&mut [0]).unwrap() == 0 {
             return Some(format!("the victim has ended: {}", self.child.wait().unwrap()));
         }
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let says = |field: &str| status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim();
-        (says("TracerPid:") != "0").then(|| "the victim is traced".to_owned())
+        let value = |field: &str| status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default().trim();
+        (value("TracerPid:") != "0").then(|| "the victim is traced".to_owned())
     }
 }
 
 impl Drop for Victim {
     fn drop(&mut self) {
         signal(self.child.id(), nix::sys::signal::Signal::SIGKILL);
-        // It was a child of this process, so it is there to be waited for.
+        // An unreaped child keeps its pid, so this cannot wait for another process.
         _ = self.child.wait();
     }
 }
 
-/// Makes [`Programs::gifts`]. Only root can.
-pub(crate) fn wrap_gifts(attack: &Path, gifts: &Path) {
-    fs::create_dir(gifts).unwrap();
+/// Makes the directory [`Programs::privileged`]. Needs root.
+pub(crate) fn make_privileged_programs(attack: &Path, dir: &Path) {
+    fs::create_dir(dir).unwrap();
     for (name, mode) in [("setuid", 0o4755), ("capable", 0o755)] {
-        fs::copy(attack, gifts.join(name)).unwrap();
-        fs::set_permissions(gifts.join(name), Permissions::from_mode(mode)).unwrap();
+        fs::copy(attack, dir.join(name)).unwrap();
+        fs::set_permissions(dir.join(name), Permissions::from_mode(mode)).unwrap();
     }
-    fs::write(gifts.join("canary"), format!("canary-{}\n", random())).unwrap();
-    fs::set_permissions(gifts.join("canary"), Permissions::from_mode(0o600)).unwrap();
-    let granted = command(attack).arg("grant_file_capability").arg(gifts.join("capable")).output().unwrap();
+    fs::write(dir.join("canary"), format!("canary-{}\n", random_hex())).unwrap();
+    fs::set_permissions(dir.join("canary"), Permissions::from_mode(0o600)).unwrap();
+    let granted = command(attack).arg("grant_file_capability").arg(dir.join("capable")).output().unwrap();
     assert!(granted.status.success(), "{granted:?}");
 }
 
@@ -295,12 +294,12 @@ fn open_to_all(dir: &Path) {
     fs::set_permissions(dir, Permissions::from_mode(if dir.ends_with("workspace") { 0o755 } else { 0o777 })).unwrap();
 }
 
-fn own(path: &Path, id: u32) {
+fn chown_to(path: &Path, id: u32) {
     chown(path, Some(Uid::from_raw(id)), Some(Gid::from_raw(id))).unwrap();
 }
 
-/// 16 hexadecimal digits.
-fn random() -> String {
+/// 16 random hexadecimal digits.
+fn random_hex() -> String {
     let mut bytes = [0; 8];
     File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
     bytes.map(|byte| format!("{byte:02x}")).concat()

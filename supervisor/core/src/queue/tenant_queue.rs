@@ -1,15 +1,12 @@
 //! The waiting runs of one tenant in start order: by priority, then by arrival.
 
 use super::{Priority, Ticket, WaitingRun};
+use crate::bounds::PASSED_OVER_MAX;
 use std::collections::{BTreeMap, btree_map};
-
-/// Most runs of higher priority that start in a row before a waiting run of a lower one. Eight runs are a team's worth,
-/// and a nightly job that gets every ninth or tenth turn still ends.
-pub const PASSED_OVER_MAX: u32 = 8;
 
 const CLASSES: usize = Priority::ALL.len();
 
-/// WaitingRun runs by priority class, the highest first. The host's queue bounds their number.
+/// Waiting runs by priority class, the highest first. The host's queue bounds their number.
 #[derive(Debug, Default)]
 pub(super) struct TenantQueue {
     classes: [BTreeMap<Ticket, WaitingRun>; CLASSES],

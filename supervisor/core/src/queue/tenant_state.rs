@@ -1,7 +1,8 @@
 //! State of one tenant in the queue: usage, waiting runs, and virtual time.
 
 use super::tenant_queue::TenantQueue;
-use super::{CompetingKey, EXPECTED_MS_FIRST, RESERVE_AFTER_MS};
+use super::{CompetingKey, EXPECTED_MS_FIRST};
+use crate::bounds::RESERVE_AFTER_MS;
 use crate::quota::{Amount, Quota, WHOLE_SHARE};
 
 /// Host time over weight, in units of 2^-48 ms of the whole budget: a share has 32 binary places, and 16 more keep the

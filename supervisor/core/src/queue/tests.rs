@@ -1,7 +1,7 @@
 //! Tests with one table or scenario for each rule of the queue. `properties` tests what must hold under any load.
 
 use super::*;
-use crate::bounds::POSITION_MAX;
+use crate::bounds::{PASSED_OVER_MAX, POSITION_MAX};
 use crate::limits::LimitKind;
 use crate::quota::{RUN_SLOT_SHARE, WHOLE_SHARE};
 use std::num::NonZeroU32;

@@ -21,8 +21,8 @@ fn request_run(name: &str, selection: Selection, workspace: u8, if_busy: IfBusy)
     }
 }
 
-fn started_on(name: &str, workspace: u8) -> SessionEvent {
-    SessionEvent::Began { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
+fn rescanned(name: &str, workspace: u8) -> SessionEvent {
+    SessionEvent::Rescanned { run: run(name), fingerprint: Some(Fingerprint([workspace; 32])) }
 }
 
 fn files(name: &str) -> Selection {
@@ -58,7 +58,7 @@ fn runs_one_at_a_time_and_starts_the_next_when_it_ends() {
 }
 
 #[test]
-fn a_full_queue_quota_rejects_only_requests_that_would_wait() {
+fn a_full_quota_rejects_requests_that_attach_to_no_run() {
     let full = QuotaExceeded::QueuedRuns { max: 3 };
     let request_over_quota = |name: &str, selection| match request_run(name, selection, 1, IfBusy::Queue) {
         SessionEvent::Requested { run, request, kind, fingerprint, if_busy, .. } => {
@@ -67,12 +67,14 @@ fn a_full_queue_quota_rejects_only_requests_that_would_wait() {
         other => other,
     };
     let mut session = Session::default();
-    assert_eq!(started(&session.step(Timestamp(0), request_over_quota("a", Selection::All))), ["a"]);
-    let _ = session.step(Timestamp(0), started_on("a", 1));
+    let refused = session.step(Timestamp(0), request_over_quota("a", Selection::All));
+    let refusal = || StartRejected::Quota(full.clone());
+    assert_eq!(refused, [Effect::Refuse { run: run("a"), refusal: refusal() }], "the host's queue is full");
+    assert_eq!(started(&session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue))), ["a"]);
     let attached = session.step(Timestamp(1), request_over_quota("b", Selection::All));
     assert_eq!(attached, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 1 }]);
     let refused = session.step(Timestamp(2), request_over_quota("c", files("x")));
-    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: StartRejected::Quota(full.clone()) }]);
+    assert_eq!(refused, [Effect::Refuse { run: run("c"), refusal: refusal() }]);
     assert_eq!(session.waiting(), 0);
     let _ = session.step(Timestamp(3), request_run("d", files("x"), 1, IfBusy::Queue));
     let attached = session.step(Timestamp(4), request_over_quota("e", files("x")));
@@ -83,10 +85,6 @@ fn a_full_queue_quota_rejects_only_requests_that_would_wait() {
 fn attaches_an_identical_request_only_while_the_workspace_is_unchanged() {
     let mut session = Session::default();
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
-    let effects = session.step(Timestamp(1), request_run("z", Selection::All, 1, IfBusy::Refuse));
-    let refused = Effect::Refuse { run: run("z"), refusal: StartRejected::Busy };
-    assert_eq!(effects, [refused], "a may still be rejected until it has started");
-    let _ = session.step(Timestamp(1), started_on("a", 1));
     let effects = session.step(Timestamp(12), request_run("b", Selection::All, 1, IfBusy::Refuse));
     assert_eq!(effects, [Effect::Attach { run: run("b"), to: run("a"), age_ms: 12 }]);
     let effects = session.step(Timestamp(13), request_run("c", Selection::All, 2, IfBusy::Queue));
@@ -111,7 +109,7 @@ fn attaches_to_a_run_that_waited_by_the_fingerprint_at_its_start() {
         [Effect::Refuse { run: run("c"), refusal: StartRejected::Busy }],
         "the fingerprint of b is unknown"
     );
-    let _ = session.step(Timestamp(2), started_on("b", 2));
+    let _ = session.step(Timestamp(2), rescanned("b", 2));
     let attached = session.step(Timestamp(3), request_run("d", Selection::All, 2, IfBusy::Refuse));
     assert_eq!(attached, [Effect::Attach { run: run("d"), to: run("b"), age_ms: 3 }]);
 }
@@ -124,7 +122,6 @@ fn does_not_attach_to_a_killed_run() {
     ] {
         let mut session = Session::default();
         let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
-        let _ = session.step(Timestamp(1), started_on("a", 1));
         assert_eq!(session.step(Timestamp(at), end), [Effect::Kill { run: run("a"), reason }]);
         let now = Timestamp(DETACHED_MS_MAX + 1);
         let all = RunRequest::default();
@@ -138,18 +135,6 @@ fn does_not_attach_to_a_killed_run() {
         assert_eq!(joins, [Effect::Attach { run: run("d"), to: run("c"), age_ms: 0 }]);
         assert_eq!(started(&session.step(now, ended("a", Outcome::Cancelled, Vec::new()))), ["c"]);
     }
-}
-
-#[test]
-fn forgets_a_rejected_run_and_starts_the_next() {
-    let mut session = Session::default();
-    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
-    let _ = session.step(Timestamp(0), request_run("b", files("x"), 1, IfBusy::Queue));
-    let effects = session.step(Timestamp(1), SessionEvent::Rejected { run: run("a") });
-    assert_eq!(effects[0], Effect::Forget { run: run("a") });
-    assert_eq!(started(&effects), ["b"]);
-    assert_eq!((session.last(), session.last_request()), (None, None));
-    assert_eq!(session.step(Timestamp(2), SessionEvent::Rejected { run: run("a") }), []);
 }
 
 #[test]
@@ -254,9 +239,8 @@ fn rejects_a_rerun_that_waited_behind_a_passed_run() {
 #[derive(Debug, Clone)]
 enum SessionStep {
     Request { selection: u8, workspace: u8, refuse: bool },
-    Begin { workspace: u8 },
+    Rescan { workspace: u8 },
     End { passed: bool },
-    Refuse,
     Cancel(u8),
     CancelRunning,
     Watch(u8, usize),
@@ -269,9 +253,8 @@ fn step() -> impl Strategy<Value = SessionStep> {
     prop_oneof![
         8 => (0u8..4, 0u8..2, any::<bool>())
             .prop_map(|(selection, workspace, refuse)| SessionStep::Request { selection, workspace, refuse }),
-        4 => (0u8..2).prop_map(|workspace| SessionStep::Begin { workspace }),
+        4 => (0u8..2).prop_map(|workspace| SessionStep::Rescan { workspace }),
         4 => any::<bool>().prop_map(|passed| SessionStep::End { passed }),
-        1 => Just(SessionStep::Refuse),
         2 => (0u8..30).prop_map(SessionStep::Cancel),
         2 => Just(SessionStep::CancelRunning),
         2 => ((0u8..30), 0usize..3).prop_map(|(run, watchers)| SessionStep::Watch(run, watchers)),
@@ -321,10 +304,10 @@ fn needs_a_scan_only_when_the_workspace_decides() {
     let other = |name: &str| RunRequest { selection: files(name), ..RunRequest::default() };
     let (queue, refuse) = (IfBusy::Queue, IfBusy::Refuse);
     let mut session = Session::default();
-    assert!(!session.needs_scan(&all, RunKind::Tests, queue, true), "it starts, and scans at its start");
+    assert!(session.needs_scan(&all, RunKind::Tests, queue, false), "it starts on what the scan finds");
+    let rerun = RunRequest { selection: Selection::LastFailed { limit: None }, ..RunRequest::default() };
+    assert!(!session.needs_scan(&rerun, RunKind::Tests, queue, true), "there is no run to repeat");
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, queue));
-    assert!(!session.needs_scan(&all, RunKind::Tests, refuse, true), "the fingerprint of a is unknown");
-    let _ = session.step(Timestamp(0), started_on("a", 1));
     for if_busy in [queue, refuse] {
         assert!(session.needs_scan(&all, RunKind::Tests, if_busy, false), "it may attach to a");
         assert!(!session.needs_scan(&all, RunKind::Listing, if_busy, false), "a listing attaches to no run of tests");
@@ -356,7 +339,7 @@ proptest! {
         let mut stops = 0;
         let mut names = 0u8;
         for step in steps {
-            let ending = matches!(step, SessionStep::End { .. } | SessionStep::Refuse);
+            let ending = matches!(step, SessionStep::End { .. });
             let event = match step {
                 SessionStep::Request { selection, workspace, refuse } => {
                     names += 1;
@@ -368,8 +351,8 @@ proptest! {
                     };
                     request_run(&names.to_string(), selection, workspace, if_busy)
                 }
-                SessionStep::Begin { workspace } => match session.running() {
-                    Some(running) => started_on(running.as_str(), workspace),
+                SessionStep::Rescan { workspace } => match session.running() {
+                    Some(running) => rescanned(running.as_str(), workspace),
                     None => continue,
                 },
                 SessionStep::End { passed } => match session.running() {
@@ -377,10 +360,6 @@ proptest! {
                         let running = running.as_str().to_owned();
                         ended(&running, if passed { Outcome::Passed } else { Outcome::Failed }, Vec::new())
                     }
-                    None => continue,
-                },
-                SessionStep::Refuse => match session.running() {
-                    Some(running) => SessionEvent::Rejected { run: running.clone() },
                     None => continue,
                 },
                 SessionStep::Cancel(name) => SessionEvent::CancelRequested { run: run(&name.to_string()) },

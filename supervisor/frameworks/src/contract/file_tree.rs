@@ -1,7 +1,6 @@
-//! A snapshot of a workspace's file tree: names of files, and the content of the few that detection reads. Must not
-//! know where it came from.
+//! A snapshot of a workspace's file tree: the names of its files, and the content of the few that detection reads.
 
-use crate::contract::{LEFT_OUT_MAX, LeftOut};
+use crate::contract::{UNSCANNED_MAX, UnscannedPath};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Files of a workspace, by path relative to it, `/`-separated.
@@ -10,14 +9,14 @@ pub struct FileTree {
     files: BTreeSet<String>,
     contents: BTreeMap<String, String>,
     truncated: bool,
-    left_out: Vec<LeftOut>,
-    left_out_unnamed: u64,
+    unscanned: Vec<UnscannedPath>,
+    unscanned_unlisted: u64,
 }
 
 #[cfg(test)]
 impl FileTree {
-    /// Of these files with their contents.
-    pub(crate) fn holding(files: &[(&str, &str)]) -> FileTree {
+    /// A tree of these files with their contents.
+    pub(crate) fn with_contents(files: &[(&str, &str)]) -> FileTree {
         let mut tree = FileTree::default();
         files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
         tree
@@ -37,7 +36,7 @@ impl FileTree {
         self.files.insert(path);
     }
 
-    /// Marks the tree as one that lacks files of the workspace, whatever they are.
+    /// Marks the tree as incomplete, without naming what is missing.
     pub fn set_truncated(&mut self) {
         self.truncated = true;
     }
@@ -48,26 +47,26 @@ impl FileTree {
         self.truncated
     }
 
-    /// Notes a place where there may be tests and that is not in the snapshot.
-    pub fn leave_out(&mut self, left_out: LeftOut) {
-        let has_room = self.left_out.len() < LEFT_OUT_MAX;
-        match self.left_out.last_mut().filter(|last| last.path == left_out.path) {
-            Some(last) => last.concerns = last.concerns.and(left_out.concerns),
-            None if has_room => self.left_out.push(left_out),
-            None => self.left_out_unnamed += 1,
+    /// Records a path that may have tests and is not in the snapshot.
+    pub fn add_unscanned(&mut self, path: UnscannedPath) {
+        let has_room = self.unscanned.len() < UNSCANNED_MAX;
+        match self.unscanned.last_mut().filter(|last| last.path == path.path) {
+            Some(last) => last.frameworks = last.frameworks.union(path.frameworks),
+            None if has_room => self.unscanned.push(path),
+            None => self.unscanned_unlisted += 1,
         }
     }
 
-    /// Places where there may be tests and that are not in the snapshot, at most [`LEFT_OUT_MAX`].
+    /// Paths that may have tests and are not in the snapshot, at most [`UNSCANNED_MAX`].
     #[must_use]
-    pub fn left_out(&self) -> &[LeftOut] {
-        &self.left_out
+    pub fn unscanned(&self) -> &[UnscannedPath] {
+        &self.unscanned
     }
 
-    /// How many more there are of these.
+    /// Number of such paths beyond [`UNSCANNED_MAX`], of which no name is kept.
     #[must_use]
-    pub fn left_out_unnamed(&self) -> u64 {
-        self.left_out_unnamed
+    pub fn unscanned_unlisted(&self) -> u64 {
+        self.unscanned_unlisted
     }
 
     /// Whether there is a file at `path`.
@@ -81,7 +80,7 @@ impl FileTree {
         self.files.iter().map(String::as_str)
     }
 
-    /// The files below a directory, sorted; the empty one holds everything.
+    /// The files below a directory, sorted; the empty path is the root.
     pub fn files_below(&self, dir: &str) -> impl Iterator<Item = &str> {
         let prefix = if dir.is_empty() { String::new() } else { format!("{dir}/") };
         let from = self.files.range(prefix.clone()..).map(String::as_str);
@@ -100,7 +99,7 @@ impl FileTree {
         self.contents.get(path).map(String::as_str)
     }
 
-    /// Directories that hold a marker file called `name`, with its content, sorted; the root is the empty string.
+    /// Directories with a marker file called `name`, each with its content, sorted; the root is the empty string.
     pub fn directories_with<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.contents.iter().filter_map(move |(path, content)| match path.rsplit_once('/') {
             Some((dir, file)) if file == name => Some((dir, content.as_str())),

@@ -2,12 +2,16 @@
 
 mod file_tree;
 mod framework;
+mod parser;
+mod plan;
 mod project;
 mod unscanned;
 
 pub use file_tree::FileTree;
-pub use framework::*;
+pub use framework::Framework;
+pub use parser::{CoverageHarvest, Parser, StreamSummary};
+pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;
-pub(crate) use project::{holds, project_of};
-pub(crate) use unscanned::LEFT_OUT_MAX;
-pub use unscanned::{Concerns, LeftOut, Why};
+pub(crate) use project::{innermost_project, owns_source};
+pub(crate) use unscanned::UNSCANNED_MAX;
+pub use unscanned::{FrameworkSet, UnscannedPath, UnscannedReason};

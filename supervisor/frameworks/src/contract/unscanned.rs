@@ -1,102 +1,102 @@
-//! What a look at a workspace left out, why, and which frameworks' tests may be there. Must not know how one looks.
+//! Paths that the scan of a workspace left out, why, and which frameworks may have tests there.
 
 use crate::FRAMEWORKS;
 
-/// Most places that a tree keeps by name; of further ones only that they are there.
-pub(crate) const LEFT_OUT_MAX: usize = 1_024;
+/// Most unscanned paths that a tree keeps by name; further ones are only counted.
+pub(crate) const UNSCANNED_MAX: usize = 1_024;
 
 /// A file or directory of a workspace that is not in its tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOut {
-    /// Path relative to the workspace, empty for the root; what is no UTF-8 in it is replaced.
+pub struct UnscannedPath {
+    /// Path relative to the workspace, empty for the root; bytes that are not UTF-8 are replaced.
     pub path: String,
-    /// Why.
-    pub why: Why,
-    /// The frameworks whose tests may be there.
-    pub concerns: Concerns,
+    /// Why the scan left it out.
+    pub reason: UnscannedReason,
+    /// The frameworks that may have tests there.
+    pub frameworks: FrameworkSet,
 }
 
-/// Why something was left out.
+/// Why the scan left a path out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// More files and directories than a look takes in.
+pub enum UnscannedReason {
+    /// The workspace has more files and directories than the scan reads.
     TooMany,
-    /// Names and settings of more bytes than a look takes in.
+    /// The names and settings in the workspace have more bytes than the scan reads.
     TooLarge,
-    /// Too many directories above it.
+    /// The path has too many directories.
     TooDeep,
-    /// A path longer than the kernel opens.
+    /// The path is longer than the kernel opens.
     PathTooLong,
-    /// A name that no request and no command line could carry.
+    /// The name is not UTF-8, so no request and no command line can carry it.
     NotUtf8,
-    /// A settings file that is too large to be read.
+    /// A settings file that is too large to read.
     SettingsTooLarge,
     /// A directory that could not be read.
     Unreadable,
 }
 
-/// A set of frameworks, by their place in [`FRAMEWORKS`].
+/// A set of frameworks: bit `n` is row `n` of [`FRAMEWORKS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Concerns(u32);
+pub struct FrameworkSet(u32);
 
-impl Why {
+impl UnscannedReason {
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Why::TooMany => "the workspace has more files and directories than are looked at",
-            Why::TooLarge => "the names and settings in the workspace have more bytes than are looked at",
-            Why::TooDeep => "it is too many directories deep",
-            Why::PathTooLong => "its path is longer than programs can open",
-            Why::NotUtf8 => "the name is not UTF-8",
-            Why::SettingsTooLarge => "the file is too large to be read",
-            Why::Unreadable => "it could not be read",
+            UnscannedReason::TooMany => "the workspace has more files and directories than the scan reads",
+            UnscannedReason::TooLarge => "the names and settings in the workspace have more bytes than the scan reads",
+            UnscannedReason::TooDeep => "it is too many directories deep",
+            UnscannedReason::PathTooLong => "its path is longer than programs can open",
+            UnscannedReason::NotUtf8 => "the name is not UTF-8",
+            UnscannedReason::SettingsTooLarge => "the file is too large to be read",
+            UnscannedReason::Unreadable => "it could not be read",
         }
     }
 
     pub(crate) fn remedy(self) -> &'static str {
         match self {
-            Why::NotUtf8 => "rename it",
-            Why::SettingsTooLarge => "make it smaller",
+            UnscannedReason::NotUtf8 => "rename it",
+            UnscannedReason::SettingsTooLarge => "make it smaller",
             _ => "name the directory to test (--file), or the command that runs the tests (`command` in .proctor.yaml)",
         }
     }
 }
 
-impl Concerns {
-    /// What may be anything.
-    pub const ALL: Concerns = Concerns(u32::MAX);
+impl FrameworkSet {
+    /// All frameworks.
+    pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
 
-    /// The frameworks to which a file of this name says something: those whose source it is, and all for a settings file, which
-    /// may make a project.
+    /// The frameworks that the file at `path` may concern: those with its extension, and all for a settings file, which may
+    /// make a project.
     #[must_use]
-    pub fn of(path: &str) -> Concerns {
+    pub fn for_path(path: &str) -> FrameworkSet {
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let mut found = 0;
-        for (place, framework) in FRAMEWORKS.iter().enumerate() {
+        for (row, framework) in FRAMEWORKS.iter().enumerate() {
             if framework.markers().contains(&name) {
-                return Concerns::ALL;
+                return FrameworkSet::ALL;
             }
-            if framework.extensions().contains(&extension) || framework.reads(path) {
-                found |= 1 << place;
+            if framework.extensions().contains(&extension) || framework.is_marker_path(path) {
+                found |= 1 << row;
             }
         }
-        Concerns(found)
+        FrameworkSet(found)
     }
 
-    /// Whether it is no framework at all.
+    /// Whether the set has no framework.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Both sets.
+    /// The union of both sets.
     #[must_use]
-    pub fn and(self, other: Concerns) -> Concerns {
-        Concerns(self.0 | other.0)
+    pub fn union(self, other: FrameworkSet) -> FrameworkSet {
+        FrameworkSet(self.0 | other.0)
     }
 
-    pub(crate) fn has(self, name: &str) -> bool {
-        let place = FRAMEWORKS.iter().position(|framework| framework.name() == name);
-        place.is_none_or(|place| self.0 & (1 << place) != 0)
+    pub(crate) fn contains(self, name: &str) -> bool {
+        let row = FRAMEWORKS.iter().position(|framework| framework.name() == name);
+        row.is_none_or(|row| self.0 & (1 << row) != 0)
     }
 }

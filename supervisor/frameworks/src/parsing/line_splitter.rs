@@ -1,24 +1,24 @@
-//! Cuts a byte stream into lines with bounded memory. Must not know what the lines mean.
+//! Splits a byte stream into lines with bounded memory.
 
 use memchr::memchr;
 
-/// Longest line that is read, in bytes. Go wraps every line of test output into one line of JSON, and people do print
-/// documents of some MB; past this size nobody reads the line, and the parser must not hold it.
+/// Longest line that is read, in bytes. Go wraps every line of test output into one line of JSON, and tests do print documents
+/// of some MB; nobody reads a longer line, and the parser must not hold it.
 pub(crate) const LINE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Capacity that the carry-over buffer keeps between lines, so that one long line does not cost memory for ever.
 const CARRY_BYTES_KEPT: usize = 256 * 1024;
 
-/// A line splitter. Lines are handed out without their newline.
+/// Splits a stream into lines without their newline.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineSplitter {
     carry: Vec<u8>,
     skipping: bool,
     skipped: u64,
 }
 
-impl Lines {
-    /// Takes the next bytes of the stream and hands every line that they complete to `each`.
+impl LineSplitter {
+    /// Adds the next bytes of the stream and passes every completed line to `each`.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) {
         while let Some(end) = memchr(b'\n', bytes) {
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -27,37 +27,37 @@ impl Lines {
                 self.skipping = false;
             } else if self.carry.is_empty() {
                 each(line);
-            } else if self.keep(line) {
+            } else if self.extend_carry(line) {
                 each(&self.carry);
-                self.forget_carry();
+                self.clear_carry();
             } else {
                 self.skipping = false;
             }
         }
         if !bytes.is_empty() && !self.skipping {
-            self.keep(bytes);
+            self.extend_carry(bytes);
         }
     }
 
-    /// Hands out what follows the last newline, if anything does, and starts anew.
+    /// Passes what follows the last newline to `each`, if anything does, and resets the splitter.
     pub(crate) fn finish(&mut self, each: impl FnOnce(&[u8])) {
         if !self.carry.is_empty() {
             each(&self.carry);
         }
-        self.forget_carry();
+        self.clear_carry();
         self.skipping = false;
     }
 
-    /// How many lines were longer than [`LINE_BYTES_MAX`] and were passed over.
+    /// Number of skipped lines, each longer than [`LINE_BYTES_MAX`].
     #[must_use]
-    pub(crate) fn skipped(&self) -> u64 {
+    pub(crate) fn skipped_lines(&self) -> u64 {
         self.skipped
     }
 
-    /// Adds to the unfinished line, or gives it up when it grows past its bound.
-    fn keep(&mut self, bytes: &[u8]) -> bool {
+    /// Extends the unfinished line; drops it and returns `false` when it exceeds the bound.
+    fn extend_carry(&mut self, bytes: &[u8]) -> bool {
         if self.carry.len() + bytes.len() > LINE_BYTES_MAX {
-            self.forget_carry();
+            self.clear_carry();
             self.skipping = true;
             self.skipped += 1;
             return false;
@@ -66,7 +66,7 @@ impl Lines {
         true
     }
 
-    fn forget_carry(&mut self) {
+    fn clear_carry(&mut self) {
         self.carry.clear();
         self.carry.shrink_to(CARRY_BYTES_KEPT);
     }
@@ -78,18 +78,18 @@ mod tests {
     use proptest::prelude::*;
 
     fn split(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, u64) {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         let mut out = Vec::new();
         for chunk in chunks {
             lines.feed(chunk, |line| out.push(line.to_vec()));
         }
         lines.finish(|line| out.push(line.to_vec()));
-        (out, lines.skipped())
+        (out, lines.skipped_lines())
     }
 
     proptest! {
         #[test]
-        fn chunks_do_not_matter(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200), at in 0usize..200) {
+        fn splits_the_same_lines_for_any_chunks(bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200), at in 0usize..200) {
             let at = at.min(bytes.len());
             let (head, tail) = bytes.split_at(at);
             prop_assert_eq!(split(&[&bytes]), split(&[head, tail]));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_past_the_bound_is_passed_over_and_the_next_one_is_read() {
+    fn skips_a_line_past_the_bound_and_reads_the_next() {
         let long = vec![b'x'; LINE_BYTES_MAX];
         let (lines, skipped) = split(&[b"a\n", &long, b"xx\nb\n", b"c"]);
         assert_eq!(lines, [b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]);

@@ -1,9 +1,9 @@
 //! Building blocks that the parsers of several runners share.
 
 pub(crate) mod assertion_values;
-pub(crate) mod completeness;
 pub(crate) mod line_splitter;
 pub(crate) mod notes;
 pub(crate) mod output_tail;
+pub(crate) mod proof_tracker;
 pub(crate) mod running_tests;
 pub(crate) mod workspace_paths;

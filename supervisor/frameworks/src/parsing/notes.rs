@@ -1,12 +1,11 @@
-//! What a parser notes for a person beside the tests: each sentence once, and no more of them than anybody reads. Must not know
-//! what they are about.
+//! A parser's notes for a person: each sentence once, and a bounded number of them.
 
 use std::ops::Deref;
 
-/// Most sentences of one parser: one for each of some flaky tests, not for each of thousands.
+/// Most sentences of one parser: enough for some flaky tests, too few for thousands.
 const NOTES_MAX: usize = 32;
 
-/// The sentences, in the order in which they came.
+/// The sentences, in the order in which they were added.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Notes(Vec<String>);
 
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_told_once_and_no_more_than_anybody_reads() {
+    fn keeps_each_sentence_once_and_a_bounded_number() {
         let mut notes = Notes::default();
         notes.extend(["b", "a", "b"].map(str::to_owned));
         assert_eq!(notes[..], ["b", "a"]);

@@ -1,36 +1,35 @@
-//! Tests that have begun and not ended, in the order in which they began. Must not know who runs them, or what becomes of
-//! them.
+//! Tests that started and have not finished, in the order in which they started.
 
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, HashMap};
 
-/// Most tests that are held. Runners that tell of more at a time do not run them at a time.
-const HELD_MAX: usize = 65_536;
+/// Most running tests that are kept. No runner really runs more at the same time.
+const RUNNING_MAX: usize = 65_536;
 
-/// The tests that run.
+/// The running tests.
 #[derive(Debug, Default)]
-pub(crate) struct Begun {
-    /// When each began, and the same the other way round.
-    at: HashMap<TestId, u64>,
+pub(crate) struct RunningTests {
+    /// Sequence number at which each test started, and the reverse map.
+    sequence_of: HashMap<TestId, u64>,
     tests: BTreeMap<u64, TestId>,
     sequence: u64,
 }
 
-impl Begun {
-    /// Takes in that a test began. Whether it is another one, and there was room for it.
-    pub(crate) fn add(&mut self, id: &TestId) -> bool {
-        if self.at.len() >= HELD_MAX || self.at.contains_key(id) {
+impl RunningTests {
+    /// Records that a test started; `false` if it already runs or there is no room for it.
+    pub(crate) fn start(&mut self, id: &TestId) -> bool {
+        if self.sequence_of.len() >= RUNNING_MAX || self.sequence_of.contains_key(id) {
             return false;
         }
         self.sequence += 1;
-        self.at.insert(id.clone(), self.sequence);
+        self.sequence_of.insert(id.clone(), self.sequence);
         self.tests.insert(self.sequence, id.clone());
         true
     }
 
-    /// Takes in that a test ended, which need not have begun.
-    pub(crate) fn remove(&mut self, id: &TestId) {
-        if let Some(at) = self.at.remove(id) {
+    /// Records that a test finished. It need not have started.
+    pub(crate) fn finish(&mut self, id: &TestId) {
+        if let Some(at) = self.sequence_of.remove(id) {
             self.tests.remove(&at);
         }
     }
@@ -45,9 +44,9 @@ impl Begun {
         self.tests.values()
     }
 
-    /// The same, and forgets them.
-    pub(crate) fn take(&mut self) -> Vec<TestId> {
-        self.at.clear();
+    /// Removes and returns all tests, the longest running first.
+    pub(crate) fn drain(&mut self) -> Vec<TestId> {
+        self.sequence_of.clear();
         std::mem::take(&mut self.tests).into_values().collect()
     }
 }

@@ -1,15 +1,15 @@
-//! Paths of a workspace: relative to it, within a project, and kept out of texts. Must not know what the texts say.
+//! Paths of a workspace: made relative to it, tested for being within a project, removed from texts.
 
-/// Where the workspace is, as the runner sees it.
+/// The workspace's path as the runner sees it.
 #[derive(Debug, Clone)]
-pub(crate) struct Paths {
+pub(crate) struct WorkspacePaths {
     /// With a trailing slash.
     root: String,
 }
 
-impl Paths {
-    pub(crate) fn new(workspace: &str) -> Paths {
-        Paths { root: format!("{}/", workspace.trim_end_matches('/')) }
+impl WorkspacePaths {
+    pub(crate) fn new(workspace: &str) -> WorkspacePaths {
+        WorkspacePaths { root: format!("{}/", workspace.trim_end_matches('/')) }
     }
 
     /// An absolute path below the workspace, relative to it.
@@ -17,7 +17,7 @@ impl Paths {
         path.strip_prefix(&self.root).map(|path| join("", path))
     }
 
-    /// A path that a runner printed in `dir`: absolute, or relative to `dir`.
+    /// The path that a runner printed while it worked in `dir`: absolute, or relative to `dir`.
     pub(crate) fn relative_to(&self, dir: &str, path: &str) -> Option<String> {
         if path.starts_with('/') { self.relative(path) } else { Some(join(dir, path)) }
     }
@@ -29,7 +29,7 @@ impl Paths {
         while let Some(at) = rest.find(&self.root) {
             let (before, after) = rest.split_at(at);
             clean.push_str(before);
-            // `/x/workspace/y` is another path than `/workspace/y`.
+            // `/x/workspace/y` is not below `/workspace`.
             let is_inside_a_name = before.ends_with(|last: char| last.is_alphanumeric() || "._-/".contains(last));
             if is_inside_a_name {
                 clean.push_str(&self.root);
@@ -41,7 +41,7 @@ impl Paths {
     }
 }
 
-/// Whether `path` is `dir` or below it; the empty `dir` holds everything.
+/// Whether `path` is `dir` or below it; the empty `dir` contains everything.
 pub(crate) fn is_within(path: &str, dir: &str) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -54,7 +54,7 @@ pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Joins two `/`-separated relative paths and resolves `.` and `..`; what climbs out of the root stays at the root.
+/// Joins two `/`-separated relative paths and resolves `.` and `..`; a path that would leave the root stays at the root.
 pub(crate) fn join(dir: &str, path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in dir.split('/').chain(path.split('/')) {
@@ -74,8 +74,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_workspace_itself_is_taken_off() {
-        let paths = Paths::new("/workspace");
+    fn removes_only_the_workspace_itself() {
+        let paths = WorkspacePaths::new("/workspace");
         assert_eq!(
             paths.scrub("at /workspace/a/b.go:3, (/workspace/c) /x/workspace/d"),
             "at a/b.go:3, (c) /x/workspace/d"

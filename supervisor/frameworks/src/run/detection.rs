@@ -1,9 +1,8 @@
-//! Which framework a workspace is for: the request's word first, then what the tree shows, then the files that the request
-//! names. Must not know any framework.
+//! Chooses the frameworks of a run: by the request, then by what the tree shows, then by the files that the request names.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::run::multi::{Chosen, Detected};
+use crate::run::framework_choice::{DetectedFramework, FrameworkChoice};
 use crate::{FRAMEWORKS, Framework};
 use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use thiserror::Error;
@@ -11,7 +10,7 @@ use thiserror::Error;
 /// Why no single framework could be chosen. The texts are part of the contract with agents.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DetectError {
-    /// Nothing that any adapter knows.
+    /// No framework has a project.
     #[error("no supported project detected in workspace root")]
     NoProject,
     /// Several frameworks, and the request names none.
@@ -20,18 +19,18 @@ pub enum DetectError {
         /// Their names.
         names: Vec<&'static str>,
     },
-    /// The request names a framework that no adapter knows.
-    #[error("unknown framework `{asked}`: known are {}", known.join(", "))]
+    /// The request names an unknown framework.
+    #[error("unknown framework `{requested}`: known are {}", known.join(", "))]
     Unknown {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
+        /// The requested name.
+        requested: String,
+        /// The known names.
         known: Vec<&'static str>,
     },
-    /// The request names a framework of which the workspace has no project.
+    /// The request names a framework that has no project in the workspace.
     #[error("no {framework} project detected in the workspace: one is recognised by {markers}")]
     NotHere {
-        /// The framework.
+        /// The framework's name.
         framework: &'static str,
         /// What its projects are recognised by.
         markers: String,
@@ -41,133 +40,138 @@ pub enum DetectError {
 /// Most projects that a note names.
 const FURTHER_MAX: usize = 8;
 
-/// Chooses the frameworks of a run: the one that is asked for, all with `all`, those that have the selected files, else those
-/// of the workspace's root, else the only one there is. Of their projects, those of the root and what these include: a
-/// project below it is announced, and run where its files are selected.
-pub fn choose(tree: &FileTree, asked: Option<&str>, selection: &Selection) -> Result<Chosen, DetectError> {
-    choose_among(FRAMEWORKS, tree, asked, selection)
+/// Chooses the frameworks of a run, by the first of these that applies: the requested one; every one for `all`; those with the
+/// selected files; those with a project at the root; the only one found.
+///
+/// Their projects are the root's and those it includes. A project below the root is named in a note, and run if its files are
+/// selected.
+pub fn choose(tree: &FileTree, requested: Option<&str>, selection: &Selection) -> Result<FrameworkChoice, DetectError> {
+    choose_among(FRAMEWORKS, tree, requested, selection)
 }
 
 fn choose_among(
     frameworks: &[&'static dyn Framework],
     tree: &FileTree,
-    asked: Option<&str>,
+    requested: Option<&str>,
     selection: &Selection,
-) -> Result<Chosen, DetectError> {
-    let everything = asked == Some(ALL_FRAMEWORKS);
+) -> Result<FrameworkChoice, DetectError> {
+    let everything = requested == Some(ALL_FRAMEWORKS);
     let files = match selection {
         Selection::Matching { files, .. } => files.as_slice(),
         Selection::Exactly(_) | Selection::All | Selection::LastFailed { .. } => &[],
     };
     let narrows = files.is_empty() && !matches!(selection, Selection::Exactly(_));
-    if let Some(name) = asked.filter(|_| !everything) {
+    if let Some(name) = requested.filter(|_| !everything) {
         let framework =
             *frameworks.iter().find(|framework| framework.name() == name).ok_or_else(|| DetectError::Unknown {
-                asked: name.to_owned(),
+                requested: name.to_owned(),
                 known: frameworks.iter().map(|framework| framework.name()).collect(),
             })?;
-        let projects = framework.asked(tree);
+        let projects = framework.detect_explicit(tree);
         if projects.is_empty() {
-            return Err(DetectError::NotHere { framework: framework.name(), markers: framework.signs_in(tree) });
+            return Err(DetectError::NotHere {
+                framework: framework.name(),
+                markers: framework.describe_markers_in(tree),
+            });
         }
-        let mut found = vec![Detected { framework, projects }];
+        let mut found = vec![DetectedFramework { framework, projects }];
         let mut notes = Vec::new();
         drop_covered(tree, &mut found, selection);
         if narrows {
-            notes.extend(of_the_root(tree, &mut found, false));
-            notes.extend(left_to_others(tree, &found[0], &detected(frameworks, tree)));
+            notes.extend(keep_root_projects(tree, &mut found, false));
+            notes.extend(unrequested_note(tree, &found[0], &detected(frameworks, tree)));
         }
-        return Ok(Chosen { detected: found, notes });
+        return Ok(FrameworkChoice { detected: found, notes });
     }
     let mut found = detected(frameworks, tree);
     drop_covered(tree, &mut found, selection);
     if !files.is_empty() && found.len() > 1 && !everything {
-        if files.iter().all(|file| found.iter().any(|detected| detected.has(tree, file))) {
-            found.retain(|detected| files.iter().any(|file| detected.has(tree, file)));
-            return Ok(Chosen { detected: found, notes: Vec::new() });
+        if files.iter().all(|file| found.iter().any(|detected| detected.owns(tree, file))) {
+            found.retain(|detected| files.iter().any(|file| detected.owns(tree, file)));
+            return Ok(FrameworkChoice { detected: found, notes: Vec::new() });
         }
         return Err(polyglot(&found));
     }
-    let notes = if narrows { of_the_root(tree, &mut found, !everything) } else { None };
+    let notes = if narrows { keep_root_projects(tree, &mut found, !everything) } else { None };
     match found.len() {
         0 => Err(DetectError::NoProject),
-        1 => Ok(Chosen { detected: found, notes: notes.into_iter().collect() }),
-        _ if everything || is_of_one_script(tree, &found) => {
-            Ok(Chosen { detected: found, notes: notes.into_iter().collect() })
+        1 => Ok(FrameworkChoice { detected: found, notes: notes.into_iter().collect() }),
+        _ if everything || share_one_script(tree, &found) => {
+            Ok(FrameworkChoice { detected: found, notes: notes.into_iter().collect() })
         }
         _ => Err(polyglot(&found)),
     }
 }
 
-/// Every framework with projects that are its own to run. What is a last resort has them where no other has any, or where one
-/// file starts both.
-fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<Detected> {
-    let mut found: Vec<Detected> = frameworks
+/// Every framework with projects that it runs by default. A fallback framework has a project only where no other framework has
+/// one, or where one file starts both.
+fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<DetectedFramework> {
+    let mut found: Vec<DetectedFramework> = frameworks
         .iter()
         .map(|framework| {
             let mut projects = framework.detect(tree);
-            projects.retain(|project| framework.claims(tree, project));
-            Detected { framework: *framework, projects }
+            projects.retain(|project| framework.is_default_for(tree, project));
+            DetectedFramework { framework: *framework, projects }
         })
         .collect();
-    let others: Vec<Detected> = found.iter().filter(|one| !one.framework.is_last_resort()).cloned().collect();
-    let is_free = |project: &Project| {
-        let beside = others.iter().filter(|other| other.projects.iter().any(|own| own.dir == project.dir));
-        let stands_alone = beside.clone().next().is_none();
-        let file = |other: &Detected| {
+    let others: Vec<DetectedFramework> = found.iter().filter(|one| !one.framework.is_fallback()).cloned().collect();
+    let is_available = |project: &Project| {
+        let neighbours = others.iter().filter(|other| other.projects.iter().any(|own| own.dir == project.dir));
+        let stands_alone = neighbours.clone().next().is_none();
+        let file = |other: &DetectedFramework| {
             let own = other.projects.iter().find(|own| own.dir == project.dir)?;
-            other.framework.started_by(tree, own)
+            other.framework.test_script(tree, own)
         };
-        stands_alone || beside.filter_map(file).next().is_some()
+        stands_alone || neighbours.filter_map(file).next().is_some()
     };
-    for last in found.iter_mut().filter(|one| one.framework.is_last_resort()) {
-        last.projects.retain(is_free);
+    for fallback in found.iter_mut().filter(|one| one.framework.is_fallback()) {
+        fallback.projects.retain(is_available);
     }
     found.retain(|detected| !detected.projects.is_empty());
     found
 }
 
-fn polyglot(found: &[Detected]) -> DetectError {
+fn polyglot(found: &[DetectedFramework]) -> DetectError {
     DetectError::Polyglot { names: found.iter().map(|detected| detected.framework.name()).collect() }
 }
 
 /// Whether one file starts all of them.
-fn is_of_one_script(tree: &FileTree, found: &[Detected]) -> bool {
-    let files = |Detected { framework, projects }: &Detected| -> Vec<String> {
-        projects.iter().filter_map(|project| framework.started_by(tree, project)).collect()
+fn share_one_script(tree: &FileTree, found: &[DetectedFramework]) -> bool {
+    let files = |DetectedFramework { framework, projects }: &DetectedFramework| -> Vec<String> {
+        projects.iter().filter_map(|project| framework.test_script(tree, project)).collect()
     };
     let mut all = found.iter().map(files);
     let Some(first) = all.next() else { return false };
     !all.fold(first, |common, files| common.into_iter().filter(|file| files.contains(file)).collect()).is_empty()
 }
 
-/// Leaves out projects whose tests a run of the root's has among its own: what failed in it is its own to run again. Files that
-/// are named keep the project that they are in.
-fn drop_covered(tree: &FileTree, found: &mut [Detected], selection: &Selection) {
+/// Drops projects whose tests the root project collects too: failures there are rerun as the root's. If the selection names
+/// files, nothing is dropped, since a file keeps its own project.
+fn drop_covered(tree: &FileTree, found: &mut [DetectedFramework], selection: &Selection) {
     if matches!(selection, Selection::Matching { files, .. } if !files.is_empty()) {
         return;
     }
-    for Detected { framework, projects } in found {
+    for DetectedFramework { framework, projects } in found {
         if let Some(root) = projects.iter().find(|project| project.dir.is_empty()).cloned() {
-            projects.retain(|project| *project == root || !framework.covers(tree, &root, project));
+            projects.retain(|project| *project == root || !framework.collects_tests_of(tree, &root, project));
         }
     }
 }
 
-/// Leaves the projects of the root and what these include, if there are any; `among` says whether a framework without one goes
-/// as well. What is left out is told.
-fn of_the_root(tree: &FileTree, found: &mut Vec<Detected>, among: bool) -> Option<String> {
+/// Keeps the root's projects and those they include, if the root has any, and returns a note that names the others. With
+/// `drop_others`, a framework without a project at the root loses all of its projects.
+fn keep_root_projects(tree: &FileTree, found: &mut Vec<DetectedFramework>, drop_others: bool) -> Option<String> {
     let is_root = |project: &Project| project.dir.is_empty();
     if !found.iter().any(|detected| detected.projects.iter().any(is_root)) {
         return None;
     }
     let mut further: Vec<String> = Vec::new();
-    for Detected { framework, projects } in found.iter_mut() {
+    for DetectedFramework { framework, projects } in found.iter_mut() {
         let root = projects.iter().find(|project| is_root(project)).cloned();
         projects.retain(|project| {
             let stays = match &root {
                 Some(root) => project == root || framework.includes(tree, root, project),
-                None => !among,
+                None => !drop_others,
             };
             if !stays {
                 further.push(format!("{} ({})", project.dir, framework.name()));
@@ -187,10 +191,10 @@ fn of_the_root(tree: &FileTree, found: &mut Vec<Detected>, among: bool) -> Optio
     })
 }
 
-/// A sentence about frameworks that the same file starts and that were not asked for.
-fn left_to_others(tree: &FileTree, asked: &Detected, all: &[Detected]) -> Option<String> {
-    let others = all.iter().filter(|other| other.framework.name() != asked.framework.name());
-    let is_beside = |other: &&Detected| is_of_one_script(tree, &[asked.clone(), (*other).clone()]);
+/// A note that names the frameworks that the same file starts and that were not requested.
+fn unrequested_note(tree: &FileTree, requested: &DetectedFramework, all: &[DetectedFramework]) -> Option<String> {
+    let others = all.iter().filter(|other| other.framework.name() != requested.framework.name());
+    let is_beside = |other: &&DetectedFramework| share_one_script(tree, &[requested.clone(), (*other).clone()]);
     let names: Vec<&str> = others.filter(is_beside).map(|other| other.framework.name()).collect();
     (!names.is_empty()).then(|| {
         format!(
@@ -203,33 +207,33 @@ fn left_to_others(tree: &FileTree, asked: &Detected, all: &[Detected]) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::multi::tests::{A, B};
+    use crate::run::framework_choice::tests::{A, B};
 
-    fn chosen(asked: Option<&str>, files: &[&str]) -> Result<String, DetectError> {
+    fn chosen(requested: Option<&str>, files: &[&str]) -> Result<String, DetectError> {
         let mut tree = FileTree::default();
         ["x.a", "both/y.a", "both/y.b", "z.b", "notes"].iter().for_each(|file| tree.add(*file));
         let files = files.iter().map(|file| (*file).to_owned()).collect();
         let selection = Selection::Matching { filter: None, files };
-        choose_among(&[&A, &B], &tree, asked, &selection).map(|found| found.name())
+        choose_among(&[&A, &B], &tree, requested, &selection).map(|found| found.name())
     }
 
     #[test]
-    fn the_request_decides_then_its_files_and_else_it_is_asked_to() {
+    fn chooses_by_the_request_then_by_its_files_and_else_refuses() {
         assert_eq!(chosen(Some("b"), &[]).unwrap(), "b");
         assert_eq!(chosen(Some("all"), &["x.a"]).unwrap(), "a, b");
         assert_eq!(chosen(None, &["x.a"]).unwrap(), "a");
         assert_eq!(chosen(None, &["both", "z.b"]).unwrap(), "a, b");
         for files in [&[][..], &["notes"], &["x.a", "gone"]] {
-            let told = chosen(None, files).unwrap_err().to_string();
+            let text = chosen(None, files).unwrap_err().to_string();
             let wanted = "polyglot workspace: 2 project types detected (a, b) — pass `framework` to pick one";
-            assert_eq!(told, wanted);
+            assert_eq!(text, wanted);
         }
     }
 
-    fn of_files(files: &[(&str, &str)], asked: Option<&str>, selection: &Selection) -> String {
+    fn choose_from(files: &[(&str, &str)], requested: Option<&str>, selection: &Selection) -> String {
         let mut tree = FileTree::default();
         files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
-        match choose(&tree, asked, selection) {
+        match choose(&tree, requested, selection) {
             Ok(chosen) => [&[chosen.name()], chosen.notes.as_slice()].concat().join("; "),
             Err(error) => error.to_string(),
         }
@@ -239,22 +243,23 @@ mod tests {
     fn runs_everything_that_one_test_script_starts() {
         let package =
             |script: &str| format!(r#"{{"scripts":{{"test":"{script}"}},"devDependencies":{{"mocha":"11"}}}}"#);
-        let of = |script: &str, asked| of_files(&[("package.json", &package(script))], asked, &Selection::All);
-        assert_eq!(of("jest && borp && tap test/*.js", None), "jest, node, script");
-        assert_eq!(of("eslint . && borp", None), "node");
-        assert_eq!(of("node bin/hot.js mocha x && karma start", None), "script");
-        let told =
+        let choose_for =
+            |script: &str, requested| choose_from(&[("package.json", &package(script))], requested, &Selection::All);
+        assert_eq!(choose_for("jest && borp && tap test/*.js", None), "jest, node, script");
+        assert_eq!(choose_for("eslint . && borp", None), "node");
+        assert_eq!(choose_for("node bin/hot.js mocha x && karma start", None), "script");
+        let text =
             "mocha; the test script also starts what was not asked for: script (without --framework all of it runs)";
-        assert_eq!(of("mocha && tape x", Some("mocha")), told);
-        let told = of("tap", Some("node"));
-        assert!(told.contains("starts node --test") && told.ends_with("that of package.json is `tap`"), "{told}");
+        assert_eq!(choose_for("mocha && tape x", Some("mocha")), text);
+        let text = choose_for("tap", Some("node"));
+        assert!(text.contains("starts node --test") && text.ends_with("that of package.json is `tap`"), "{text}");
         let pytest = [("package.json", package("make check")), ("pytest.ini", "[pytest]".to_owned())];
         let pytest: Vec<(&str, &str)> = pytest.iter().map(|(path, content)| (*path, content.as_str())).collect();
-        assert_eq!(of_files(&pytest, None, &Selection::All), "pytest");
+        assert_eq!(choose_from(&pytest, None, &Selection::All), "pytest");
     }
 
     #[test]
-    fn runs_the_project_of_the_root_and_announces_those_below_it() {
+    fn runs_the_root_project_and_names_those_below_it() {
         let cmake = "project(p)\nenable_testing()";
         let jest = r#"{"scripts":{"test":"jest"}}"#;
         let files = [
@@ -264,18 +269,18 @@ mod tests {
             ("go/go.mod", "module m"),
             ("go/a_test.go", ""),
         ];
-        let told = of_files(&files, None, &Selection::All);
+        let text = choose_from(&files, None, &Selection::All);
         let note = "the project of the root was run, and not those below it: go (go), examples/web (jest), support (gradle) \
                     (--file DIR runs one)";
-        assert_eq!(told, format!("ctest; {note}"));
+        assert_eq!(text, format!("ctest; {note}"));
         let named = |dir: &str| Selection::Matching { filter: None, files: vec![dir.to_owned()] };
-        assert_eq!(of_files(&files, None, &named("go")), "go");
-        assert!(of_files(&files[1..], None, &Selection::All).starts_with("polyglot workspace: 3"));
+        assert_eq!(choose_from(&files, None, &named("go")), "go");
+        assert!(choose_from(&files[1..], None, &Selection::All).starts_with("polyglot workspace: 3"));
         let mocha = r#"{"scripts":{"test":"mocha"}}"#;
-        let told = of_files(&[("package.json", mocha), ("a/package.json", mocha)], None, &Selection::All);
+        let text = choose_from(&[("package.json", mocha), ("a/package.json", mocha)], None, &Selection::All);
         assert!(
-            told.starts_with("mocha; the project of the root was run, and not those below it: a (mocha)"),
-            "{told}"
+            text.starts_with("mocha; the project of the root was run, and not those below it: a (mocha)"),
+            "{text}"
         );
         let flask = [
             ("pyproject.toml", "[tool.pytest.ini_options]\ntestpaths = ['tests']"),
@@ -285,13 +290,17 @@ mod tests {
             ("examples/tutorial/tests/test_b.py", ""),
             ("downstream/recipes/pytest.toml", "[package]\nname = 'pytest'"),
         ];
-        let told = of_files(&flask, None, &Selection::All);
+        let text = choose_from(&flask, None, &Selection::All);
         let of_flask = "the project of the root was run, and not those below it: examples/tutorial (pytest)";
-        assert_eq!(told, format!("pytest; {of_flask} (--file DIR runs one)"));
-        assert_eq!(of_files(&flask, Some("pytest"), &Selection::All), told);
+        assert_eq!(text, format!("pytest; {of_flask} (--file DIR runs one)"));
+        assert_eq!(choose_from(&flask, Some("pytest"), &Selection::All), text);
         let everywhere = [&[("pyproject.toml", "[tool.pytest.ini_options]")], &flask[1..]].concat();
-        assert_eq!(of_files(&everywhere, None, &Selection::All), "pytest", "pytest collects what is below it as well");
+        assert_eq!(
+            choose_from(&everywhere, None, &Selection::All),
+            "pytest",
+            "pytest collects what is below it as well"
+        );
         let linked = r#"{"scripts":{"test":"mocha"},"workspaces":["a"]}"#;
-        assert_eq!(of_files(&[("package.json", linked), ("a/package.json", mocha)], None, &Selection::All), "mocha");
+        assert_eq!(choose_from(&[("package.json", linked), ("a/package.json", mocha)], None, &Selection::All), "mocha");
     }
 }

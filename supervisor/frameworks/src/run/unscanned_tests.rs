@@ -1,39 +1,39 @@
-//! Whether a run may have missed tests in what a look at its workspace left out: then it says so and is not green.
+//! Reports where a run may have missed tests because the scan of its workspace left something out. Such a run is not green.
 
 use crate::contract::FileTree;
-use crate::contract::LeftOut;
-use crate::contract::project_of;
+use crate::contract::UnscannedPath;
+use crate::contract::innermost_project;
 use crate::parsing::workspace_paths::is_within;
-use crate::run::multi::Chosen;
+use crate::run::framework_choice::FrameworkChoice;
 use proctor_core::request::Selection;
 use proctor_core::test_case::{Collector, CollectorKind};
 
-/// Most places that a report names.
+/// Most paths that a report names.
 const NAMED_MAX: usize = 8;
 
-impl Chosen {
-    /// One error for each place where a run of `selection` may have missed tests because the look at the workspace left it out,
-    /// at most a handful: nobody knows what is there, so the run is not green.
+impl FrameworkChoice {
+    /// One error for each unscanned path where a run of `selection` may have missed tests, at most a handful. Nobody knows what is
+    /// there, so the run is not green.
     #[must_use]
-    pub fn missed(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
-        let concerned = |left_out: &&LeftOut| {
-            self.detected.iter().any(|detected| left_out.concerns.has(detected.framework.name()))
-                && self.may_select(tree, selection, &left_out.path)
+    pub fn unscanned_errors(&self, tree: &FileTree, selection: &Selection) -> Vec<Collector> {
+        let is_relevant = |unscanned: &&UnscannedPath| {
+            self.detected.iter().any(|detected| unscanned.frameworks.contains(detected.framework.name()))
+                && self.may_select(tree, selection, &unscanned.path)
         };
-        let found: Vec<&LeftOut> = tree.left_out().iter().filter(concerned).collect();
-        // What is not known by name may be anywhere, unless the tests are known exactly.
-        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.left_out_unnamed() };
+        let found: Vec<&UnscannedPath> = tree.unscanned().iter().filter(is_relevant).collect();
+        // An unlisted path may be anywhere. With an exact selection it cannot hold a selected test.
+        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.unscanned_unlisted() };
         let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
         let more = found.first().filter(|_| more > 0).map(|first| Collector {
             nodeid: "(more)".to_owned(),
-            message: format!("{more} further files or directories were not looked at: {}", first.why.remedy()),
-            ..missed(first)
+            message: format!("{more} further files or directories were not scanned: {}", first.reason.remedy()),
+            ..to_collector(first)
         });
-        found.iter().take(NAMED_MAX).map(|left_out| missed(left_out)).chain(more).collect()
+        found.iter().take(NAMED_MAX).map(|unscanned| to_collector(unscanned)).chain(more).collect()
     }
 
-    /// Whether a test that is selected may be at `path`, or below it. A directory and a test file have the tests in them; those
-    /// of another file may be anywhere in its project.
+    /// Whether a selected test may be at `path` or below it. A directory and a test file contain their tests; those of another
+    /// file may be anywhere in its project.
     fn may_select(&self, tree: &FileTree, selection: &Selection, path: &str) -> bool {
         let files = match selection {
             Selection::Exactly(_) => return false,
@@ -46,20 +46,20 @@ impl Chosen {
             if !tree.contains(file) || is_of_tests {
                 return meets(file);
             }
-            let project = self.detected.iter().find_map(|detected| project_of(&detected.projects, file));
+            let project = self.detected.iter().find_map(|detected| innermost_project(&detected.projects, file));
             project.is_none_or(|project| meets(&project.dir))
         })
     }
 }
 
-fn missed(LeftOut { path, why, .. }: &LeftOut) -> Collector {
+fn to_collector(UnscannedPath { path, reason, .. }: &UnscannedPath) -> Collector {
     let place = if path.is_empty() { "." } else { path };
     Collector {
         nodeid: place.to_owned(),
         kind: CollectorKind::Collection,
         file: Some(place.to_owned()),
         line: None,
-        message: format!("not looked at, so tests there may not have run: {}: {}", why.text(), why.remedy()),
+        message: format!("not scanned, so tests there may not have run: {}: {}", reason.text(), reason.remedy()),
         output: String::new(),
     }
 }
@@ -67,7 +67,7 @@ fn missed(LeftOut { path, why, .. }: &LeftOut) -> Collector {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Concerns, LEFT_OUT_MAX, Why};
+    use crate::contract::{FrameworkSet, UNSCANNED_MAX, UnscannedReason};
     use crate::run::detection;
     use proctor_core::request::RerunTarget;
     use proctor_core::test_case::TestId;
@@ -76,30 +76,34 @@ mod tests {
         Selection::Matching { filter: None, files: files.iter().map(|file| (*file).to_owned()).collect() }
     }
 
-    /// A tree of two Go modules with these paths left out.
-    fn tree(left_out: &[&str]) -> FileTree {
+    /// A tree of two Go modules with these unscanned paths.
+    fn tree(unscanned: &[&str]) -> FileTree {
         let mut tree = FileTree::default();
         for module in ["a", "b"] {
             tree.add_with_content(format!("{module}/go.mod"), format!("module {module}"));
             tree.add(format!("{module}/x.go"));
             tree.add(format!("{module}/x_test.go"));
         }
-        for path in left_out {
-            let concerns = if path.contains('.') { Concerns::of(path) } else { Concerns::ALL };
-            tree.leave_out(LeftOut { path: (*path).to_owned(), why: Why::TooDeep, concerns });
+        for path in unscanned {
+            let concerns = if path.contains('.') { FrameworkSet::for_path(path) } else { FrameworkSet::ALL };
+            tree.add_unscanned(UnscannedPath {
+                path: (*path).to_owned(),
+                reason: UnscannedReason::TooDeep,
+                frameworks: concerns,
+            });
         }
         tree
     }
 
-    fn missed_in(left_out: &[&str], selection: &Selection) -> Vec<String> {
-        let tree = tree(left_out);
+    fn errors_for(unscanned: &[&str], selection: &Selection) -> Vec<String> {
+        let tree = tree(unscanned);
         let chosen = detection::choose(&tree, Some("go"), selection).unwrap();
-        chosen.missed(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
+        chosen.unscanned_errors(&tree, selection).into_iter().map(|collector| collector.nodeid).collect()
     }
 
     #[test]
-    fn what_was_left_out_counts_where_a_selected_test_may_be() {
-        let left_out = ["a/deep", "c"];
+    fn an_unscanned_path_counts_where_a_selected_test_may_be() {
+        let unscanned = ["a/deep", "c"];
         for (selection, expected) in [
             (Selection::All, &["a/deep", "c"][..]),
             (matching(&[]), &["a/deep", "c"]),
@@ -110,32 +114,32 @@ mod tests {
             (matching(&["b/x.go"]), &[]),
             (matching(&["a/x_test.go"]), &[]),
         ] {
-            assert_eq!(missed_in(&left_out, &selection), expected, "{selection:?}");
+            assert_eq!(errors_for(&unscanned, &selection), expected, "{selection:?}");
         }
         let id = TestId { package: "a".to_owned(), name: "TestX".to_owned() };
-        assert!(missed_in(&left_out, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
+        assert!(errors_for(&unscanned, &Selection::Exactly(vec![RerunTarget::Test(id)])).is_empty());
     }
 
     #[test]
-    fn a_file_counts_for_the_frameworks_that_would_read_it() {
+    fn an_unscanned_file_counts_for_the_frameworks_that_read_it() {
         for (path, expected) in
             [("a/b.go", true), ("a/package.json", true), ("a/b.py", false), ("a/b.png", false), ("a/README.md", false)]
         {
-            assert_eq!(!missed_in(&[path], &Selection::All).is_empty(), expected, "{path}");
+            assert_eq!(!errors_for(&[path], &Selection::All).is_empty(), expected, "{path}");
         }
-        assert!(Concerns::of("x.png").is_empty() && !Concerns::of("x.py").is_empty());
+        assert!(FrameworkSet::for_path("x.png").is_empty() && !FrameworkSet::for_path("x.py").is_empty());
     }
 
     #[test]
-    fn a_handful_is_named_and_the_rest_is_counted() {
-        let names: Vec<String> = (0..LEFT_OUT_MAX + 5).map(|number| format!("d{number}")).collect();
+    fn names_a_handful_of_paths_and_counts_the_rest() {
+        let names: Vec<String> = (0..UNSCANNED_MAX + 5).map(|number| format!("d{number}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let tree = tree(&names);
-        assert_eq!((tree.left_out().len(), tree.left_out_unnamed()), (LEFT_OUT_MAX, 5));
+        assert_eq!((tree.unscanned().len(), tree.unscanned_unlisted()), (UNSCANNED_MAX, 5));
         let chosen = detection::choose(&tree, Some("go"), &Selection::All).unwrap();
-        let missed = chosen.missed(&tree, &Selection::All);
+        let missed = chosen.unscanned_errors(&tree, &Selection::All);
         assert_eq!(missed.len(), NAMED_MAX + 1);
-        let more = LEFT_OUT_MAX + 5 - NAMED_MAX;
+        let more = UNSCANNED_MAX + 5 - NAMED_MAX;
         assert!(missed[NAMED_MAX].message.starts_with(&format!("{more} further files")), "{missed:?}");
     }
 }

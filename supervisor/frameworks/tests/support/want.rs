@@ -2,11 +2,11 @@
 
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
-use proctor_frameworks::Want;
+use proctor_frameworks::PlanRequest;
 
 /// The plainest run of `selection`.
-pub(crate) fn want(selection: &Selection) -> Want<'_> {
-    Want {
+pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest {
         selection,
         coverage: CoverageMode::Off,
         parallel: None,

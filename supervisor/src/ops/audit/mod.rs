@@ -11,15 +11,15 @@ pub use untrusted_text::UntrustedText;
 
 use crate::clock::Clock;
 use crate::ops::nonblocking_writer::{LostCount, Message, NonBlockingWriter};
+use proctor_core::bounds::AUDIT_QUEUED_LINES_MAX;
 use rate_limit::RateLimiter;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-/// Lines that may be queued: those of 10,000 calls a second while a disk stalls for most of a second, some 4 MiB, or 16
-/// MiB of the longest lines.
-const LINES_MAX: usize = 8_192;
+/// Most lines in one write.
+const BATCH_MAX: usize = 256;
 
 /// How long a line waits so that others are written with it.
 const GATHER_TIME: Duration = Duration::from_millis(2);
@@ -36,14 +36,6 @@ pub struct AuditLogConfig {
     pub bytes_max: u64,
     /// Number of earlier files that are kept.
     pub keep: u32,
-}
-
-impl AuditLogConfig {
-    /// Default of `bytes_max`.
-    pub const BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-    /// Default of `keep`.
-    pub const KEEP: u32 = 8;
 }
 
 /// Handle of the audit log.
@@ -64,7 +56,7 @@ impl Audit {
     pub fn open(config: AuditLogConfig, clock: Clock) -> io::Result<Audit> {
         let mut file = rotating_file::RotatingFile::open(config)?;
         let write = move |messages: &_, lost: &_| write(messages, &mut file, clock, lost);
-        Ok(Audit { writer: Some(NonBlockingWriter::open("audit", LINES_MAX, write)?) })
+        Ok(Audit { writer: Some(NonBlockingWriter::open("audit", AUDIT_QUEUED_LINES_MAX, write)?) })
     }
 
     /// Queues an event without waiting.
@@ -107,7 +99,7 @@ fn write(
         let now_ns = clock.elapsed_ms().saturating_mul(1_000_000);
         let (mut lines, mut ended) = (Vec::new(), None);
         limiter.flush_suppressed(now_ns, &mut lines);
-        for message in first.into_iter().chain(messages.try_iter().take(rotating_file::BATCH_MAX)) {
+        for message in first.into_iter().chain(messages.try_iter().take(BATCH_MAX)) {
             match message {
                 Message::Line(line) => limiter.admit(*line, now_ns, &mut lines),
                 Message::Flush(reply) => ended = Some(reply),

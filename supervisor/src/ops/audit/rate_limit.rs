@@ -2,12 +2,9 @@
 //! rest is counted, so that no caller can push other events out of a log of bounded size.
 
 use super::{AuditEvent, AuditRecord};
+use proctor_core::bounds::AUDIT_LINES_PER_S_MAX;
 use proctor_core::rate_limit::RateLimit;
 use std::collections::BTreeMap;
-
-/// Rate-limited lines of one tenant in a second, and in a burst after a second of silence: callers that poll or guess
-/// by hand are logged completely.
-pub(super) const PER_SECOND: u32 = 10;
 
 /// How long a suppressed count waits for a line of its tenant before it gets its own, in nanoseconds.
 pub(super) const FLUSH_INTERVAL_NS: u64 = 1_000_000_000;
@@ -53,7 +50,7 @@ impl RateLimiter {
         }
         if is_rate_limited(&line) {
             let state = self.tenants.entry(line.tenant.clone()).or_default();
-            match RateLimit::per_second(PER_SECOND).admit(now_ns, state.due_ns) {
+            match RateLimit::per_second(AUDIT_LINES_PER_S_MAX).admit(now_ns, state.due_ns) {
                 Ok(due_ns) => state.due_ns = due_ns,
                 Err(_) => {
                     state.suppressed += 1;
@@ -120,10 +117,10 @@ mod tests {
         ] {
             (0..100).for_each(|_| limiter.admit(event.clone(), SECOND, &mut lines));
         }
-        assert_eq!(lines.len(), PER_SECOND as usize);
+        assert_eq!(lines.len(), AUDIT_LINES_PER_S_MAX as usize);
         limiter.admit(line(AuditEvent::Denied, "b"), SECOND, &mut lines);
         limiter.admit(AuditRecord::new(AuditEvent::AuthenticationRefused), SECOND, &mut lines);
-        assert_eq!(lines.len(), PER_SECOND as usize + 2, "each tenant has its own limit");
+        assert_eq!(lines.len(), AUDIT_LINES_PER_S_MAX as usize + 2, "each tenant has its own limit");
         assert!(lines.iter().all(|line| line.suppressed.is_none()));
         // The next line of the tenant has the count.
         limiter.admit(line(AuditEvent::RunFinished, "a"), SECOND, &mut lines);

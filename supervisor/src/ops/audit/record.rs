@@ -1,10 +1,16 @@
 //! One line of the audit log: its events and fields, as `deploy/audit.example.jsonl` shows them.
 
 use super::UntrustedText;
-use crate::calendar::Date;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
+use time::format_description::BorrowedFormatItem;
+use time::macros::{format_description, utc_datetime};
+use time::{Duration, UtcDateTime};
+
+/// RFC 3339 in UTC, always with three digits of the second's fraction: lines sort as text.
+const RFC3339_MS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
 
 /// The kind of event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,11 +171,11 @@ impl AuditRecord {
     }
 }
 
+// A clock beyond the year 9999, the last of RFC 3339, is shown at the end of that year.
 fn rfc3339(moment: Timestamp) -> String {
-    let (seconds, ms) = (moment.0 / 1_000, moment.0 % 1_000);
-    let (Date { year, month, day }, second) = (Date::from_days(seconds / 86_400), seconds % 86_400);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+    let since_1970 = Duration::milliseconds(i64::try_from(moment.0).unwrap_or(i64::MAX));
+    let time = UtcDateTime::UNIX_EPOCH.saturating_add(since_1970).min(utc_datetime!(9999-12-31 23:59:59.999));
+    time.format(RFC3339_MS).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -186,8 +192,12 @@ mod tests {
             (951_868_800, "2000-03-01T00:00:00.007Z"),
             (1_767_225_599, "2025-12-31T23:59:59.007Z"),
             (4_107_542_400, "2100-03-01T00:00:00.007Z"),
+            (253_402_300_799, "9999-12-31T23:59:59.007Z"),
         ] {
             assert_eq!(rfc3339(Timestamp(seconds * 1_000 + 7)), date);
+        }
+        for beyond in [253_402_300_800_000, u64::MAX] {
+            assert_eq!(rfc3339(Timestamp(beyond)), "9999-12-31T23:59:59.999Z");
         }
     }
 }

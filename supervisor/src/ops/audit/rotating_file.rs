@@ -1,13 +1,11 @@
 //! An append-only file of lines that is rotated by size.
 
 use super::AuditLogConfig;
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::PathBuf;
-
-/// Most lines in one write.
-pub(super) const BATCH_MAX: usize = 256;
 
 /// Only the owner may read the log.
 const MODE: u32 = 0o600;
@@ -63,7 +61,12 @@ impl RotatingFile {
 
     fn reopen(&mut self) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        options.read(true).append(true).create(true).mode(MODE).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        options
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(MODE)
+            .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
         let mut file = options.open(&self.config.path)?;
         let found = file.metadata()?;
         if !found.is_file() {

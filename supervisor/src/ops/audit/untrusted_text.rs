@@ -1,13 +1,9 @@
 //! Caller-controlled text in the audit log, such as a name or a reason.
 
-use proctor_core::bounds::clip;
-use proctor_core::redact::{SECRET_BYTES_MAX, redact};
+use proctor_core::bounds::{AUDIT_TEXT_BYTES_MAX, SECRET_BYTES_MAX, clip};
+use proctor_core::redact::redact;
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
-
-/// Most bytes of one text: a sentence, or four times one of proctor's names. Bounds the length of a line that callers
-/// control.
-const BYTES_MAX: usize = 256;
 
 /// Text with known kinds of secrets redacted, clipped to a bound. Each text is redacted by itself, so that neighbouring
 /// fields are never taken for part of a secret.
@@ -21,7 +17,7 @@ impl From<&str> for UntrustedText {
         if text.len() > SECRET_BYTES_MAX {
             return UntrustedText::from(clip(text.to_owned(), SECRET_BYTES_MAX));
         }
-        UntrustedText(clip(redact(text).into_owned(), BYTES_MAX))
+        UntrustedText(clip(redact(text).into_owned(), AUDIT_TEXT_BYTES_MAX))
     }
 }
 
@@ -47,11 +43,11 @@ mod tests {
     fn redacts_secrets_wherever_the_text_is_clipped() {
         let token = format!("proctor_{}", "0f9a".repeat(16));
         assert_eq!(&*UntrustedText::from(token.as_str()), "[redacted: proctor]");
-        for before in [BYTES_MAX - 40, SECRET_BYTES_MAX - 40] {
+        for before in [AUDIT_TEXT_BYTES_MAX - 40, SECRET_BYTES_MAX - 40] {
             let text = UntrustedText::from(format!("{}{token}", "x".repeat(before)));
-            assert!(text.len() <= BYTES_MAX && !text.contains("0f9a0f9a"), "{}", &*text);
+            assert!(text.len() <= AUDIT_TEXT_BYTES_MAX && !text.contains("0f9a0f9a"), "{}", &*text);
         }
-        let (name, key) = ("1".repeat(BYTES_MAX), "-----BEGIN PRIVATE KEY-----");
+        let (name, key) = ("1".repeat(AUDIT_TEXT_BYTES_MAX), "-----BEGIN PRIVATE KEY-----");
         assert_eq!(&*UntrustedText::from(name.as_str()), name);
         assert_eq!(&*UntrustedText::from(key), "[redacted: private key]");
     }

@@ -1,6 +1,6 @@
 //! Tests of a drain: runs are waited for until its deadline.
 
-use super::harness::{Order, TestRegistry, World, command, outcome, start, tenant, within};
+use super::harness::{Order, TestRegistry, World, command, outcome, start, tenant, until_running, within};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::*;
 use proctor_core::outcome::KillReason;
@@ -54,6 +54,7 @@ async fn a_drain_cancels_the_runs_left_at_its_deadline() {
     .await;
     world.order(Order::Exit(0));
     assert_eq!(outcome(&runs[0]).await, Outcome::Passed);
+    until_running(&runs[1]).await;
     assert!(!draining.is_finished());
     over.send(()).unwrap();
     assert_eq!(within(draining).await.unwrap(), ClosedRuns { finished: 1, cancelled: 2 });

@@ -7,9 +7,9 @@ use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::CreateError;
 use crate::sessions::*;
 use futures_util::FutureExt;
+use proctor_core::bounds::DETACHED_MS_MAX;
 use proctor_core::id::TenantId;
 use proctor_core::outcome::KillReason;
-use proctor_core::session::DETACHED_MS_MAX;
 use std::time::Duration;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, advance};
@@ -133,59 +133,74 @@ async fn kills_an_unwatched_run_after_its_grace() {
 /// The permit of one scan of the tenant.
 type Permit = Option<OwnedSemaphorePermit>;
 
-/// A run that cannot scan its workspace, as on a slow disk: all permits of its tenant are taken.
+/// A request whose workspace cannot be scanned, as on a slow disk: all permits of its tenant are taken.
 async fn start_without_permit(
     world: &World,
 ) -> (SessionHandle, JoinHandle<Result<StartedRun, SessionError>>, Vec<Permit>) {
-    let (policy, id) = (Arc::new(world.policy()), SessionId::new("s"));
-    let permits = std::iter::from_fn(|| policy.scan_permits.acquire().now_or_never()).collect();
+    let (policy, id) = (CurrentPolicy::from(world.policy()), SessionId::new("s"));
+    let permits = std::iter::from_fn(|| policy.usage.scan_permits.acquire().now_or_never()).collect();
     let context = Arc::clone(&world.context);
-    let (session, _) = open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default());
+    let (session, _) = open(id, context, policy, world.workspace(), SessionMemory::default());
     let starting = tokio::spawn({
         let session = session.clone();
         async move { session.start(command("a"), RunKind::Tests, IfBusy::Queue).await }
     });
-    while within(session.status()).await.unwrap().running.is_none() {
-        tokio::task::yield_now().await;
-    }
     (session, starting, permits)
 }
 
-/// Advances the clock while the session's run is in progress, up to twice the grace of an unwatched run.
-async fn pass_the_time(session: &SessionHandle) -> Duration {
-    let (begin, step) = (Instant::now(), Duration::from_millis(500));
-    while begin.elapsed() < Duration::from_millis(2 * DETACHED_MS_MAX) {
-        advance(step).await;
-        if within(session.status()).await.unwrap().running.is_none() {
-            break;
-        }
+/// Twice the grace of an unwatched run passes.
+async fn pass_the_time(session: &SessionHandle) {
+    for _ in 0..4 * DETACHED_MS_MAX / 1_000 {
+        advance(Duration::from_millis(500)).await;
+        let status = within(session.status()).await.unwrap();
+        assert_eq!((status.running, status.last), (None, None), "a request is no run before its scan");
     }
-    begin.elapsed()
 }
 
 #[tokio::test(start_paused = true)]
-async fn keeps_a_run_whose_caller_waits_for_its_start_however_long_that_takes() {
+async fn starts_a_request_however_long_its_scan_takes() {
     let world = World::new();
     let _held = freeze_clock();
     let (session, starting, permits) = start_without_permit(&world).await;
-    assert_eq!(pass_the_time(&session).await, Duration::from_millis(2 * DETACHED_MS_MAX));
+    pass_the_time(&session).await;
     drop(permits);
     world.order(Order::Exit(0));
     let run = within(starting).await.unwrap().unwrap();
-    assert_eq!(run.handle.watchers(), 0, "its caller watches it from here on");
     assert_eq!(outcome(&run).await, Outcome::Passed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn kills_a_run_after_its_grace_when_its_caller_left_before_its_start() {
+async fn a_request_whose_caller_left_before_its_scan_becomes_no_run() {
     let world = World::new();
     let _held = freeze_clock();
-    let (session, starting, _permits) = start_without_permit(&world).await;
+    let (session, starting, permits) = start_without_permit(&world).await;
     pass_the_time(&session).await;
     starting.abort();
-    let passed = pass_the_time(&session).await;
-    let grace = Duration::from_millis(DETACHED_MS_MAX);
-    assert!((grace..2 * grace).contains(&passed), "{passed:?}");
-    let last = within(session.status()).await.unwrap().last;
-    assert_eq!(last, Some((RunId::new("s-1"), Outcome::Cancelled)));
+    assert!(within(starting).await.unwrap_err().is_cancelled());
+    drop(permits);
+    // The scan for this request follows that of the first.
+    let run = start(&session, "b").await;
+    assert_eq!((run.run.as_str(), run.attached_age_ms), ("s-1", None), "the session's first run");
+    world.order(Order::Exit(0));
+    assert_eq!(outcome(&run).await, Outcome::Passed);
+}
+
+/// The next run of the session waits for its scan, as on a slow disk.
+#[tokio::test]
+async fn cancels_a_run_that_waits_for_its_scan() {
+    let world = World::new();
+    let (policy, id) = (CurrentPolicy::from(world.policy()), SessionId::new("s"));
+    let context = Arc::clone(&world.context);
+    let (session, _) = open(id, context, policy.clone(), world.workspace(), SessionMemory::default());
+    let (first, second) = (start(&session, "a").await, start(&session, "b").await);
+    let permits: Vec<Permit> = std::iter::from_fn(|| policy.usage.scan_permits.acquire().now_or_never()).collect();
+    world.order(Order::Exit(0));
+    assert_eq!(outcome(&first).await, Outcome::Passed);
+    assert_eq!(within(session.status()).await.unwrap().running, Some(second.run.clone()));
+    assert!(within(session.cancel(second.run.clone())).await.unwrap());
+    assert_eq!(outcome(&second).await, Outcome::Cancelled);
+    drop(permits);
+    let third = start(&session, "c").await;
+    world.order(Order::Exit(0));
+    assert_eq!(outcome(&third).await, Outcome::Passed);
 }

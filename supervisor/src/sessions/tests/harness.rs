@@ -5,24 +5,25 @@ use crate::clock::Clock;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::{self, Audit};
-use crate::runs::context::{Policy, ScanPermits};
+use crate::runs::context::ScanPermits;
+use crate::runs::prepare::prepare;
 use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
-use crate::runs::{self, FILE_BYTES_MIN, RunEnd, RunKiller, RunTask, Spools};
+use crate::runs::{self, FILE_BYTES_MIN, Phase, RunEnd, RunKiller, RunTask, Spools};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
-use crate::tenants::allowance::{Allowance, RetainedQuota};
-use crate::tenants::{Credential, Tenant, Tenants};
+use crate::tenants::Tenant;
+use crate::tenants::allowance::{Allowance, MemoryReservation};
+use crate::tenants::policy::Policy;
+use crate::workspace::Root;
 use proctor_core::event::Stream;
 use proctor_core::id::{SessionId, TenantId};
-use proctor_core::isolation::{Isolation, Layer, Network};
-use proctor_core::limits::Limits;
+use proctor_core::isolation::{Isolation, Layer};
 use proctor_core::outcome::{Exit, KillReason};
 use proctor_core::queue::QueueEntry;
 use proctor_core::quota::{Amount, Quota};
 use proctor_core::report::Report;
-use proctor_sandbox::{Ending, KillSwitch, RunAs, RunSpec, Sandbox, SandboxError, SandboxEvent};
-use std::collections::BTreeMap;
+use proctor_sandbox::{Ending, KillSwitch, RunSpec, Sandbox, SandboxError, SandboxEvent};
 use std::sync::Mutex;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
@@ -139,24 +140,24 @@ impl World {
     /// Drives a run with these output files and returns its report.
     pub(super) async fn driven(&self, spools: Spools) -> Arc<Report> {
         let clock = self.context.clock;
-        let (log, _handle) = runs::open(clock, &spools, RetainedQuota::unbounded().run_memory());
-        let drive = RunTask {
+        let (log, _handle) = runs::open(clock, &spools, MemoryReservation::unbounded());
+        let (policy, workspace, request) = (self.policy(), self.workspace(), command("a"));
+        let (session, scan) = (SessionId::new("s"), workspace.scan().unwrap());
+        let prepared = prepare(&self.context, &policy, &session, &workspace, &scan, &request, RunKind::Tests);
+        let task = RunTask {
             context: Arc::clone(&self.context),
-            policy: Arc::new(self.policy()),
-            session: SessionId::new("s"),
-            workspace: self.workspace(),
+            policy: Arc::new(policy),
+            workspace,
             run: RunId::new("s-1"),
-            request: command("a"),
+            request,
             notes: Vec::new(),
-            kind: RunKind::Tests,
-            priority: Priority::default(),
             accepted_at: clock.now(),
-            queue_reservation: None,
             log,
             spools,
             killer: RunKiller::new().unwrap(),
         };
-        match within(runs::drive(drive, oneshot::channel().0)).await.end {
+        let slot = self.enter("acme", Amount { memory_bytes: 1, cpu_millis: 1 }).await;
+        match within(runs::drive(task, prepared.ok().unwrap(), slot)).await.end {
             RunEnd::Report(report) => report,
             RunEnd::NotStarted(why) => panic!("not started: {why}"),
         }
@@ -164,33 +165,19 @@ impl World {
 
     /// Occupies the whole host with another tenant's run.
     pub(super) async fn occupy(&self) -> RunSlot {
-        let scheduler = self.context.scheduler.clone();
-        let entry = QueueEntry { tenant: TenantId::new("other"), demand: BUDGET, priority: Priority::Normal };
+        self.enter("other", BUDGET).await
+    }
+
+    async fn enter(&self, tenant: &str, demand: Amount) -> RunSlot {
+        let entry = QueueEntry { tenant: TenantId::new(tenant), demand, priority: Priority::Normal };
         let request = SlotRequest { entry, quota: Quota::UNBOUNDED, queued: Arc::default(), queue_reservation: None };
-        tokio::task::spawn_blocking(move || scheduler.enter(request).unwrap()).await.unwrap()
+        self.context.scheduler.enter(request).await.unwrap()
     }
 
     pub(super) fn policy(&self) -> Policy {
-        Policy {
-            owner: "acme".to_owned(),
-            quota: Quota::UNBOUNDED,
-            queued: Arc::default(),
-            // One file of an ended run, and no second one.
-            retained: RetainedQuota { bytes_max: FILE_BYTES_MIN * 3 / 2, ..RetainedQuota::unbounded() },
-            scan_permits: ScanPermits::for_tenant(),
-            run_as: RunAs::Supervisor,
-            owner_uids: None,
-            defaults: Limits::DEFAULT,
-            timeouts: BTreeMap::new(),
-            ceiling: Limits::CEILING,
-            required_layers: Vec::new(),
-            left_off: Vec::new(),
-            require_limits: false,
-            may_use_network: false,
-            network: Network::None,
-            cache: Some(self.log.path().join("cache")),
-            cache_bytes_max: crate::caches::BYTES_MAX,
-        }
+        // One file of an ended run, and no second one.
+        let quota = Quota { retained_bytes_max: FILE_BYTES_MIN * 3 / 2, ..Quota::UNBOUNDED };
+        Policy { quota, cache: Some(self.log.path().join("cache")), ..Policy::new("acme") }
     }
 
     pub(super) fn workspace(&self) -> Workspace {
@@ -198,7 +185,7 @@ impl World {
     }
 
     pub(super) fn open(&self, name: &str) -> SessionHandle {
-        let policy = Arc::new(self.policy());
+        let policy = self.policy();
         open(SessionId::new(name), Arc::clone(&self.context), policy, self.workspace(), SessionMemory::default()).0
     }
 
@@ -246,6 +233,13 @@ pub(super) async fn start(session: &SessionHandle, word: &str) -> StartedRun {
     within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.unwrap()
 }
 
+/// Waits until the run is in the sandbox.
+pub(super) async fn until_running(started: &StartedRun) {
+    while within(started.handle.snapshot()).await.unwrap().phase != Phase::Running {
+        tokio::task::yield_now().await;
+    }
+}
+
 pub(super) async fn outcome(started: &StartedRun) -> Outcome {
     match within(started.handle.end()).await.unwrap() {
         RunEnd::Report(report) => report.outcome,
@@ -254,18 +248,9 @@ pub(super) async fn outcome(started: &StartedRun) -> Outcome {
 }
 
 pub(super) fn tenant(world: &World, uid: u32, sessions_max: usize) -> Arc<Tenant> {
-    let tenants = Tenants::private(uid, world.dir.path().to_owned(), world.policy());
-    let tenant = tenants.identify(Credential::Uid(uid)).unwrap().tenant.unwrap();
-    let policy = Arc::clone(&tenant.policy);
-    Arc::new(Tenant {
-        id: TenantId::new(uid.to_string()),
-        roots: tenant.roots.clone(),
-        reserved: Vec::new(),
-        policies: Arc::new(tokio::sync::watch::Sender::new(Arc::clone(&policy))),
-        policy,
-        sessions_max,
-        allowance: Allowance::new(1_000, 1_000),
-    })
+    let (id, roots) = (TenantId::new(uid.to_string()), vec![Root::new(world.dir.path())]);
+    let allowance = Allowance::new(1_000, 1_000);
+    Arc::new(Tenant { sessions_max, allowance, ..Tenant::new(id, roots, world.policy()) })
 }
 
 /// A registry with helpers to open sessions.

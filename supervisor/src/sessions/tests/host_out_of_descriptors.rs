@@ -1,7 +1,7 @@
 //! Tests of a host without descriptors or disk space while a session has runs.
 
-use super::harness::{Order, ScriptedSandbox, World, command, within};
-use crate::runs::Spools;
+use super::harness::{Order, ScriptedSandbox, World, start, within};
+use crate::runs::{RunEnd, Spools};
 use crate::sessions::*;
 use proctor_core::event::Stream;
 use proctor_core::isolation::Isolation;
@@ -56,14 +56,15 @@ async fn artefacts_that_cannot_be_stored_are_noted_without_changing_the_outcome(
 }
 
 #[tokio::test]
-async fn reports_a_host_shortage_and_starts_no_run() {
+async fn a_run_ends_as_not_started_when_the_host_is_short_of_a_resource() {
     let world = World::with(ScriptedSandbox(|_| {
         let source = std::io::Error::from_raw_os_error(24); // EMFILE
         Err(SandboxError::HostLacks { operation: "making a control socket".to_owned(), source })
     }));
     let session = world.open("s");
-    let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
+    let run = start(&session, "a").await;
     let text = "the supervisor has no file descriptor left".to_owned();
-    assert_eq!(refused, Some(SessionError::Prepare(PrepareError::HostFailed { text })));
+    let RunEnd::NotStarted(why) = within(run.handle.end()).await.unwrap() else { panic!("the run has a report") };
+    assert_eq!(why, PrepareError::HostFailed { text }.into());
     assert_eq!(within(session.status()).await.unwrap().last, None);
 }

@@ -105,7 +105,7 @@ async fn an_idle_session_takes_little_memory() {
     let (_handle, actor) = prepare_actor(SessionOptions {
         id: SessionId::new("s"),
         context: Arc::clone(&world.context),
-        policy: Arc::new(world.policy()).into(),
+        policy: world.policy().into(),
         workspace: world.workspace(),
         idle_max: IDLE_MAX,
         memory: SessionMemory::default(),

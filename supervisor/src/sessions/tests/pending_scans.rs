@@ -1,7 +1,6 @@
-//! Tests of requests that find their session busy: which of them wait for which workspace scan.
+//! Tests of workspace scans: which requests wait for which scan, and that each is scanned for once.
 
-use super::harness::{Order, World, command, outcome, start, within};
-use crate::runs::Phase;
+use super::harness::{Order, World, command, outcome, start, until_running, within};
 use crate::sessions::*;
 use proctor_core::bounds::QUEUED_RUNS_MAX;
 use std::sync::mpsc as std_mpsc;
@@ -17,14 +16,12 @@ fn request(
     starts.spawn(async move { session.start(request, RunKind::Tests, if_busy).await });
 }
 
-/// A session with a run in progress: its slot may come a moment after it was accepted.
+/// A session with a run in progress.
 async fn busy() -> (World, SessionHandle, StartedRun) {
     let world = World::new();
     let session = world.open("s");
     let running = start(&session, "a").await;
-    while within(running.handle.snapshot()).await.unwrap().phase != Phase::Running {
-        tokio::task::yield_now().await;
-    }
+    until_running(&running).await;
     (world, session, running)
 }
 
@@ -68,7 +65,7 @@ fn one_scan_serves_all_requests_that_arrived_before_it() {
         }
         thread.await.unwrap();
         let scans = session.shared.scans.load(Ordering::Relaxed);
-        assert_eq!(scans, 2, "one for the first request, one for the rest");
+        assert_eq!(scans, 3, "one for the run, one for the first request, one for the rest");
         world.order(Order::Exit(0));
         assert_eq!(outcome(&running).await, Outcome::Passed);
     });

@@ -3,12 +3,13 @@
 use super::harness::{Order, World, command, outcome, start, within};
 use crate::caches;
 use crate::ops::audit;
-use crate::runs::context::Policy;
 use crate::runs::prepare::prepare;
 use crate::runs::{FILE_BYTES_MIN, ReadError};
 use crate::sessions::*;
+use crate::tenants::policy::Policy;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::outcome::KillReason;
+use proctor_core::quota::QuotaExceeded;
 use proctor_frameworks::detection::DetectError;
 use std::path::PathBuf;
 
@@ -56,7 +57,7 @@ async fn rejects_runs_while_caches_exceed_twice_their_bound_and_are_in_use() {
     std::fs::write(cache.with_extension("used"), format!("{} 0\n", 2 * max + 1)).unwrap();
     let session = world.open("s");
     let refused = within(session.start(command("a"), RunKind::Tests, IfBusy::Queue)).await.err();
-    assert_eq!(refused, Some(SessionError::Quota(QuotaExceeded::Cache { max })));
+    assert_eq!(refused, Some(SessionError::Rejected(StartRejected::Quota(QuotaExceeded::Cache { max }))));
     drop(other_session);
     let run = start(&session, "a").await;
     world.order(Order::Exit(0));
@@ -181,10 +182,10 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
     // More output than is kept in memory.
     let output: &'static str = "ten bytes\n".repeat(1_000).leak();
     let world = World::new();
-    let policy = Arc::new(world.policy());
+    let policy = CurrentPolicy::from(world.policy());
     let open_session = |name: &str| {
         let (id, context) = (SessionId::new(name), Arc::clone(&world.context));
-        open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default()).0
+        open(id, context, policy.clone(), world.workspace(), SessionMemory::default()).0
     };
     let run = async |session: &SessionHandle, request: &str| {
         let run = start(session, request).await;
@@ -193,10 +194,10 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
         assert_eq!(outcome(&run).await, Outcome::Passed);
         run
     };
-    let files = || policy.retained.bytes.now() / FILE_BYTES_MIN;
+    let files = || policy.usage.retained.bytes.now() / FILE_BYTES_MIN;
     let session = open_session("first");
     let first = run(&session, "a").await;
-    let one = policy.retained.bytes.now();
+    let one = policy.usage.retained.bytes.now();
     assert!((FILE_BYTES_MIN + 500..FILE_BYTES_MIN + 20_000).contains(&one), "events and report count: {one}");
     // A client follows the run and reads nothing.
     let following = tokio::spawn({
@@ -214,7 +215,9 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
     let last = run(&other, "a").await;
     assert_eq!(files(), 2, "the last run of each session stays");
     let refused = within(other.start(command("b"), RunKind::Tests, IfBusy::Queue)).await.err();
-    let full = SessionError::Quota(QuotaExceeded::RetainedBytes { max: policy.retained.bytes_max });
+    let full = SessionError::Rejected(StartRejected::Quota(QuotaExceeded::RetainedBytes {
+        max: policy.now().quota.retained_bytes_max,
+    }));
     assert_eq!(refused.as_ref(), Some(&full));
     // The session is gone, but its run stays while a client may read it.
     within(other.close()).await;

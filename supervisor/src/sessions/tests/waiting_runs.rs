@@ -1,19 +1,19 @@
 //! Tests of waiting runs: their order and the quota that counts them.
 
 use super::harness::{Order, World, command, outcome, start, within};
-use crate::runs::context::Policy;
 use crate::sessions::*;
-use proctor_core::quota::Quota;
+use crate::tenants::policy::Policy;
+use proctor_core::quota::{Quota, QuotaExceeded};
 
 /// Two sessions of a tenant that may run one at a time.
 #[tokio::test]
 async fn priority_orders_the_sessions_of_a_tenant_and_is_no_part_of_the_request() {
     let world = World::new();
-    let quota = Quota { running_runs_max: 1, ..Quota::UNBOUNDED };
-    let policy = Arc::new(Policy { quota, ..world.policy() });
+    let quota = Quota { running_runs_max: 1, ..world.policy().quota };
+    let policy = CurrentPolicy::from(Policy { quota, ..world.policy() });
     let session = |name: &str| {
         let (id, context) = (SessionId::new(name), Arc::clone(&world.context));
-        open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default()).0
+        open(id, context, policy.clone(), world.workspace(), SessionMemory::default()).0
     };
     let [first, second, third] = ["first", "second", "third"].map(session);
     let start = async |session: &SessionHandle, word: &str, priority| {
@@ -47,17 +47,17 @@ async fn priority_orders_the_sessions_of_a_tenant_and_is_no_part_of_the_request(
 #[tokio::test]
 async fn counts_waiting_runs_together_wherever_they_wait() {
     let world = World::new();
-    let quota = Quota { queued_runs_max: 2, ..Quota::UNBOUNDED };
-    let policy = Arc::new(Policy { quota, ..world.policy() });
+    let quota = Quota { queued_runs_max: 2, ..world.policy().quota };
+    let policy = CurrentPolicy::from(Policy { quota, ..world.policy() });
     let session = |name: &str| {
         let (id, context) = (SessionId::new(name), Arc::clone(&world.context));
-        open(id, context, Arc::clone(&policy), world.workspace(), SessionMemory::default()).0
+        open(id, context, policy.clone(), world.workspace(), SessionMemory::default()).0
     };
     let [one, other, last] = ["one", "other", "last"].map(session);
     let refused = async |session: &SessionHandle, word: &str| {
         within(session.start(command(word), RunKind::Tests, IfBusy::Queue)).await.err()
     };
-    let (full, queued) = (QuotaExceeded::QueuedRuns { max: 2 }, || policy.queued.now());
+    let (full, queued) = (QuotaExceeded::QueuedRuns { max: 2 }, || policy.usage.queued.now());
     let running = start(&one, "a").await;
     let waiting = start(&one, "b").await;
     let cancelled = start(&one, "c").await;
@@ -79,7 +79,7 @@ async fn counts_waiting_runs_together_wherever_they_wait() {
     let on_host = start(&one, "a").await;
     let behind = start(&one, "b").await;
     assert_eq!(queued(), 2);
-    assert_eq!(refused(&other, "a").await, Some(SessionError::Quota(full.clone())));
+    assert_eq!(refused(&other, "a").await, Some(SessionError::Rejected(StartRejected::Quota(full.clone()))));
     drop(all);
     world.order(Order::Exit(0));
     world.order(Order::Exit(0));

@@ -1,7 +1,6 @@
 //! TLS: the server's certificate, and the names in client certificates. A client is identified by a name in its
 //! certificate's subjectAltName, a URI (as in SPIFFE) or a DNS name, and by nothing else in it.
 
-use super::expiry;
 use crate::config::{Problem, TlsTable};
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
@@ -10,6 +9,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::{CertificateError, Error, RootCertStore, ServerConfig};
 use std::path::Path;
 use std::sync::Arc;
+use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer, Validity, X509Certificate};
 
 /// The TLS configuration of a host file.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ fn client_verifier(
 
 // A note, no problem of the file: a problem would keep an operator from revoking something else.
 fn check_revocation_lists(table: &TlsTable, crls: &[CertificateRevocationListDer<'static>]) -> Option<Problem> {
-    let now = UnixTime::now().as_secs();
-    let expired = crls.iter().filter(|list| expiry::next_update(list).is_some_and(|end| end <= now)).count();
+    let now = ASN1Time::now();
+    let expired = crls.iter().filter(|list| next_update(list).is_some_and(|end| end <= now)).count();
     let text = format!(
         "{expired} of {} lists are out of date; client certificates of their authorities are refused until newer lists are loaded",
         crls.len()
@@ -107,14 +107,25 @@ fn check_revocation_lists(table: &TlsTable, crls: &[CertificateRevocationListDer
 
 // A note for an invalid server certificate: callers refuse it, and the unix socket still works.
 fn check_validity(table: &TlsTable, chain: &[CertificateDer<'_>]) -> Option<Problem> {
-    let now = UnixTime::now().as_secs();
-    let wrong = |(from, until)| match now {
-        now if now < from => Some("is not valid yet"),
-        now if now > until => Some("is out of date"),
+    let now = ASN1Time::now();
+    let wrong = |validity: Validity| match now {
+        now if now < validity.not_before => Some("is not valid yet"),
+        now if now > validity.not_after => Some("is out of date"),
         _ => None,
     };
-    let wrong = chain.iter().filter_map(|one| expiry::validity(one)).find_map(wrong)?;
+    let wrong = chain.iter().filter_map(|one| validity(one)).find_map(wrong)?;
     Some(note("cert", &table.cert, format!("a certificate in it {wrong}; clients that connect over TCP refuse it")))
+}
+
+/// The time by which a list promises its successor; `None` if it names none, or if the bytes are no list in DER. The
+/// TLS library enforces this time and does not expose it.
+pub(super) fn next_update(list: &[u8]) -> Option<ASN1Time> {
+    CertificateRevocationList::from_der(list).ok()?.1.next_update()
+}
+
+/// The validity of a certificate; `None` if the bytes are no certificate in DER.
+pub(super) fn validity(certificate: &[u8]) -> Option<Validity> {
+    Some(X509Certificate::from_der(certificate).ok()?.1.validity().clone())
 }
 
 // All items of one kind in a PEM file; a problem without any.

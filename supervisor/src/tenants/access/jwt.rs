@@ -6,30 +6,19 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use proctor_core::bounds::{JWT_BYTES_MAX, JWT_LEEWAY_S, RSA_MODULUS_BYTES_MIN};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::Path;
 use thiserror::Error;
+use x509_parser::oid_registry::{OID_EC_P256, OID_SIG_ED25519};
+use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo};
+use x509_parser::public_key::PublicKey;
 
-/// Longest token, in bytes. Issuers that include a person's groups reach a few kibibytes.
-const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
-/// Default tolerance for clock differences, in seconds.
-const LEEWAY_S: u64 = 30;
-
-/// Prefixes of a SubjectPublicKeyInfo (RFC 8410, RFC 5480) that identify the kind of key.
-const ED25519: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
-const P256: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-/// The algorithm of an RSA key (RFC 8017), after the four bytes of a length for keys of 2,048 bits and more.
-const RSA: [u8; 15] = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
-
-/// Least length of an RSA modulus in bytes.
-const RSA_BYTES_MIN: usize = 256;
+/// Length of an uncompressed P-256 point in bytes, the only form that verifies signatures here (RFC 5480, section 2.2).
+const P256_POINT_BYTES: usize = 65;
 
 /// The trusted issuer, with its keys and the claims that it must set.
 #[derive(Debug)]
@@ -108,7 +97,7 @@ impl Issuer {
             name: table.issuer.clone(),
             audience: table.audience.clone(),
             claim: table.claim.clone().unwrap_or_else(|| "sub".to_owned()),
-            leeway_s: table.leeway.map_or(LEEWAY_S, |leeway| leeway.ms / 1_000),
+            leeway_s: table.leeway.map_or(JWT_LEEWAY_S, |leeway| leeway.ms / 1_000),
         })
     }
 
@@ -142,7 +131,7 @@ impl Issuer {
 
     // The claims of a token with a valid signature of one of the keys.
     fn claims(&self, token: &str) -> Result<Map<String, Value>, JwtError> {
-        if token.len() > TOKEN_BYTES_MAX {
+        if token.len() > JWT_BYTES_MAX {
             return Err(JwtError::Malformed);
         }
         let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
@@ -199,16 +188,20 @@ fn pem(bytes: &[u8]) -> Result<Vec<VerificationKey>, String> {
 }
 
 fn public_key(der: &[u8]) -> Option<VerificationKey> {
-    let (algorithm, key) = if let Some(key) = der.strip_prefix(&ED25519).filter(|key| key.len() == 32) {
-        (Algorithm::EdDSA, DecodingKey::from_ed_der(key))
-    } else if let Some(key) = der.strip_prefix(&P256).filter(|key| key.len() == 65) {
-        (Algorithm::ES256, DecodingKey::from_ec_der(key))
-    } else {
-        // A sequence of the algorithm and a bit string, whose bytes are the key.
-        let [0x30, 0x82, _, _, inner @ ..] = der else { return None };
-        let [0x03, 0x82, _, _, 0x00, key @ ..] = inner.strip_prefix(&RSA)? else { return None };
-        let key = Some(key).filter(|key| key.len() > RSA_BYTES_MIN)?;
-        (Algorithm::RS256, DecodingKey::from_rsa_der(key))
+    let Ok(([], info)) = SubjectPublicKeyInfo::from_der(der) else { return None };
+    let key = &info.subject_public_key.data;
+    let curve = info.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
+    let (algorithm, key) = match info.parsed().ok()? {
+        PublicKey::RSA(rsa) if rsa.key_size() >= 8 * RSA_MODULUS_BYTES_MIN => {
+            (Algorithm::RS256, DecodingKey::from_rsa_der(key))
+        }
+        PublicKey::EC(point) if curve == Some(OID_EC_P256) && point.data().len() == P256_POINT_BYTES => {
+            (Algorithm::ES256, DecodingKey::from_ec_der(key))
+        }
+        PublicKey::Unknown(bytes) if info.algorithm.algorithm == OID_SIG_ED25519 && bytes.len() == 32 => {
+            (Algorithm::EdDSA, DecodingKey::from_ed_der(key))
+        }
+        _ => return None,
     };
     Some(VerificationKey { algorithm, id: None, key })
 }
@@ -225,7 +218,7 @@ fn key_from_jwk(value: &Value) -> Option<VerificationKey> {
     let algorithm = match &jwk.algorithm {
         AlgorithmParameters::RSA(rsa) => {
             let bytes = URL_SAFE_NO_PAD.decode(&rsa.n).ok()?;
-            (bytes.len() >= RSA_BYTES_MIN).then_some(Algorithm::RS256)?
+            (bytes.len() >= RSA_MODULUS_BYTES_MIN).then_some(Algorithm::RS256)?
         }
         AlgorithmParameters::EllipticCurve(ec) => (ec.curve == EllipticCurve::P256).then_some(Algorithm::ES256)?,
         AlgorithmParameters::OctetKeyPair(pair) => {

@@ -2,7 +2,6 @@
 //! keys, so that a new host file replaces it as a whole.
 
 mod certificates;
-mod expiry;
 mod jwt;
 
 use crate::config::{Config, ConfigReader, Diagnostic, Problem};
@@ -11,6 +10,7 @@ use crate::tenants::{Caller, Credential, Tenants};
 use crate::workspace::Workspace;
 use certificates::TlsAccess;
 use jwt::Issuer;
+use proctor_core::bounds::HOST_FILE_BYTES_MAX;
 use proctor_core::human_units::format_bytes;
 use proctor_core::id::TenantId;
 use rustls::ServerConfig;
@@ -21,10 +21,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::watch;
-
-/// Largest host file in bytes: ten thousand tenants with a few identities each. A file is read whole, and each SIGHUP
-/// waits for the one before: a file filled by mistake must not keep an operator from revoking a credential.
-const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The current access, for tasks that check it more than once.
 pub type CurrentAccess = watch::Receiver<Arc<Access>>;
@@ -158,9 +154,9 @@ pub fn load(
 // Reads the file at `path`, up to the largest size of a host file.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
-        let text = format!("is larger than {}, the most that a host file may have", format_bytes(FILE_BYTES_MAX));
+    File::open(path)?.take(HOST_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > HOST_FILE_BYTES_MAX {
+        let text = format!("is larger than {}, the most that a host file may have", format_bytes(HOST_FILE_BYTES_MAX));
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams, IsCa, Issuer as Authority,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, RevokedCertParams, SanType,
-    SerialNumber, date_time_ymd,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519, PublicKeyData, RevokedCertParams,
+    SanType, SerialNumber, date_time_ymd,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -105,8 +105,8 @@ impl World {
             key_identifier_method: KeyIdMethod::Sha256,
         };
         let list = list.signed_by(&self.authority).unwrap();
-        let end = u64::try_from(date_time_ymd(until, 1, 1).unix_timestamp()).unwrap();
-        assert_eq!(expiry::next_update(list.der()), Some(end), "as the library reads it");
+        let end = certificates::next_update(list.der()).unwrap().timestamp();
+        assert_eq!(end, date_time_ymd(until, 1, 1).unix_timestamp(), "as the library writes it");
         self.write("clients.crl", &list.pem().unwrap());
         self.load(&self.host_file_with_list()).unwrap()
     }
@@ -329,6 +329,39 @@ fn accepts_rsa_keys_from_a_key_set_and_from_pem() {
 }
 
 #[test]
+fn rejects_keys_in_pem_of_other_kinds() {
+    let world = World::new();
+    let pem = |der: &[u8]| {
+        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n")
+    };
+    let edwards = world.edwards.subject_public_key_info();
+    // The header of a compressed P-256 point (RFC 5480), and of an RSA key whose modulus has 1,024 bits.
+    let mut compressed = world.curve.subject_public_key_info()[..59].to_vec();
+    (compressed[1], compressed[24], compressed[26]) = (57, 34, 2);
+    let algorithm = [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+    let modulus = [&[0x02, 0x81, 0x81, 0x00][..], &[0xa1; 128], &[0x02, 0x03, 0x01, 0x00, 0x01]].concat();
+    let short = [&[0x30, 0x81, 0x9f][..], &algorithm, &[0x03, 0x81, 0x8d, 0x00, 0x30, 0x81, 0x89], &modulus].concat();
+    for key in [
+        KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384).unwrap().public_key_pem(),
+        pem(&[&edwards[..], &[0]].concat()),
+        pem(&edwards[..edwards.len() - 1]),
+        pem(&compressed),
+        pem(&short),
+        pem(b""),
+    ] {
+        world.write("edwards.pem", &key);
+        assert_eq!(
+            world.load(&world.host_file()).unwrap_err(),
+            [
+                "proctor.toml:10: jwt.keys: edwards.pem: a key in it is neither Ed25519 nor P-256 nor RSA of 2,048 bits or more"
+            ],
+            "{key}"
+        );
+    }
+}
+
+#[test]
 fn does_not_try_a_key_with_another_id() {
     let world = World::new();
     let x = URL_SAFE_NO_PAD.encode(world.edwards.public_key_raw());
@@ -407,7 +440,7 @@ fn refuses_all_clients_of_an_authority_with_an_expired_list() {
         assert_eq!(access.caller(&presented, at(NOW)).is_ok(), expected, "good until {until}");
     }
     for length in 0..40 {
-        assert_eq!(expiry::next_update(&[0x30; 64][..length]), None);
+        assert_eq!(certificates::next_update(&[0x30; 64][..length]), None);
     }
 }
 
@@ -426,7 +459,7 @@ fn reports_the_line_of_a_file_that_is_not_utf8() {
 #[test]
 fn refuses_a_file_that_is_too_large_before_parsing_it() {
     let world = World::new();
-    let size = |text: &str| usize::try_from(FILE_BYTES_MAX).unwrap() - text.len();
+    let size = |text: &str| usize::try_from(HOST_FILE_BYTES_MAX).unwrap() - text.len();
     let text = world.host_file();
     let filled = |more: usize| format!("{text}{}", "#".repeat(size(&text) + more));
     assert!(world.read(&filled(0)).is_ok());
@@ -452,9 +485,9 @@ fn notes_expired_and_not_yet_valid_certificates_with_their_line() {
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
         let certificate = params.self_signed(&key).unwrap();
-        let [first, last] =
-            [from, until].map(|year| u64::try_from(date_time_ymd(year, 1, 1).unix_timestamp()).unwrap());
-        assert_eq!(expiry::validity(certificate.der()), Some((first, last)));
+        let validity = certificates::validity(certificate.der()).unwrap();
+        let [first, last] = [from, until].map(|year| date_time_ymd(year, 1, 1).unix_timestamp());
+        assert_eq!((validity.not_before.timestamp(), validity.not_after.timestamp()), (first, last));
         world.write("server.pem", &certificate.pem());
         let note = |wrong| {
             format!(
@@ -468,7 +501,7 @@ fn notes_expired_and_not_yet_valid_certificates_with_their_line() {
         );
     }
     for length in 0..40 {
-        assert_eq!(expiry::validity(&[0x30; 64][..length]), None);
+        assert_eq!(certificates::validity(&[0x30; 64][..length]), None);
     }
     _ = world.with_revocation_list(Vec::new(), 2021);
     let notes = world.notes(&world.host_file_with_list());

@@ -1,7 +1,6 @@
-//! The audit log against what the watchers saw: every run that was accepted has ended once, as they say. Must not know how
-//! the load went.
+//! Compares the audit log with what the watchers saw: every accepted run ended once, with the outcome that they saw.
 
-use super::tally::{Ledger, name};
+use super::tally::{SharedTally, name};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -18,14 +17,14 @@ struct Line {
     lost: u64,
 }
 
-/// How many runs were accepted; what does not fit is told to the ledger.
-pub(super) fn compare(files: &[PathBuf], ledger: &Ledger) -> Result<usize> {
+/// Number of accepted runs. Differences are recorded as violations.
+pub(super) fn compare(files: &[PathBuf], tally: &SharedTally) -> Result<usize> {
     let (mut accepted, mut ended) = (HashSet::new(), HashMap::<String, Vec<String>>::new());
     for file in files {
         for line in BufReader::new(File::open(file)?).lines() {
             let line: Line = serde_json::from_str(&line?).context("a line of the audit log")?;
             if line.lost > 0 {
-                ledger.broken(format!("the audit log has lost {} lines", line.lost));
+                tally.record_violation(format!("the audit log has lost {} lines", line.lost));
             }
             let Some(run) = line.run else { continue };
             match line.event.as_str() {
@@ -37,18 +36,19 @@ pub(super) fn compare(files: &[PathBuf], ledger: &Ledger) -> Result<usize> {
     }
     for run in &accepted {
         if !ended.contains_key(run) {
-            ledger.broken(format!("{run} was accepted and has no end in the audit log"));
+            tally.record_violation(format!("{run} was accepted and has no end in the audit log"));
         }
     }
     for (run, ends) in &ended {
-        let seen = ledger.tally().ends.get(run).map(|(end, _)| name(end));
-        if ends.len() != 1 || seen.as_ref().is_some_and(|seen| *seen != ends[0]) {
-            ledger.broken(format!("{run} ended as {ends:?} in the audit log, as {seen:?} for its watchers"));
+        let watched = tally.lock().ends.get(run).map(|(end, _)| name(end));
+        if ends.len() != 1 || watched.as_ref().is_some_and(|watched| *watched != ends[0]) {
+            tally
+                .record_violation(format!("{run} ended as {ends:?} in the audit log, as {watched:?} for its watchers"));
         }
     }
-    let unknown = ledger.tally().ends.keys().filter(|run| !ended.contains_key(*run)).count();
+    let unknown = tally.lock().ends.keys().filter(|run| !ended.contains_key(*run)).count();
     if unknown > 0 {
-        ledger.broken(format!("{unknown} runs that were seen to end have no end in the audit log"));
+        tally.record_violation(format!("{unknown} runs that watchers saw ending have no end in the audit log"));
     }
     Ok(accepted.len())
 }

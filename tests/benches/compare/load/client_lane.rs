@@ -1,13 +1,12 @@
-//! A lane of a tenant: one client who opens a session, has runs in it one after the other, each of a kind that the dice
-//! choose, closes it and begins anew. Must not know what is taken from the supervisor meanwhile.
+//! A client lane of a tenant: opens a session, runs a random sequence of run kinds in it, closes it and starts over.
 
-use super::World;
-use super::event_checker::{End, Follower};
-use super::load_setup::own;
-use super::run_kinds::{Course, Kind};
-use super::tenant_client::{Caller, PATIENCE, Refused};
-use super::watched_run::Running;
-use crate::seeded_random::Dice;
+use super::LoadContext;
+use super::event_checker::{End, EventChecker};
+use super::load_setup::chown_to_tenant;
+use super::run_kinds::{RunKind, Scenario};
+use super::tenant_client::{CallError, TenantClient, WAIT_MAX};
+use super::watched_run::WatchedRun;
+use crate::seeded_random::SeededRandom;
 use proctor_proto::v1::{CancelRunRequest, CloseSessionRequest, CreateSessionRequest, RunTestsRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,331 +14,338 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 
-/// Runs of a session at most, each of which may be several: a session remembers 16 that have ended.
+/// Most requests per session; some start several runs. A session remembers 16 finished runs.
 const RUNS_MAX: usize = 5;
 
-/// Requests of a flood: more than may wait in a session.
-const FLOOD: usize = 12;
+/// Requests of a flood: more than a session may queue.
+const FLOOD_REQUESTS: usize = 12;
 
-/// Of a hundred runs, so many have a second watcher.
-const WATCHED_TWICE: usize = 25;
+/// Percentage of runs with a second watcher.
+const WATCHED_TWICE_PERCENT: usize = 25;
 
-/// Longest pause of whoever was refused, or does something in the middle of a run.
+/// Longest pause after a refusal or before an action during a run.
 const PAUSE_MS: usize = 200;
 
-/// How much later the same request is sent.
-const SECOND: Duration = Duration::from_millis(20);
+/// Delay before an identical request is sent.
+const SECOND_REQUEST_DELAY: Duration = Duration::from_millis(20);
 
-pub(super) struct Lane {
-    world: Arc<World>,
+pub(super) struct ClientLane {
+    context: Arc<LoadContext>,
     tenant: usize,
     lane: usize,
-    dice: Dice,
-    /// Makes no two requests the same.
+    random: SeededRandom,
+    /// Number of requests, which makes each request unique.
     number: usize,
 }
 
-impl Lane {
-    pub(super) fn new(world: &Arc<World>, tenant: usize, lane: usize) -> Lane {
-        let dice = Dice::numbered(1 + tenant * 1_000 + lane);
-        Lane { world: Arc::clone(world), tenant, lane, dice, number: 0 }
+impl ClientLane {
+    pub(super) fn new(context: &Arc<LoadContext>, tenant: usize, lane: usize) -> ClientLane {
+        let random = SeededRandom::with_seed(1 + tenant * 1_000 + lane);
+        ClientLane { context: Arc::clone(context), tenant, lane, random, number: 0 }
     }
 
-    /// Until the world says that it is over.
-    pub(super) async fn live(mut self) {
-        while !self.world.is_over() {
-            let Some(caller) = self.world.connected(self.tenant).await else { return };
-            match self.open(caller.clone()).await {
-                Some(session) => self.work(caller, &session).await,
+    /// Runs until the load is over.
+    pub(super) async fn run(mut self) {
+        while !self.context.is_over() {
+            let Some(client) = self.context.connect(self.tenant).await else { return };
+            match self.open(client.clone()).await {
+                Some(session) => self.work(client, &session).await,
                 None => self.pause().await,
             }
         }
     }
 
-    fn dawdle(&mut self) -> Duration {
-        Duration::from_millis(u64::try_from(self.dice.below(PAUSE_MS)).unwrap_or(0))
+    fn random_pause(&mut self) -> Duration {
+        Duration::from_millis(u64::try_from(self.random.below(PAUSE_MS)).unwrap_or(0))
     }
 
     async fn pause(&mut self) {
-        sleep(self.dawdle()).await;
+        sleep(self.random_pause()).await;
     }
 
-    async fn open(&self, mut caller: Caller) -> Option<String> {
-        let workspace = self.world.house.workspace(self.tenant, self.lane).to_string_lossy().into_owned();
+    async fn open(&self, mut client: TenantClient) -> Option<String> {
+        let workspace = self.context.supervisor.workspace(self.tenant, self.lane).to_string_lossy().into_owned();
         let request = CreateSessionRequest { workspace, separate: true, ..CreateSessionRequest::default() };
-        let answer = self.answer("CreateSession", caller.sessions.create_session(request)).await?;
-        self.world.ledger.tally().sessions += 1;
+        let answer = self.answer("CreateSession", client.sessions.create_session(request)).await?;
+        self.context.tally.lock().sessions += 1;
         answer.into_inner().session.map(|session| session.session_id)
     }
 
-    async fn work(&mut self, caller: Caller, session: &str) {
-        for _ in 0..=self.dice.below(RUNS_MAX) {
-            let kind = Kind::drawn(&mut self.dice);
-            self.run(kind, &caller, session).await;
-            if self.world.is_over() || kind.course == Course::Closed {
+    async fn work(&mut self, client: TenantClient, session: &str) {
+        for _ in 0..=self.random.below(RUNS_MAX) {
+            let kind = RunKind::draw(&mut self.random);
+            self.run_kind(kind, &client, session).await;
+            if self.context.is_over() || kind.scenario == Scenario::SessionClosed {
                 break;
             }
         }
-        self.close(caller, session).await;
+        self.close(client, session).await;
     }
 
-    // A session that is closed already says so, or is not there any more.
-    async fn close(&self, mut caller: Caller, session_id: &str) {
+    // A session that is closed already returns an error, which is ignored.
+    async fn close(&self, mut client: TenantClient, session_id: &str) {
         loop {
             let request = CloseSessionRequest { session_id: session_id.to_owned() };
-            match timeout(PATIENCE, caller.sessions.close_session(request)).await {
-                Err(_) => return self.world.ledger.broken(format!("no answer of CloseSession for {PATIENCE:?}")),
-                Ok(Err(status)) if Refused::by(&status) == Refused::Lost => {
-                    let Some(again) = self.world.connected(self.tenant).await else { return };
-                    caller = again;
+            match timeout(WAIT_MAX, client.sessions.close_session(request)).await {
+                Err(_) => {
+                    return self.context.tally.record_violation(format!("no answer of CloseSession for {WAIT_MAX:?}"));
+                }
+                Ok(Err(status)) if CallError::from_status(&status) == CallError::ConnectionLost => {
+                    let Some(again) = self.context.connect(self.tenant).await else { return };
+                    client = again;
                 }
                 Ok(_) => return,
             }
         }
     }
 
-    // What a call says; `None` when it says no, which is judged here.
-    async fn answer<T>(&self, call: &str, asked: impl Future<Output = Result<T, Status>>) -> Option<T> {
+    // The answer of a call; `None` after an error, which is checked here.
+    async fn answer<T>(&self, call: &str, answer: impl Future<Output = Result<T, Status>>) -> Option<T> {
         let since = Instant::now();
-        match timeout(PATIENCE, asked).await {
+        match timeout(WAIT_MAX, answer).await {
             Err(_) => {
-                self.world.ledger.broken(format!("no answer of {call} for {PATIENCE:?}"));
+                self.context.tally.record_violation(format!("no answer of {call} for {WAIT_MAX:?}"));
                 None
             }
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(status)) => {
-                self.world.refused(self.tenant, &Refused::by(&status), since);
+                self.context.check_refusal(self.tenant, &CallError::from_status(&status), since);
                 None
             }
         }
     }
 
-    fn request(&mut self, kind: &Kind, session: &str) -> RunTestsRequest {
+    fn request(&mut self, kind: &RunKind, session: &str) -> RunTestsRequest {
         self.number += 1;
         kind.request(session, self.number)
     }
 
-    async fn run(&mut self, kind: &'static Kind, caller: &Caller, session: &str) {
+    async fn run_kind(&mut self, kind: &'static RunKind, client: &TenantClient, session: &str) {
         let request = self.request(kind, session);
-        match kind.course {
-            Course::Plain => self.plain(kind, caller, request).await,
-            Course::Cancelled => self.cancelled(kind, caller, request).await,
-            Course::Twice => {
-                let (first, second) = (self.begin(kind, caller, request.clone()), async {
-                    sleep(SECOND).await;
-                    self.begin(kind, caller, request.clone()).await
+        match kind.scenario {
+            Scenario::Plain => self.run_plain(kind, client, request).await,
+            Scenario::Cancelled => self.cancel_during_run(kind, client, request).await,
+            Scenario::SentTwice => {
+                let (first, second) = (self.begin(kind, client, request.clone()), async {
+                    sleep(SECOND_REQUEST_DELAY).await;
+                    self.begin(kind, client, request.clone()).await
                 });
                 let (first, second) = tokio::join!(first, second);
                 tokio::join!(finish(first), finish(second));
             }
-            Course::Flood => {
-                let requests: Vec<_> = (0..FLOOD).map(|_| self.request(kind, session)).collect();
+            Scenario::Flood => {
+                let requests: Vec<_> = (0..FLOOD_REQUESTS).map(|_| self.request(kind, session)).collect();
                 let runs: Vec<_> = requests
                     .into_iter()
                     .map(|request| {
-                        let begun = begin(Arc::clone(&self.world), self.tenant, kind, caller.clone(), request);
-                        tokio::spawn(async move { finish(begun.await).await })
+                        let starting = begin(Arc::clone(&self.context), self.tenant, kind, client.clone(), request);
+                        tokio::spawn(async move { finish(starting.await).await })
                     })
                     .collect();
-                all(runs, &self.world).await;
+                join_all(runs, &self.context).await;
             }
-            Course::Resumed => self.resumed(kind, request).await,
-            Course::Abandoned => {
-                let Some(mut theirs) = self.world.connected(self.tenant).await else { return };
-                let patience = Duration::from_millis(u64::try_from(self.dice.below(6)).unwrap_or(0));
-                _ = timeout(patience, theirs.runs.run_tests(request)).await;
-                self.world.ledger.fault("client gone before the answer");
+            Scenario::Resumed => self.resume_on_new_connection(kind, request).await,
+            Scenario::Abandoned => {
+                let Some(mut own_client) = self.context.connect(self.tenant).await else { return };
+                let limit = Duration::from_millis(u64::try_from(self.random.below(6)).unwrap_or(0));
+                _ = timeout(limit, own_client.runs.run_tests(request)).await;
+                self.context.tally.count_fault("client gone before the answer");
             }
-            Course::Moved => self.moved(kind, caller, request).await,
-            Course::Closed => {
-                let Some(mut running) = self.begin(kind, caller, request).await else { return };
-                let end = match running.first().await {
+            Scenario::WorkspaceReplaced => self.replace_during_run(kind, client, request).await,
+            Scenario::SessionClosed => {
+                let Some(mut watched) = self.begin(kind, client, request).await else { return };
+                let end = match watched.first().await {
                     Ok(()) => {
                         self.pause().await;
-                        let (closer, session) = (caller.clone(), session.to_owned());
-                        tokio::join!(running.follow(), self.close(closer, &session)).0
+                        let (closer, session) = (client.clone(), session.to_owned());
+                        tokio::join!(watched.follow(), self.close(closer, &session)).0
                     }
                     Err(end) => end,
                 };
-                running.conclude(&end).await;
+                watched.conclude(&end).await;
             }
         }
     }
 
-    async fn begin(&self, kind: &'static Kind, caller: &Caller, request: RunTestsRequest) -> Option<Running> {
-        begin(Arc::clone(&self.world), self.tenant, kind, caller.clone(), request).await
+    async fn begin(
+        &self,
+        kind: &'static RunKind,
+        client: &TenantClient,
+        request: RunTestsRequest,
+    ) -> Option<WatchedRun> {
+        begin(Arc::clone(&self.context), self.tenant, kind, client.clone(), request).await
     }
 
-    async fn plain(&mut self, kind: &'static Kind, caller: &Caller, request: RunTestsRequest) {
-        let Some(mut running) = self.begin(kind, caller, request).await else { return self.pause().await };
-        let end = match running.first().await {
+    async fn run_plain(&mut self, kind: &'static RunKind, client: &TenantClient, request: RunTestsRequest) {
+        let Some(mut watched) = self.begin(kind, client, request).await else { return self.pause().await };
+        let end = match watched.first().await {
             Ok(()) => {
-                let other = self.dice.percent(WATCHED_TWICE).then(|| self.watch_too(&running));
-                let end = running.follow().await;
-                all(other, &self.world).await;
+                let other = self.random.percent(WATCHED_TWICE_PERCENT).then(|| self.add_watcher(&watched));
+                let end = watched.follow().await;
+                join_all(other, &self.context).await;
                 end
             }
             Err(end) => end,
         };
-        running.conclude(&end).await;
+        watched.conclude(&end).await;
     }
 
-    // Another watcher, from the first event on, some time later: it may find the run ended.
-    fn watch_too(&mut self, running: &Running) -> JoinHandle<()> {
-        let (pause, world, run) = (self.dawdle(), Arc::clone(&self.world), running.follower.run.clone());
-        let (tenant, kind, caller) = (self.tenant, running.kind, running.caller.clone());
+    // Adds a watcher from the first event on, after a pause; the run may have ended by then.
+    fn add_watcher(&mut self, watched: &WatchedRun) -> JoinHandle<()> {
+        let (pause, context, run) = (self.random_pause(), Arc::clone(&self.context), watched.checker.run.clone());
+        let (tenant, kind, client) = (self.tenant, watched.kind, watched.client.clone());
         tokio::spawn(async move {
             sleep(pause).await;
-            let (follower, asked) = (Follower::of(&run), Instant::now());
-            let mut watching = Running { world, tenant, kind, caller, stream: None, follower, asked };
+            let (checker, requested) = (EventChecker::for_run(&run), Instant::now());
+            let mut watching = WatchedRun { context, tenant, kind, client, stream: None, checker, requested };
             let end = watching.follow().await;
-            let mut tally = watching.world.ledger.tally();
+            let mut tally = watching.context.tally.lock();
             tally.watchers += 1;
             drop(tally);
             if matches!(end, End::Finished(_)) {
-                watching.world.ledger.ended(&run, &end, watching.follower.next);
+                watching.context.tally.record_end(&run, &end, watching.checker.next);
             }
         })
     }
 
-    async fn cancelled(&mut self, kind: &'static Kind, caller: &Caller, request: RunTestsRequest) {
-        let Some(mut running) = self.begin(kind, caller, request).await else { return self.pause().await };
-        let end = match running.first().await {
+    async fn cancel_during_run(&mut self, kind: &'static RunKind, client: &TenantClient, request: RunTestsRequest) {
+        let Some(mut watched) = self.begin(kind, client, request).await else { return self.pause().await };
+        let end = match watched.first().await {
             Ok(()) => {
                 self.pause().await;
-                let (mut canceller, run_id) = (caller.clone(), running.follower.run.clone());
+                let (mut canceller, run_id) = (client.clone(), watched.checker.run.clone());
                 loop {
                     let request = CancelRunRequest { run_id: run_id.clone() };
-                    match timeout(PATIENCE, canceller.runs.cancel_run(request)).await {
-                        Ok(Err(status)) if Refused::by(&status) == Refused::Lost => {
-                            let Some(again) = self.world.connected(self.tenant).await else { break };
+                    match timeout(WAIT_MAX, canceller.runs.cancel_run(request)).await {
+                        Ok(Err(status)) if CallError::from_status(&status) == CallError::ConnectionLost => {
+                            let Some(again) = self.context.connect(self.tenant).await else { break };
                             canceller = again;
                         }
                         _ => break,
                     }
                 }
-                running.follow().await
+                watched.follow().await
             }
             Err(end) => end,
         };
-        running.conclude(&end).await;
+        watched.conclude(&end).await;
     }
 
-    // Its client is gone with its connection, and comes back with another.
-    async fn resumed(&mut self, kind: &'static Kind, request: RunTestsRequest) {
-        let Some(theirs) = self.world.connected(self.tenant).await else { return };
-        let Some(mut running) = self.begin(kind, &theirs, request).await else { return self.pause().await };
-        drop(theirs);
-        let mut end = running.first().await;
-        for _ in 0..self.dice.below(3) {
+    // The client loses its connection and resumes the stream on a new one.
+    async fn resume_on_new_connection(&mut self, kind: &'static RunKind, request: RunTestsRequest) {
+        let Some(own_client) = self.context.connect(self.tenant).await else { return };
+        let Some(mut watched) = self.begin(kind, &own_client, request).await else { return self.pause().await };
+        drop(own_client);
+        let mut end = watched.first().await;
+        for _ in 0..self.random.below(3) {
             if end.is_ok() {
-                end = running.first().await;
+                end = watched.first().await;
             }
         }
         let end = match end {
             Ok(()) => {
-                self.world.ledger.fault("client gone");
-                running.stream = None;
+                self.context.tally.count_fault("client gone");
+                watched.stream = None;
                 self.pause().await;
-                match running.resume().await {
-                    Ok(()) => running.follow().await,
+                match watched.resume().await {
+                    Ok(()) => watched.follow().await,
                     Err(end) => end,
                 }
             }
             Err(end) => end,
         };
-        running.conclude(&end).await;
+        watched.conclude(&end).await;
     }
 
-    async fn moved(&mut self, kind: &'static Kind, caller: &Caller, request: RunTestsRequest) {
-        let before = self.dice.percent(50);
+    async fn replace_during_run(&mut self, kind: &'static RunKind, client: &TenantClient, request: RunTestsRequest) {
+        let before = self.random.percent(50);
         if before {
-            self.replace();
+            self.replace_workspace();
         }
-        if let Some(mut running) = self.begin(kind, caller, request).await {
-            let end = match running.first().await {
+        if let Some(mut watched) = self.begin(kind, client, request).await {
+            let end = match watched.first().await {
                 Ok(()) => {
                     if !before {
                         self.pause().await;
-                        self.replace();
+                        self.replace_workspace();
                     }
-                    running.follow().await
+                    watched.follow().await
                 }
                 Err(end) => end,
             };
             if before && matches!(end, End::Finished(_)) {
-                self.world.ledger.broken(format!("a run in a directory that was replaced ended as {end:?}"));
+                self.context.tally.record_violation(format!("a run in a directory that was replaced ended as {end:?}"));
             }
-            running.conclude(&end).await;
+            watched.conclude(&end).await;
         }
-        self.put_back();
+        self.restore_workspace();
     }
 
-    fn replace(&self) {
-        let workspace = self.world.house.workspace(self.tenant, self.lane);
+    fn replace_workspace(&self) {
+        let workspace = self.context.supervisor.workspace(self.tenant, self.lane);
         let moved = std::fs::rename(&workspace, workspace.with_extension("moved"))
             .and_then(|()| std::fs::create_dir(&workspace))
-            .and_then(|()| own(&workspace, self.tenant));
-        self.world.ledger.fault("workspace replaced");
+            .and_then(|()| chown_to_tenant(&workspace, self.tenant));
+        self.context.tally.count_fault("workspace replaced");
         if let Err(error) = moved {
-            self.world.ledger.broken(format!("a workspace could not be replaced: {error}"));
+            self.context.tally.record_violation(format!("a workspace could not be replaced: {error}"));
         }
     }
 
-    fn put_back(&self) {
-        let workspace = self.world.house.workspace(self.tenant, self.lane);
-        let elsewhere = workspace.with_extension("moved");
-        if elsewhere.is_dir() {
-            let back = std::fs::remove_dir(&workspace).and_then(|()| std::fs::rename(elsewhere, &workspace));
+    fn restore_workspace(&self) {
+        let workspace = self.context.supervisor.workspace(self.tenant, self.lane);
+        let original = workspace.with_extension("moved");
+        if original.is_dir() {
+            let back = std::fs::remove_dir(&workspace).and_then(|()| std::fs::rename(original, &workspace));
             if let Err(error) = back {
-                self.world.ledger.broken(format!("something was written to what took a workspace's place: {error}"));
+                self.context.tally.record_violation(format!("files were written to a replaced workspace: {error}"));
             }
         }
     }
 }
 
-/// A run that was asked for; `None` when it was refused, which is judged here.
+/// Starts a run; `None` when it was refused, which is checked here.
 async fn begin(
-    world: Arc<World>,
+    context: Arc<LoadContext>,
     tenant: usize,
-    kind: &'static Kind,
-    mut caller: Caller,
+    kind: &'static RunKind,
+    mut client: TenantClient,
     request: RunTestsRequest,
-) -> Option<Running> {
-    let asked = Instant::now();
-    match timeout(PATIENCE, caller.runs.run_tests(request)).await {
+) -> Option<WatchedRun> {
+    let requested = Instant::now();
+    match timeout(WAIT_MAX, client.runs.run_tests(request)).await {
         Err(_) => {
-            world.ledger.broken(format!("no answer of RunTests for {PATIENCE:?}"));
+            context.tally.record_violation(format!("no answer of RunTests for {WAIT_MAX:?}"));
             None
         }
         Ok(Ok(stream)) => {
-            world.ledger.accepted(asked.elapsed());
-            let (stream, follower) = (Some(stream.into_inner()), Follower::default());
-            Some(Running { world, tenant, kind, caller, stream, follower, asked })
+            context.tally.record_acceptance(requested.elapsed());
+            let (stream, checker) = (Some(stream.into_inner()), EventChecker::default());
+            Some(WatchedRun { context, tenant, kind, client, stream, checker, requested })
         }
         Ok(Err(status)) => {
-            let refused = Refused::by(&status);
-            if kind.course == Course::Moved && super::watched_run::is_replaced(&refused) {
-                world.ledger.refused(proctor_proto::reason::WORKSPACE_REPLACED);
+            let refused = CallError::from_status(&status);
+            if kind.scenario == Scenario::WorkspaceReplaced && super::watched_run::is_replaced(&refused) {
+                context.tally.count_refusal(proctor_proto::reason::WORKSPACE_REPLACED);
             } else {
-                world.refused(tenant, &refused, asked);
+                context.check_refusal(tenant, &refused, requested);
             }
             None
         }
     }
 }
 
-async fn finish(running: Option<Running>) {
-    if let Some(mut running) = running {
-        let end = running.follow().await;
-        running.conclude(&end).await;
+async fn finish(watched: Option<WatchedRun>) {
+    if let Some(mut watched) = watched {
+        let end = watched.follow().await;
+        watched.conclude(&end).await;
     }
 }
 
-async fn all(tasks: impl IntoIterator<Item = JoinHandle<()>>, world: &World) {
+async fn join_all(tasks: impl IntoIterator<Item = JoinHandle<()>>, context: &LoadContext) {
     for task in tasks {
         if let Err(error) = task.await {
-            world.ledger.broken(format!("a watcher broke: {error}"));
+            context.tally.record_violation(format!("a watcher panicked: {error}"));
         }
     }
 }

@@ -1,7 +1,6 @@
-//! What a watcher of one run has seen, and what it may see next: numbers without gap or double, output without a hole, one
-//! end. Must not know how events come to it.
+//! Checks the events that a watcher of one run receives: consecutive numbers, output without gaps, and one end.
 
-use super::tenant_client::Refused;
+use super::tenant_client::CallError;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{Outcome, RunEvent, Stream};
 use std::time::Duration;
@@ -10,17 +9,17 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum End {
     Finished(Outcome),
-    /// Accepted, and then not started, or no longer this caller's to see.
-    Told(Refused),
+    /// The request was refused, or the run was accepted but not started, or is no longer visible to the client.
+    Refused(CallError),
 }
 
-/// Follows one run, over as many streams as it takes.
+/// Checks one run's events, over as many streams as needed.
 #[derive(Debug, Default)]
-pub(super) struct Follower {
+pub(super) struct EventChecker {
     pub(super) run: String,
-    /// The number of the next event: the cursor of the next stream.
+    /// Number of the next event, the cursor for the next stream.
     pub(super) next: u64,
-    /// Bytes of stdout and stderr.
+    /// Received bytes of stdout and stderr.
     pub(super) bytes: [u64; 2],
     pub(super) finished: Option<Outcome>,
     pub(super) attached: bool,
@@ -28,14 +27,14 @@ pub(super) struct Follower {
     started_at_ms: Option<u64>,
 }
 
-impl Follower {
-    /// Of a run that is known by its name already.
-    pub(super) fn of(run: &str) -> Follower {
-        Follower { run: run.to_owned(), ..Follower::default() }
+impl EventChecker {
+    /// For a run with a known id.
+    pub(super) fn for_run(run: &str) -> EventChecker {
+        EventChecker { run: run.to_owned(), ..EventChecker::default() }
     }
 
-    /// Takes in the next event, or says which promise it breaks.
-    pub(super) fn take(&mut self, event: &RunEvent) -> Result<(), String> {
+    /// Checks the next event; the error names the violated rule.
+    pub(super) fn check(&mut self, event: &RunEvent) -> Result<(), String> {
         if self.run.is_empty() {
             self.run.clone_from(&event.run_id);
         }
@@ -43,7 +42,7 @@ impl Follower {
             return Err(format!("an event of {} on a stream of {}", event.run_id, self.run));
         }
         if event.sequence != self.next {
-            return Err(format!("event {} where {} is next", event.sequence, self.next));
+            return Err(format!("event {} instead of {}", event.sequence, self.next));
         }
         if let Some(outcome) = self.finished {
             return Err(format!("event {} after `finished` ({outcome:?})", event.sequence));
@@ -55,31 +54,31 @@ impl Follower {
         match &event.event {
             Some(Event::Queued(queued)) => self.attached |= queued.attached,
             Some(Event::Started(_)) if self.started_at_ms.replace(event.at_ms).is_some() => {
-                return Err("it started twice".to_owned());
+                return Err("the run started twice".to_owned());
             }
             Some(Event::Output(output)) => {
-                let seen = &mut self.bytes[usize::from(output.stream() == Stream::Stderr)];
-                if output.cursor != *seen {
-                    return Err(format!("output from byte {} where {seen} is next", output.cursor));
+                let received = &mut self.bytes[usize::from(output.stream() == Stream::Stderr)];
+                if output.cursor != *received {
+                    return Err(format!("output from byte {} instead of {received}", output.cursor));
                 }
-                *seen += output.bytes.len() as u64;
+                *received += output.bytes.len() as u64;
             }
-            Some(Event::Missed(missed)) => return Err(format!("{} events are said to be missing", missed.events)),
+            Some(Event::Missed(missed)) => return Err(format!("{} events are reported as missed", missed.events)),
             Some(Event::Finished(report)) => {
                 let failed = report.evidence.as_ref().filter(|evidence| evidence.killed == "host_failed");
                 if failed.is_some_and(|evidence| evidence.notes.is_empty()) {
-                    return Err("the host failed it without a word".to_owned());
+                    return Err("a run failed by the host has no note".to_owned());
                 }
                 self.finished = Some(report.outcome());
             }
             Some(_) => {}
-            None => return Err(format!("event {} has nothing in it", event.sequence)),
+            None => return Err(format!("event {} is empty", event.sequence)),
         }
         Ok(())
     }
 
-    /// From its start to its last event, as the supervisor's clock has it; `None` of a run that was never seen to start.
-    pub(super) fn ran(&self) -> Option<Duration> {
+    /// Time from the run's start to its last event by the supervisor's clock; `None` if no start was received.
+    pub(super) fn run_time(&self) -> Option<Duration> {
         self.started_at_ms.map(|started| Duration::from_millis(self.last_at_ms - started))
     }
 }

@@ -1,8 +1,7 @@
-//! The supervisor under load: a real one with many tenants, temporary files in a small file system of its own, a worker
-//! binary that can be taken away, and a guest among the tenants who comes and goes. Must not know what is run or when
-//! anything is taken.
+//! The supervisor under load: a real one with many tenants, a small file system of its own for temporary files, a worker binary
+//! that can be removed, and a guest tenant that comes and goes.
 
-use super::tenant_client::{Caller, PATIENCE};
+use super::tenant_client::{TenantClient, WAIT_MAX};
 use crate::demo_supervisor::{Supervisor, program};
 use anyhow::{Context as _, Result, bail};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -13,124 +12,124 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The first user of the first tenant; each has one.
+/// User id of the first tenant; each tenant has one.
 const FIRST_UID: u32 = 600_000;
 
-/// Runs that go on at the same time, each with half a processor: fewer than want to, so that they share.
-const PLACES: usize = 6;
+/// Concurrent runs that the host has room for, each with half a processor: fewer than clients want, so that tenants share.
+const CONCURRENT_RUNS: usize = 6;
 pub(super) const RUN_CPU_MILLIS: u32 = 500;
 
-/// Runs of a tenant that may wait for the host: fewer than it has lanes, so that some are refused.
+/// Runs that a tenant may queue: fewer than it has lanes, so that some are refused.
 const QUEUED_RUNS: usize = 4;
 
-/// Sessions of a tenant beyond one for each lane.
+/// Sessions per tenant beyond one per lane.
 const SPARE_SESSIONS: usize = 2;
 
-/// Temporary files of each lane's runs that a session still knows, twice over.
+/// Space for temporary files per lane: twice what the runs of a session use.
 const TMP_PER_LANE: usize = 3 << 20;
 
-/// A directory below which a file system is mounted, until it is dropped.
-struct Mounted(PathBuf);
+/// A mounted file system, unmounted on drop.
+struct TmpfsMount(PathBuf);
 
-impl Mounted {
-    fn tmpfs(path: PathBuf, bytes: usize) -> Result<Mounted> {
+impl TmpfsMount {
+    fn tmpfs(path: PathBuf, bytes: usize) -> Result<TmpfsMount> {
         fs::create_dir(&path)?;
         let options = format!("size={bytes},mode=0700");
         let mounted = mount(Some("tmpfs"), &path, Some("tmpfs"), MsFlags::empty(), Some(options.as_str()));
         mounted.context("mounting a tmpfs for the supervisor's temporary files, which takes root")?;
-        Ok(Mounted(path))
+        Ok(TmpfsMount(path))
     }
 }
 
-impl Drop for Mounted {
+impl Drop for TmpfsMount {
     fn drop(&mut self) {
-        // The directory around it cannot be removed then, which its own drop tells nobody either.
+        // On an error the directory around it stays as well, without a message.
         _ = umount2(&self.0, MntFlags::MNT_DETACH);
     }
 }
 
-/// Everything that is there for the load, gone with it.
-pub(super) struct House {
+/// The supervisor and its files, removed on drop.
+pub(super) struct LoadSupervisor {
     supervisor: Option<Supervisor>,
     address: SocketAddr,
-    tmp: Mounted,
+    tmp: TmpfsMount,
     dir: TempDir,
     tenants: usize,
     lanes: usize,
 }
 
-impl House {
-    /// One with so many tenants, the guest included, and so many lanes for each.
-    pub(super) fn open(tenants: usize, lanes: usize) -> Result<House> {
+impl LoadSupervisor {
+    /// Starts a supervisor with this number of tenants (including the guest) and lanes per tenant.
+    pub(super) fn start(tenants: usize, lanes: usize) -> Result<LoadSupervisor> {
         let dir = tempfile::Builder::new().prefix("proctor-load-").tempdir().context("making a directory")?;
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
         for tenant in 0..tenants {
             for lane in 0..lanes {
                 fs::create_dir_all(workspace(dir.path(), tenant, lane))?;
-                own(&workspace(dir.path(), tenant, lane), tenant)?;
+                chown_to_tenant(&workspace(dir.path(), tenant, lane), tenant)?;
             }
         }
         fs::copy(program("proctor-worker")?, dir.path().join("worker")).context("copying the worker")?;
-        let tmp = Mounted::tmpfs(dir.path().join("tmp"), tenants * lanes * TMP_PER_LANE)?;
+        let tmp = TmpfsMount::tmpfs(dir.path().join("tmp"), tenants * lanes * TMP_PER_LANE)?;
         let (config, log) = (dir.path().join("proctor.toml"), dir.path().join("supervisor.log"));
         fs::write(&config, host_file(dir.path(), tenants, lanes, true)).context("writing the host file")?;
         let env = [("TMPDIR", tmp.0.as_path()), ("PROCTOR_WORKER", &dir.path().join("worker"))];
         let supervisor = Supervisor::spawn(&config, log.clone(), &env)?;
-        let address = address_in(&log)?;
-        Ok(House { supervisor: Some(supervisor), address, tmp, dir, tenants, lanes })
+        let address = wait_for_address(&log)?;
+        Ok(LoadSupervisor { supervisor: Some(supervisor), address, tmp, dir, tenants, lanes })
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.supervisor.as_ref().map_or(0, Supervisor::pid)
     }
 
-    /// The tenant whose table is not always in the host file.
+    /// Index of the tenant that is not always in the host file.
     pub(super) fn guest(&self) -> usize {
         self.tenants - 1
     }
 
-    /// A connection of its own for a tenant; an error when the supervisor takes none on.
-    pub(super) async fn call(&self, tenant: usize) -> Result<Caller, tonic::transport::Error> {
-        Caller::connect(self.address, &token(tenant)).await
+    /// Opens a connection for a tenant; an error when the supervisor accepts none.
+    pub(super) async fn connect(&self, tenant: usize) -> Result<TenantClient, tonic::transport::Error> {
+        TenantClient::connect(self.address, &token(tenant)).await
     }
 
     pub(super) fn workspace(&self, tenant: usize, lane: usize) -> PathBuf {
         workspace(self.dir.path(), tenant, lane)
     }
 
-    /// Writes the host file anew, with or without the guest. The supervisor has to be told.
-    pub(super) fn rewrite(&self, with_guest: bool) -> Result<()> {
+    /// Writes the host file with or without the guest. The caller sends SIGHUP.
+    pub(super) fn rewrite_host_file(&self, with_guest: bool) -> Result<()> {
         let text = host_file(self.dir.path(), self.tenants, self.lanes, with_guest);
         let (new, config) = (self.dir.path().join("proctor.toml.new"), self.dir.path().join("proctor.toml"));
         fs::write(&new, text).and_then(|()| fs::rename(new, config)).context("rewriting the host file")
     }
 
-    /// Where the supervisor's temporary files are.
+    /// TMPDIR of the supervisor.
     pub(super) fn tmp(&self) -> &Path {
         &self.tmp.0
     }
 
-    /// The worker binary, which can be moved away.
+    /// Path of the worker binary, which can be moved away.
     pub(super) fn worker(&self) -> PathBuf {
         self.dir.path().join("worker")
     }
 
-    /// What the supervisor's log says of a panic, line by line.
+    /// Lines of the supervisor's log about panics.
     pub(super) fn panics(&self) -> Result<Vec<String>> {
         let log = fs::read_to_string(self.dir.path().join("supervisor.log")).context("reading the log")?;
         Ok(log.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect())
     }
 
     /// All files of the audit log.
-    pub(super) fn audit(&self) -> Vec<PathBuf> {
+    pub(super) fn audit_files(&self) -> Vec<PathBuf> {
         let is_audit =
             |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("audit"));
         crate::soak::entries(self.dir.path()).filter(is_audit).collect()
     }
 
-    /// Stops the supervisor, which has to end well. What it wrote stays until the house is dropped.
+    /// Stops the supervisor and checks its exit status. Its files stay until drop.
     pub(super) async fn stop(&mut self) -> Result<()> {
-        let supervisor = self.supervisor.take().context("a house without its supervisor")?;
+        let supervisor = self.supervisor.take().context("the supervisor was stopped already")?;
         let status = supervisor.stop().await?;
         if !status.success() {
             bail!("the supervisor ended with {status}");
@@ -139,13 +138,13 @@ impl House {
     }
 }
 
-/// Weight of a tenant: three kinds, in turn.
+/// Weight of a tenant: three classes in turn.
 pub(super) fn weight(tenant: usize) -> u32 {
     [1, 2, 4][tenant % 3]
 }
 
 /// Gives a directory to the tenant's user.
-pub(super) fn own(path: &Path, tenant: usize) -> std::io::Result<()> {
+pub(super) fn chown_to_tenant(path: &Path, tenant: usize) -> std::io::Result<()> {
     chown(path, Some(uid(tenant)), Some(uid(tenant)))
 }
 
@@ -166,7 +165,7 @@ fn workspace(dir: &Path, tenant: usize, lane: usize) -> PathBuf {
 }
 
 fn host_file(dir: &Path, tenants: usize, lanes: usize, with_guest: bool) -> String {
-    let cpus = PLACES * usize::try_from(RUN_CPU_MILLIS).unwrap_or(0) / 1_000;
+    let cpus = CONCURRENT_RUNS * usize::try_from(RUN_CPU_MILLIS).unwrap_or(0) / 1_000;
     let mut text = format!(
         "state_dir = {state:?}\n[listen]\ntcp = \"127.0.0.1:0\"\n[host]\nmemory = \"64GiB\"\ncpus = {cpus}\ndrain = \"1s\"\n\
          [defaults]\nkill_grace = \"500ms\"\n[audit]\npath = {audit:?}\nmax_bytes = \"1GiB\"\nkeep = 8\n",
@@ -188,9 +187,9 @@ fn host_file(dir: &Path, tenants: usize, lanes: usize, with_guest: bool) -> Stri
     text
 }
 
-// With port 0 the kernel has chosen one, and the log says which.
-fn address_in(log: &Path) -> Result<SocketAddr> {
-    let until = Instant::now() + PATIENCE;
+// Port 0 lets the kernel choose a port, which the log names.
+fn wait_for_address(log: &Path) -> Result<SocketAddr> {
+    let until = Instant::now() + WAIT_MAX;
     while Instant::now() < until {
         let text = fs::read_to_string(log).unwrap_or_default();
         let found = text.lines().find_map(|line| line.split("address=").nth(1)?.trim().parse().ok());
@@ -199,5 +198,5 @@ fn address_in(log: &Path) -> Result<SocketAddr> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    bail!("the supervisor says no address; its log:\n{}", fs::read_to_string(log).unwrap_or_default())
+    bail!("the supervisor logs no address; its log:\n{}", fs::read_to_string(log).unwrap_or_default())
 }

@@ -1,43 +1,42 @@
-//! The runs of the load: what each kind asks for and how it ends when nothing is taken from it. Must not know who runs it
-//! beside what.
+//! The kinds of runs in the load: request, scenario, and the outcome without injected faults.
 
 use super::load_setup::RUN_CPU_MILLIS;
-use crate::seeded_random::Dice;
+use crate::seeded_random::SeededRandom;
 use proctor_proto::v1::{Limits, Outcome, RunTestsRequest};
 
-/// Bytes that a run says which says much.
-pub(super) const TALK_BYTES: u64 = 200_000;
+/// Bytes that the runs with much output write.
+pub(super) const OUTPUT_BYTES: u64 = 200_000;
 
 const MIB: u64 = 1 << 20;
 
-/// What becomes of a run beside running.
+/// What the client does with the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Course {
-    /// It is left alone.
+pub(super) enum Scenario {
+    /// Watches it to its end.
     Plain,
-    /// CancelRun.
+    /// Cancels it by CancelRun.
     Cancelled,
-    /// The same request twice at once.
-    Twice,
-    /// More requests at once than a session has room for.
+    /// Sends the same request twice at the same time.
+    SentTwice,
+    /// Sends more requests at once than a session may queue.
     Flood,
-    /// Its client is gone in the middle, and another goes on from the cursor.
+    /// Loses its connection during the run and resumes from the cursor on another one.
     Resumed,
-    /// Its client is gone before the answer.
+    /// Disconnects before the answer.
     Abandoned,
-    /// Another directory takes the place of its workspace, before it or during it.
-    Moved,
-    /// Its session is closed.
-    Closed,
+    /// Replaces the workspace by another directory, before or during the run.
+    WorkspaceReplaced,
+    /// Closes the session during the run.
+    SessionClosed,
 }
 
 /// A kind of run.
-pub(super) struct Kind {
+pub(super) struct RunKind {
     pub(super) name: &'static str,
-    /// How many of a hundred are of this kind.
+    /// Percentage of runs of this kind.
     percent: usize,
     script: &'static str,
-    pub(super) course: Course,
+    pub(super) scenario: Scenario,
     pub(super) outcome: Outcome,
     limits: Limits,
 }
@@ -53,63 +52,72 @@ const NO_LIMITS: Limits = Limits {
     disk_bytes: 0,
 };
 
-const fn kind(name: &'static str, percent: usize, course: Course, script: &'static str, outcome: Outcome) -> Kind {
-    Kind { name, percent, script, course, outcome, limits: NO_LIMITS }
+const fn kind(
+    name: &'static str,
+    percent: usize,
+    scenario: Scenario,
+    script: &'static str,
+    outcome: Outcome,
+) -> RunKind {
+    RunKind { name, percent, script, scenario, outcome, limits: NO_LIMITS }
 }
 
-const fn within(limits: Limits, kind: Kind) -> Kind {
-    Kind { limits, ..kind }
+const fn with_limits(limits: Limits, kind: RunKind) -> RunKind {
+    RunKind { limits, ..kind }
 }
 
-const TALK: &str = "head -c 200000 /dev/zero | tr '\\0' x";
+const WRITE_OUTPUT: &str = "head -c 200000 /dev/zero | tr '\\0' x";
 const FORKS: &str = "i=0; while [ $i -lt 40 ]; do sleep 9 & i=$((i+1)); done; wait";
 const WRITES: &str = "head -c 1000000 /dev/zero > scratch && rm scratch";
 
-static KINDS: [Kind; 16] = [
-    kind("pass", 22, Course::Plain, "exit 0", Outcome::Passed),
-    kind("fail", 8, Course::Plain, "exit 1", Outcome::Failed),
-    kind("talk", 10, Course::Plain, TALK, Outcome::Passed),
-    kind("write", 7, Course::Plain, WRITES, Outcome::Passed),
-    kind("crash", 4, Course::Plain, "kill -SEGV $$", Outcome::Crashed),
-    within(Limits { wall_ms: 300, ..NO_LIMITS }, kind("deadline", 6, Course::Plain, "sleep 60", Outcome::TimedOut)),
-    within(
-        Limits { memory_bytes: 16 * MIB, ..NO_LIMITS },
-        kind("hog", 5, Course::Plain, "exec tail /dev/zero", Outcome::OutOfMemory),
+static KINDS: [RunKind; 16] = [
+    kind("pass", 22, Scenario::Plain, "exit 0", Outcome::Passed),
+    kind("fail", 8, Scenario::Plain, "exit 1", Outcome::Failed),
+    kind("talk", 10, Scenario::Plain, WRITE_OUTPUT, Outcome::Passed),
+    kind("write", 7, Scenario::Plain, WRITES, Outcome::Passed),
+    kind("crash", 4, Scenario::Plain, "kill -SEGV $$", Outcome::Crashed),
+    with_limits(
+        Limits { wall_ms: 300, ..NO_LIMITS },
+        kind("deadline", 6, Scenario::Plain, "sleep 60", Outcome::TimedOut),
     ),
-    within(Limits { pids: 16, ..NO_LIMITS }, kind("forks", 5, Course::Plain, FORKS, Outcome::PidsExhausted)),
-    kind("cancel", 8, Course::Cancelled, "sleep 60", Outcome::Cancelled),
-    kind("twice", 7, Course::Twice, "sleep 0.1", Outcome::Passed),
-    kind("flood", 2, Course::Flood, "exit 0", Outcome::Passed),
-    kind("resume", 5, Course::Resumed, "sleep 0.1; echo once; sleep 0.1; echo more", Outcome::Passed),
-    kind("resume talk", 4, Course::Resumed, TALK, Outcome::Passed),
-    kind("abandon", 2, Course::Abandoned, "exit 0", Outcome::Passed),
-    kind("moved", 3, Course::Moved, "sleep 0.1", Outcome::Passed),
-    kind("close", 2, Course::Closed, "sleep 60", Outcome::Cancelled),
+    with_limits(
+        Limits { memory_bytes: 16 * MIB, ..NO_LIMITS },
+        kind("hog", 5, Scenario::Plain, "exec tail /dev/zero", Outcome::OutOfMemory),
+    ),
+    with_limits(Limits { pids: 16, ..NO_LIMITS }, kind("forks", 5, Scenario::Plain, FORKS, Outcome::PidsExhausted)),
+    kind("cancel", 8, Scenario::Cancelled, "sleep 60", Outcome::Cancelled),
+    kind("twice", 7, Scenario::SentTwice, "sleep 0.1", Outcome::Passed),
+    kind("flood", 2, Scenario::Flood, "exit 0", Outcome::Passed),
+    kind("resume", 5, Scenario::Resumed, "sleep 0.1; echo once; sleep 0.1; echo more", Outcome::Passed),
+    kind("resume talk", 4, Scenario::Resumed, WRITE_OUTPUT, Outcome::Passed),
+    kind("abandon", 2, Scenario::Abandoned, "exit 0", Outcome::Passed),
+    kind("moved", 3, Scenario::WorkspaceReplaced, "sleep 0.1", Outcome::Passed),
+    kind("close", 2, Scenario::SessionClosed, "sleep 60", Outcome::Cancelled),
 ];
 
-impl Kind {
-    /// One of them, as often as it says.
-    pub(super) fn drawn(dice: &mut Dice) -> &'static Kind {
-        let mut place = dice.below(KINDS.iter().map(|kind| kind.percent).sum());
+impl RunKind {
+    /// Draws a kind with the probability in its row.
+    pub(super) fn draw(random: &mut SeededRandom) -> &'static RunKind {
+        let mut rest = random.below(KINDS.iter().map(|kind| kind.percent).sum());
         KINDS
             .iter()
             .find(|kind| {
-                let is_here = place < kind.percent;
-                place = place.saturating_sub(kind.percent);
-                is_here
+                let is_drawn = rest < kind.percent;
+                rest = rest.saturating_sub(kind.percent);
+                is_drawn
             })
             .unwrap_or(&KINDS[0])
     }
 
-    /// A request that equals no other with another number.
+    /// A request; requests with different numbers are never identical.
     pub(super) fn request(&self, session_id: &str, number: usize) -> RunTestsRequest {
         let command = ["/bin/sh", "-c", self.script, &number.to_string()].map(str::to_owned).to_vec();
         let limits = Some(self.limits);
         RunTestsRequest { session_id: session_id.to_owned(), command, limits, ..RunTestsRequest::default() }
     }
 
-    /// Bytes of stdout of a run that was left alone, where they say something.
+    /// Expected bytes of stdout without faults, if the kind checks them.
     pub(super) fn stdout_bytes(&self) -> Option<u64> {
-        (self.script == TALK).then_some(TALK_BYTES)
+        (self.script == WRITE_OUTPUT).then_some(OUTPUT_BYTES)
     }
 }

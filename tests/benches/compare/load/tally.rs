@@ -1,5 +1,4 @@
-//! What happened under load, counted: runs by how they ended, refusals, faults and when they were, and every promise that
-//! was broken. Must not know how any of it came about.
+//! Counts of what happened under load (runs by end, refusals, faults and their times) and the list of violations.
 
 use super::event_checker::End;
 use crate::targets::quantile;
@@ -8,121 +7,125 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Broken promises that are told word by word; the rest is counted.
-const BROKEN_TOLD_MAX: usize = 20;
+/// Violations that are printed in full; further ones are only counted.
+const VIOLATIONS_MAX: usize = 20;
 
-/// What a fault may do to runs.
+/// Effect of a fault on runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Harm {
-    /// Processes of runs die.
-    Kill,
-    /// The host cannot give what a run needs.
-    Host,
-    /// It cannot give the supervisor itself a descriptor.
-    Descriptors,
+pub(super) enum FaultEffect {
+    /// Processes of runs were killed.
+    ProcessesKilled,
+    /// The host lacks resources for runs.
+    HostLacksResources,
+    /// The supervisor itself gets no descriptors.
+    NoDescriptors,
 }
 
-/// A fault, and its end if it has one yet. Whoever asks began before it.
+/// A fault and its end, `None` while it lasts.
 struct Window {
-    harm: Harm,
+    effect: FaultEffect,
     until: Option<Instant>,
 }
 
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct LoadTally {
     pub(super) sessions: u64,
     pub(super) watchers: u64,
     pub(super) resumed: u64,
     pub(super) attached: u64,
-    /// Workers of runs that nothing but a kill explains.
+    /// Runs with a lost worker that only a kill explains.
     pub(super) lost: u64,
-    /// How each run ended, and how many events it had.
+    /// End of each run and its number of events.
     pub(super) ends: HashMap<String, (End, u64)>,
     by_kind: BTreeMap<&'static str, BTreeMap<String, u64>>,
     refusals: BTreeMap<String, u64>,
     pub(super) faults: BTreeMap<&'static str, u64>,
     windows: Vec<Window>,
-    /// Milliseconds from a request to its acceptance.
+    /// Milliseconds from each request to its acceptance.
     accepted_ms: Vec<f64>,
-    /// Seconds of runs that went on, tenant by tenant.
+    /// Seconds of run time per tenant.
     ran_s: Vec<f64>,
-    broken: Vec<String>,
-    pub(super) broken_count: u64,
+    violations: Vec<String>,
+    pub(super) violation_count: u64,
 }
 
-/// Shared by everybody who runs, watches and breaks things.
-pub(super) struct Ledger(Mutex<Tally>);
+/// The tally, shared by clients, watchers and fault injection.
+pub(super) struct SharedTally(Mutex<LoadTally>);
 
-impl Ledger {
-    pub(super) fn of(tenants: usize) -> Ledger {
-        Ledger(Mutex::new(Tally { ran_s: vec![0.0; tenants], ..Tally::default() }))
+impl SharedTally {
+    pub(super) fn new(tenants: usize) -> SharedTally {
+        SharedTally(Mutex::new(LoadTally { ran_s: vec![0.0; tenants], ..LoadTally::default() }))
     }
 
-    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
-        // Whoever panicked has counted at most one thing too few.
+    pub(super) fn lock(&self) -> MutexGuard<'_, LoadTally> {
+        // A panic while the lock was held lost at most one count.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets what was counted, and neither how runs ended nor what was broken.
-    pub(super) fn begin_anew(&self) {
-        let mut tally = self.tally();
+    /// Resets all counts except the ends of runs and the violations.
+    pub(super) fn reset_counts(&self) {
+        let mut tally = self.lock();
         let old = std::mem::take(&mut *tally);
         let ran_s = vec![0.0; old.ran_s.len()];
-        let Tally { ends, broken, broken_count, .. } = old;
-        *tally = Tally { ends, broken, broken_count, ran_s, ..Tally::default() };
+        let LoadTally { ends, violations, violation_count, .. } = old;
+        *tally = LoadTally { ends, violations, violation_count, ran_s, ..LoadTally::default() };
     }
 
-    pub(super) fn broken(&self, what: impl Into<String>) {
-        let mut tally = self.tally();
-        tally.broken_count += 1;
-        if tally.broken.len() < BROKEN_TOLD_MAX {
-            tally.broken.push(what.into());
+    pub(super) fn record_violation(&self, what: impl Into<String>) {
+        let mut tally = self.lock();
+        tally.violation_count += 1;
+        if tally.violations.len() < VIOLATIONS_MAX {
+            tally.violations.push(what.into());
         }
     }
 
-    pub(super) fn refused(&self, what: &str) {
-        *self.tally().refusals.entry(what.to_owned()).or_default() += 1;
+    pub(super) fn count_refusal(&self, what: &str) {
+        *self.lock().refusals.entry(what.to_owned()).or_default() += 1;
     }
 
-    pub(super) fn fault(&self, name: &'static str) {
-        *self.tally().faults.entry(name).or_default() += 1;
+    pub(super) fn count_fault(&self, name: &'static str) {
+        *self.lock().faults.entry(name).or_default() += 1;
     }
 
-    /// A fault that has come and gone, or that begins and lasts until [`Ledger::over`].
-    pub(super) fn begins(&self, harm: Harm) -> usize {
-        let mut tally = self.tally();
-        tally.windows.push(Window { harm, until: None });
+    /// Records the start of a fault; [`SharedTally::end_fault`] records its end.
+    pub(super) fn begin_fault(&self, effect: FaultEffect) -> usize {
+        let mut tally = self.lock();
+        tally.windows.push(Window { effect, until: None });
         tally.windows.len() - 1
     }
 
-    pub(super) fn over(&self, window: usize) {
-        if let Some(window) = self.tally().windows.get_mut(window) {
+    pub(super) fn end_fault(&self, window: usize) {
+        if let Some(window) = self.lock().windows.get_mut(window) {
             window.until = Some(Instant::now());
         }
     }
 
-    /// Whether such a fault was there at any time between `since` and now.
-    pub(super) fn harmed(&self, harm: Harm, since: Instant) -> bool {
-        let tally = self.tally();
-        // The newest are last, and most questions are about the last seconds.
-        tally.windows.iter().rev().any(|window| window.harm == harm && window.until.is_none_or(|until| until >= since))
+    /// Whether a fault with this effect was active at any time between `since` and now.
+    pub(super) fn had_effect_since(&self, effect: FaultEffect, since: Instant) -> bool {
+        let tally = self.lock();
+        // The newest faults are last, and most queries concern the last seconds.
+        tally
+            .windows
+            .iter()
+            .rev()
+            .any(|window| window.effect == effect && window.until.is_none_or(|until| until >= since))
     }
 
-    pub(super) fn accepted(&self, took: Duration) {
-        self.tally().accepted_ms.push(took.as_secs_f64() * 1e3);
+    pub(super) fn record_acceptance(&self, took: Duration) {
+        self.lock().accepted_ms.push(took.as_secs_f64() * 1e3);
     }
 
-    /// Every watcher of a run says here how it ended after how many events, and all of them have to say the same.
-    pub(super) fn ended(&self, run: &str, end: &End, events: u64) {
-        let said = (end.clone(), events);
-        let known = self.tally().ends.entry(run.to_owned()).or_insert_with(|| said.clone()).clone();
-        if known != said {
-            self.broken(format!("{run} ended as {known:?} for one watcher and as {said:?} for another"));
+    /// Records how a run ended for a watcher and after how many events. All watchers of a run must agree.
+    pub(super) fn record_end(&self, run: &str, end: &End, events: u64) {
+        let seen = (end.clone(), events);
+        let known = self.lock().ends.entry(run.to_owned()).or_insert_with(|| seen.clone()).clone();
+        if known != seen {
+            self.record_violation(format!("{run} ended as {known:?} for one watcher and as {seen:?} for another"));
         }
     }
 
-    pub(super) fn counted(&self, kind: &'static str, tenant: usize, end: &End, ran: Option<Duration>) {
-        let mut tally = self.tally();
+    pub(super) fn count_run(&self, kind: &'static str, tenant: usize, end: &End, ran: Option<Duration>) {
+        let mut tally = self.lock();
         *tally.by_kind.entry(kind).or_default().entry(name(end)).or_default() += 1;
         if let (Some(sum), Some(ran)) = (tally.ran_s.get_mut(tenant), ran) {
             *sum += ran.as_secs_f64();
@@ -130,22 +133,22 @@ impl Ledger {
     }
 }
 
-/// As the audit log calls it.
+/// Name of an end in the audit log.
 pub(super) fn name(end: &End) -> String {
     match end {
-        End::Finished(outcome) => of_outcome(*outcome),
-        End::Told(_) => "not_started".to_owned(),
+        End::Finished(outcome) => outcome_name(*outcome),
+        End::Refused(_) => "not_started".to_owned(),
     }
 }
 
-fn of_outcome(outcome: Outcome) -> String {
+fn outcome_name(outcome: Outcome) -> String {
     outcome.as_str_name().trim_start_matches("OUTCOME_").to_lowercase()
 }
 
-impl Tally {
-    /// Times that a process of a run was killed, and so the most runs that may have been lost by it.
+impl LoadTally {
+    /// Number of injected kills, the most runs that may have lost their worker.
     pub(super) fn kills(&self) -> u64 {
-        self.windows.iter().filter(|window| window.harm == Harm::Kill).map(|_| 1).sum()
+        self.windows.iter().filter(|window| window.effect == FaultEffect::ProcessesKilled).map(|_| 1).sum()
     }
 
     pub(super) fn print(&self) {
@@ -164,13 +167,13 @@ impl Tally {
         anstream::println!("  faults      {}", line(self.faults.iter()));
         let [p50, p99] = [0.5, 0.99].map(|share| quantile(&self.accepted_ms, share));
         anstream::println!("  request to acceptance: p50 {p50:.1} ms, p99 {p99:.1} ms");
-        for what in &self.broken {
-            anstream::println!("  BROKEN: {what}");
+        for what in &self.violations {
+            anstream::println!("  VIOLATION: {what}");
         }
     }
 
-    /// Prints what tenants of each weight had of the host, for each unit of their weight, beside what all had; the least
-    /// of these.
+    /// Prints the run time of each weight class per unit of weight, relative to all tenants, and returns the least of these
+    /// shares.
     pub(super) fn print_shares(&self, tenants: usize, weight: fn(usize) -> u32) -> f64 {
         let mut classes: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
         for (tenant, ran) in self.ran_s.iter().enumerate().take(tenants) {

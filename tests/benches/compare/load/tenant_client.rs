@@ -1,4 +1,4 @@
-//! A tenant on a connection of its own, and what an answer that is an error says. Must not know what is asked.
+//! A tenant's connection and its errors.
 
 use proctor_proto::MESSAGE_BYTES_MAX;
 use proctor_proto::v1::runs_client::RunsClient;
@@ -13,14 +13,14 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-/// No answer and no event is waited for longer: what takes seconds on a busy host is stuck by then.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest wait for an answer or event; anything still missing then is stuck, even on a busy host.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Says who is calling.
+/// Adds the tenant's bearer token.
 #[derive(Clone)]
-pub(super) struct Bearer(Option<AsciiMetadataValue>);
+pub(super) struct BearerToken(Option<AsciiMetadataValue>);
 
-impl Interceptor for Bearer {
+impl Interceptor for BearerToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(token) = &self.0 {
             request.metadata_mut().insert("authorization", token.clone());
@@ -29,46 +29,45 @@ impl Interceptor for Bearer {
     }
 }
 
-type Wire = InterceptedService<Channel, Bearer>;
+type AuthenticatedChannel = InterceptedService<Channel, BearerToken>;
 
-/// Clones share the connection, which is closed when the last one and its streams are dropped.
+/// Clients over one connection, shared by clones; it closes when the last clone and its streams are dropped.
 #[derive(Clone)]
-pub(super) struct Caller {
-    pub(super) sessions: SessionsClient<Wire>,
-    pub(super) runs: RunsClient<Wire>,
+pub(super) struct TenantClient {
+    pub(super) sessions: SessionsClient<AuthenticatedChannel>,
+    pub(super) runs: RunsClient<AuthenticatedChannel>,
 }
 
-impl Caller {
-    pub(super) async fn connect(address: SocketAddr, token: &str) -> Result<Caller, tonic::transport::Error> {
+impl TenantClient {
+    pub(super) async fn connect(address: SocketAddr, token: &str) -> Result<TenantClient, tonic::transport::Error> {
         let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await?;
-        let wire = || InterceptedService::new(channel.clone(), Bearer(format!("Bearer {token}").parse().ok()));
-        Ok(Caller {
+        let wire = || InterceptedService::new(channel.clone(), BearerToken(format!("Bearer {token}").parse().ok()));
+        Ok(TenantClient {
             sessions: SessionsClient::new(wire()),
             runs: RunsClient::new(wire()).max_decoding_message_size(MESSAGE_BYTES_MAX),
         })
     }
 }
 
-/// What became of a call that was not carried out.
+/// The error of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// The supervisor said why: a status, its text, and the quota that is used up or the reason in its details, or else the
-    /// text again.
-    Typed { code: Code, reason: String, text: String },
-    /// The connection broke, and nobody said anything.
-    Lost,
+pub(super) enum CallError {
+    /// An answer of the supervisor: code, the exhausted quota or the reason (the text if there is neither), and text.
+    Status { code: Code, reason: String, text: String },
+    /// The connection broke before an answer.
+    ConnectionLost,
 }
 
-impl Refused {
-    pub(super) fn by(status: &Status) -> Refused {
-        // What a supervisor has said has no source; what the connection makes of its own end has one.
+impl CallError {
+    pub(super) fn from_status(status: &Status) -> CallError {
+        // Statuses of the supervisor have no source error; those that the transport makes have one.
         if status.source().is_some() {
-            return Refused::Lost;
+            return CallError::ConnectionLost;
         }
         let reason = match status.get_details_error_info() {
             Some(info) => info.metadata.get("quota").cloned().unwrap_or(info.reason),
             None => status.message().to_owned(),
         };
-        Refused::Typed { code: status.code(), reason, text: status.message().to_owned() }
+        CallError::Status { code: status.code(), reason, text: status.message().to_owned() }
     }
 }

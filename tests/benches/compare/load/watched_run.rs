@@ -1,11 +1,11 @@
-//! A run as one of its watchers has it: its stream, which is taken up again wherever it breaks, and the judgement of its end
-//! against what its kind promises and what was taken from it meanwhile. Must not know why anybody watches it.
+//! A run as seen by one watcher: its stream, resumed whenever it breaks, and the check of its end against the run's kind and the
+//! faults injected meanwhile.
 
-use super::World;
-use super::event_checker::{End, Follower};
-use super::run_kinds::{Course, Kind};
-use super::tally::Harm;
-use super::tenant_client::{Caller, PATIENCE, Refused};
+use super::LoadContext;
+use super::event_checker::{End, EventChecker};
+use super::run_kinds::{RunKind, Scenario};
+use super::tally::FaultEffect;
+use super::tenant_client::{CallError, TenantClient, WAIT_MAX};
 use proctor_proto::reason;
 use proctor_proto::v1::{GetRunRequest, GetRunResponse, Outcome, RunEvent, RunState, WatchRunRequest};
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use tonic::{Code, Streaming};
 
-/// How much later than it was an end may be heard of: clients are as busy as the supervisor, which may stand still for a second
-/// before it says anything.
-const SLACK: Duration = Duration::from_secs(3);
+/// Longest delay between a run's end and its arrival at a client. Clients are as busy as the supervisor, which may be stopped
+/// for a second.
+const DELIVERY_DELAY: Duration = Duration::from_secs(3);
 
-/// A watcher's hold on a run.
-pub(super) struct Running {
-    pub(super) world: Arc<World>,
+/// A watched run.
+pub(super) struct WatchedRun {
+    pub(super) context: Arc<LoadContext>,
     pub(super) tenant: usize,
-    pub(super) kind: &'static Kind,
-    pub(super) caller: Caller,
+    pub(super) kind: &'static RunKind,
+    pub(super) client: TenantClient,
     /// `None` while the connection is lost.
     pub(super) stream: Option<Streaming<RunEvent>>,
-    pub(super) follower: Follower,
-    pub(super) asked: Instant,
+    pub(super) checker: EventChecker,
+    pub(super) requested: Instant,
 }
 
-/// What a stream gives.
+/// Result of reading a stream.
 enum Next {
     Event,
     Lost,
     End(End),
 }
 
-/// What is no end: it was told already that something is wrong, and there is nothing to compare.
-const NO_END: End = End::Told(Refused::Lost);
+/// Placeholder for an end after a recorded violation, which is not compared with anything.
+const NO_END: End = End::Refused(CallError::ConnectionLost);
 
-impl Running {
-    /// Its end, over as many streams as it takes.
+impl WatchedRun {
+    /// Reads events to the end, over as many streams as needed.
     pub(super) async fn follow(&mut self) -> End {
         loop {
             match self.next().await {
@@ -55,7 +55,7 @@ impl Running {
         }
     }
 
-    /// Whether it said anything before it ended.
+    /// Reads one event; `Err` with the end if there is none.
     pub(super) async fn first(&mut self) -> Result<(), End> {
         match self.next().await {
             Next::Event => Ok(()),
@@ -66,159 +66,166 @@ impl Running {
 
     async fn next(&mut self) -> Next {
         let Some(stream) = &mut self.stream else { return Next::Lost };
-        let ledger = &self.world.ledger;
-        match timeout(PATIENCE, stream.message()).await {
+        let tally = &self.context.tally;
+        match timeout(WAIT_MAX, stream.message()).await {
             Err(_) => {
-                ledger.broken(format!("{}: nothing for {PATIENCE:?} from {}", self.kind.name, self.follower.run));
+                tally.record_violation(format!(
+                    "{}: nothing for {WAIT_MAX:?} from {}",
+                    self.kind.name, self.checker.run
+                ));
                 Next::End(NO_END)
             }
-            Ok(Ok(Some(event))) => match self.follower.take(&event) {
+            Ok(Ok(Some(event))) => match self.checker.check(&event) {
                 Ok(()) => Next::Event,
                 Err(what) => {
-                    ledger.broken(format!("{}: {what}, in {}", self.kind.name, self.follower.run));
+                    tally.record_violation(format!("{}: {what}, in {}", self.kind.name, self.checker.run));
                     Next::End(NO_END)
                 }
             },
-            Ok(Ok(None)) => match self.follower.finished {
+            Ok(Ok(None)) => match self.checker.finished {
                 Some(outcome) => Next::End(End::Finished(outcome)),
                 None => {
-                    ledger.broken(format!("{}: the stream of {} has no end", self.kind.name, self.follower.run));
+                    tally
+                        .record_violation(format!("{}: the stream of {} has no end", self.kind.name, self.checker.run));
                     Next::End(NO_END)
                 }
             },
-            Ok(Err(status)) => match Refused::by(&status) {
-                Refused::Lost => {
+            Ok(Err(status)) => match CallError::from_status(&status) {
+                CallError::ConnectionLost => {
                     self.stream = None;
                     Next::Lost
                 }
-                told => Next::End(End::Told(told)),
+                refused => Next::End(End::Refused(refused)),
             },
         }
     }
 
-    /// Goes on from the next event, on a new connection.
+    /// Resumes from the next event on a new connection.
     pub(super) async fn resume(&mut self) -> Result<(), End> {
-        if self.follower.run.is_empty() {
-            // Nobody knows its name.
-            self.world.refused(self.tenant, &Refused::Lost, self.asked);
+        if self.checker.run.is_empty() {
+            // Without an event the run's id is unknown, so it cannot be watched.
+            self.context.check_refusal(self.tenant, &CallError::ConnectionLost, self.requested);
             return Err(NO_END);
         }
         self.stream = None;
-        self.caller = self.world.connected(self.tenant).await.ok_or(NO_END)?;
-        self.world.ledger.tally().resumed += 1;
-        let request = WatchRunRequest { run_id: self.follower.run.clone(), cursor: self.follower.next };
-        match timeout(PATIENCE, self.caller.runs.watch_run(request)).await {
+        self.client = self.context.connect(self.tenant).await.ok_or(NO_END)?;
+        self.context.tally.lock().resumed += 1;
+        let request = WatchRunRequest { run_id: self.checker.run.clone(), cursor: self.checker.next };
+        match timeout(WAIT_MAX, self.client.runs.watch_run(request)).await {
             Err(_) => {
-                self.world.ledger.broken(format!("no answer of WatchRun for {PATIENCE:?}"));
+                self.context.tally.record_violation(format!("no answer of WatchRun for {WAIT_MAX:?}"));
                 Err(NO_END)
             }
             Ok(Ok(stream)) => {
                 self.stream = Some(stream.into_inner());
                 Ok(())
             }
-            Ok(Err(status)) => match Refused::by(&status) {
-                // The next look finds no stream, and tries again.
-                Refused::Lost => Ok(()),
-                told => Err(End::Told(told)),
+            Ok(Err(status)) => match CallError::from_status(&status) {
+                // The next read finds no stream and resumes again.
+                CallError::ConnectionLost => Ok(()),
+                refused => Err(End::Refused(refused)),
             },
         }
     }
 
-    /// Counts how it ended and says what is wrong with that.
+    /// Counts the end and checks it.
     pub(super) async fn conclude(&mut self, end: &End) {
         if *end == NO_END {
             return;
         }
-        let (world, run) = (Arc::clone(&self.world), self.follower.run.clone());
-        let ran = self.follower.ran();
-        world.ledger.counted(self.kind.name, self.tenant, end, ran);
-        if self.follower.attached {
-            world.ledger.tally().attached += 1;
+        let (context, run) = (Arc::clone(&self.context), self.checker.run.clone());
+        let run_time = self.checker.run_time();
+        context.tally.count_run(self.kind.name, self.tenant, end, run_time);
+        if self.checker.attached {
+            context.tally.lock().attached += 1;
         }
-        let since = ran.and_then(|ran| Instant::now().checked_sub(ran + SLACK)).unwrap_or(self.asked);
+        let since = run_time.and_then(|ran| Instant::now().checked_sub(ran + DELIVERY_DELAY)).unwrap_or(self.requested);
         match end {
-            End::Finished(outcome) => self.judge(*outcome, since),
-            End::Told(refused) if self.kind.course == Course::Moved && is_replaced(refused) => {
-                world.ledger.refused(reason::WORKSPACE_REPLACED);
+            End::Finished(outcome) => self.check_outcome(*outcome, since),
+            End::Refused(refused) if self.kind.scenario == Scenario::WorkspaceReplaced && is_replaced(refused) => {
+                context.tally.count_refusal(reason::WORKSPACE_REPLACED);
             }
-            End::Told(refused) => world.refused(self.tenant, refused, self.asked),
+            End::Refused(refused) => context.check_refusal(self.tenant, refused, self.requested),
         }
-        let is_alone = run.is_empty() || self.is_guests() && matches!(end, End::Told(_));
-        if !is_alone {
-            world.ledger.ended(&run, end, self.follower.next);
-            if self.kind.course != Course::Closed {
-                self.look(end).await;
+        let has_no_record = run.is_empty() || self.is_guests() && matches!(end, End::Refused(_));
+        if !has_no_record {
+            context.tally.record_end(&run, end, self.checker.next);
+            if self.kind.scenario != Scenario::SessionClosed {
+                self.compare_with_get_run(end).await;
             }
         }
     }
 
     fn is_guests(&self) -> bool {
-        self.tenant == self.world.house.guest()
+        self.tenant == self.context.supervisor.guest()
     }
 
-    fn judge(&self, outcome: Outcome, since: Instant) {
-        let ledger = &self.world.ledger;
-        let killed = ledger.harmed(Harm::Kill, since);
-        let lacking = ledger.harmed(Harm::Host, since) || ledger.harmed(Harm::Descriptors, since);
-        let is_due = outcome == self.kind.outcome
+    fn check_outcome(&self, outcome: Outcome, since: Instant) {
+        let tally = &self.context.tally;
+        let killed = tally.had_effect_since(FaultEffect::ProcessesKilled, since);
+        let lacking = tally.had_effect_since(FaultEffect::HostLacksResources, since)
+            || tally.had_effect_since(FaultEffect::NoDescriptors, since);
+        let is_explained = outcome == self.kind.outcome
             || killed && matches!(outcome, Outcome::WorkerLost | Outcome::Crashed | Outcome::Failed)
             || lacking && matches!(outcome, Outcome::WorkerLost | Outcome::DiskFull)
             || self.is_guests() && outcome == Outcome::Cancelled;
         if outcome == Outcome::WorkerLost && !lacking {
-            ledger.tally().lost += 1;
+            tally.lock().lost += 1;
         }
-        if !is_due {
-            ledger.broken(format!("{}: {} ended as {outcome:?}", self.kind.name, self.follower.run));
+        if !is_explained {
+            tally.record_violation(format!("{}: {} ended as {outcome:?}", self.kind.name, self.checker.run));
         }
-        let said = self.kind.stdout_bytes().filter(|_| outcome == Outcome::Passed && !killed && !lacking);
-        if said.is_some_and(|said| said != self.follower.bytes[0]) {
-            ledger.broken(format!(
-                "{}: {} bytes of {} were seen",
+        let expected = self.kind.stdout_bytes().filter(|_| outcome == Outcome::Passed && !killed && !lacking);
+        if expected.is_some_and(|expected| expected != self.checker.bytes[0]) {
+            tally.record_violation(format!(
+                "{}: {} bytes of {} were received",
                 self.kind.name,
-                self.follower.bytes[0],
-                said.unwrap_or(0)
+                self.checker.bytes[0],
+                expected.unwrap_or(0)
             ));
         }
     }
 
-    // What GetRun says of a run that has ended is what its stream said.
-    async fn look(&mut self, end: &End) {
-        let found = match (self.ask().await, end) {
+    // GetRun must report the same end as the stream.
+    async fn compare_with_get_run(&mut self, end: &End) {
+        let is_equal = match (self.get_run().await, end) {
             (None, _) => return,
             (Some(Ok(found)), End::Finished(outcome)) => {
                 let report = found.report.as_ref().map(|report| report.outcome());
                 found.state() == RunState::Finished
                     && report == Some(*outcome)
-                    && found.next_sequence == self.follower.next
+                    && found.next_sequence == self.checker.next
             }
-            (Some(Ok(_)), End::Told(_)) => false,
-            (Some(Err(refused)), End::Told(told)) => refused == *told,
-            // A tenant that has gone meanwhile.
+            (Some(Ok(_)), End::Refused(_)) => false,
+            (Some(Err(error)), End::Refused(refused)) => error == *refused,
+            // The guest tenant may have been removed meanwhile.
             (Some(Err(_)), End::Finished(_)) => self.is_guests(),
         };
-        if !found {
-            self.world.ledger.broken(format!("GetRun says another end of {} than {end:?}", self.follower.run));
+        if !is_equal {
+            self.context
+                .tally
+                .record_violation(format!("GetRun reports another end of {} than {end:?}", self.checker.run));
         }
     }
 
-    async fn ask(&mut self) -> Option<Result<GetRunResponse, Refused>> {
+    async fn get_run(&mut self) -> Option<Result<GetRunResponse, CallError>> {
         loop {
-            let request = GetRunRequest { run_id: self.follower.run.clone(), wait_ms: 0 };
-            match timeout(PATIENCE, self.caller.runs.get_run(request)).await {
+            let request = GetRunRequest { run_id: self.checker.run.clone(), wait_ms: 0 };
+            match timeout(WAIT_MAX, self.client.runs.get_run(request)).await {
                 Err(_) => {
-                    self.world.ledger.broken(format!("no answer of GetRun for {PATIENCE:?}"));
+                    self.context.tally.record_violation(format!("no answer of GetRun for {WAIT_MAX:?}"));
                     return None;
                 }
                 Ok(Ok(found)) => return Some(Ok(found.into_inner())),
-                Ok(Err(status)) => match Refused::by(&status) {
-                    Refused::Lost => self.caller = self.world.connected(self.tenant).await?,
-                    told => return Some(Err(told)),
+                Ok(Err(status)) => match CallError::from_status(&status) {
+                    CallError::ConnectionLost => self.client = self.context.connect(self.tenant).await?,
+                    refused => return Some(Err(refused)),
                 },
             }
         }
     }
 }
 
-pub(super) fn is_replaced(refused: &Refused) -> bool {
-    matches!(refused, Refused::Typed { code: Code::FailedPrecondition, reason, .. } if reason == reason::WORKSPACE_REPLACED)
+pub(super) fn is_replaced(refused: &CallError) -> bool {
+    matches!(refused, CallError::Status { code: Code::FailedPrecondition, reason, .. } if reason == reason::WORKSPACE_REPLACED)
 }

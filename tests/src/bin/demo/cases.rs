@@ -1,31 +1,31 @@
-//! What is run and what has to come of it: one row for each fixture. Must not know how it is run or shown.
+//! The fixtures of the demo and their expected results, one row each.
 
 use proctor_proto::v1::{Limits, Outcome, Summary};
 use std::collections::BTreeSet;
 
 const MIB: u64 = 1024 * 1024;
 
-/// One fixture.
-pub(crate) struct Case {
+/// One fixture of the demo.
+pub(crate) struct DemoCase {
     /// Directory below `fixtures/go`.
     pub(crate) fixture: &'static str,
-    /// What it shows.
+    /// Title for the reader.
     pub(crate) about: &'static str,
-    /// Limits of its run; 0 leaves the default.
+    /// Limits of the run; 0 keeps the default.
     pub(crate) limits: Limits,
-    /// What has to come of it.
-    pub(crate) expected: Expected,
+    /// Expected result.
+    pub(crate) expected: ExpectedRun,
 }
 
-/// What has to come of a run.
-pub(crate) struct Expected {
+/// The expected result of a run.
+pub(crate) struct ExpectedRun {
     pub(crate) outcome: Outcome,
     pub(crate) passed: u64,
     pub(crate) skipped: u64,
-    /// Everything that `last_test_failures` has to list, by its node id. A parent that fails only because of its subtest is
+    /// Node ids that `last_test_failures` must list, all of them. A parent that failed only because of its subtest is
     /// not listed.
     pub(crate) failures: &'static [&'static str],
-    /// Tests that have to be running when the run is cut off.
+    /// Tests that must be running when the run is cut off.
     pub(crate) running: &'static [&'static str],
 }
 
@@ -40,28 +40,29 @@ const NO_LIMITS: Limits = Limits {
     disk_bytes: 0,
 };
 
-const PASSED: Expected = Expected { outcome: Outcome::Passed, passed: 0, skipped: 0, failures: &[], running: &[] };
+const PASSED: ExpectedRun =
+    ExpectedRun { outcome: Outcome::Passed, passed: 0, skipped: 0, failures: &[], running: &[] };
 
-/// Its covering tests are asked for.
+/// The fixture whose covering tests the demo queries.
 pub(crate) const COVERED: &str = "pass";
-/// Its failing tests are run again after it was mended.
-pub(crate) const MENDED: &str = "fail";
-/// It is in flight when the supervisor is told to stop.
+/// The fixture that the demo repairs, to run its failed tests again.
+pub(crate) const REPAIRED: &str = "fail";
+/// The fixture that is running when the demo stops the supervisor.
 pub(crate) const ENDLESS: &str = "hang";
 
-/// All fixtures, in the order in which they are shown.
-pub(crate) const CASES: [Case; 8] = [
-    Case {
+/// All fixtures, in display order.
+pub(crate) const CASES: [DemoCase; 8] = [
+    DemoCase {
         fixture: COVERED,
-        about: "everything passes, and coverage says which test executes which line",
+        about: "everything passes, and coverage tells which test executes which line",
         limits: NO_LIMITS,
-        expected: Expected { passed: 5, ..PASSED },
+        expected: ExpectedRun { passed: 5, ..PASSED },
     },
-    Case {
-        fixture: MENDED,
-        about: "failures of several shapes, each with its place and what was expected",
+    DemoCase {
+        fixture: REPAIRED,
+        about: "failures of several kinds, each with its location and the expected value",
         limits: NO_LIMITS,
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::Failed,
             passed: 2,
             skipped: 1,
@@ -74,66 +75,66 @@ pub(crate) const CASES: [Case; 8] = [
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: "panic",
         about: "a panic ends the test process, and takes a parallel test with it",
         limits: NO_LIMITS,
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::Failed,
             passed: 1,
             failures: &["example.com/panic/TestPanics/empty", "example.com/panic/TestParallelSibling"],
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: "builderror",
         about: "one package does not compile; what can run still runs",
         limits: NO_LIMITS,
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::BuildFailed,
             passed: 1,
             failures: &["example.com/builderror/broken"],
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: "twomodules",
         about: "two Go modules side by side in one workspace",
         limits: NO_LIMITS,
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::Failed,
             passed: 2,
             failures: &["example.com/twomodules/beta/TestName"],
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: ENDLESS,
         about: "a test that never ends meets a timeout of 5 s",
         limits: Limits { wall_ms: 5_000, ..NO_LIMITS },
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::TimedOut,
             passed: 1,
             running: &["example.com/hang/TestHangs"],
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: "oom",
         about: "a test that takes ever more memory meets a limit of 512 MiB",
         limits: Limits { memory_bytes: 512 * MIB, ..NO_LIMITS },
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::OutOfMemory,
             passed: 1,
             running: &["example.com/oom/TestEatsMemory"],
             ..PASSED
         },
     },
-    Case {
+    DemoCase {
         fixture: "forkbomb",
         about: "a test that starts ever more processes meets a limit of 200",
         limits: Limits { pids: 200, ..NO_LIMITS },
-        expected: Expected {
+        expected: ExpectedRun {
             outcome: Outcome::PidsExhausted,
             passed: 1,
             failures: &["example.com/forkbomb/TestForksUntilRefused"],
@@ -144,11 +145,11 @@ pub(crate) const CASES: [Case; 8] = [
 
 /// A line that tests of two packages execute.
 pub(crate) const COVERED_LINE: (&str, u32) = ("calc/calc.go", 6);
-/// The packages whose tests do.
+/// The packages with tests that execute [`COVERED_LINE`].
 pub(crate) const COVERING_PACKAGES: [&str; 2] = ["example.com/pass/calc", "example.com/pass/invoice"];
 
-/// How the source of [`MENDED`] is mended: file, what is wrong, what is right.
-pub(crate) const MENDING: [(&str, &str, &str); 2] = [
+/// The repairs of [`REPAIRED`]: file, wrong text, right text.
+pub(crate) const REPAIRS: [(&str, &str, &str); 2] = [
     (
         "greet.go",
         "return \"Hello, \" + name\n",
@@ -157,37 +158,37 @@ pub(crate) const MENDING: [(&str, &str, &str); 2] = [
     ("greet.go", "return parts[:len(parts)-1]\n", "return parts\n"),
 ];
 
-/// What the rerun of its failing tests has to come to then: two failures had nothing to do with the source.
-pub(crate) const AFTER_MENDING: Expected = Expected {
+/// Expected result of the rerun after the repairs: two of the failures are in the tests themselves.
+pub(crate) const AFTER_REPAIR: ExpectedRun = ExpectedRun {
     outcome: Outcome::Failed,
     passed: 3,
     failures: &["example.com/fail/TestPlain", "example.com/fail/TestSilent"],
     ..PASSED
 };
 
-/// What a run came to.
-pub(crate) struct Found {
+/// The actual result of a run.
+pub(crate) struct ActualRun {
     pub(crate) outcome: Outcome,
     pub(crate) summary: Summary,
     pub(crate) failures: BTreeSet<String>,
     pub(crate) running: BTreeSet<String>,
 }
 
-impl Expected {
-    /// Every difference between what was expected and what was found, one sentence each.
-    pub(crate) fn differences(&self, found: &Found) -> Vec<String> {
+impl ExpectedRun {
+    /// All differences between the expected and the actual result, one sentence each.
+    pub(crate) fn differences(&self, actual: &ActualRun) -> Vec<String> {
         let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
         let mut differences = Vec::new();
-        let mut compare = |what: &str, expected: String, found: String| {
-            if expected != found {
-                differences.push(format!("{what}: expected {expected}, found {found}"));
+        let mut compare = |what: &str, expected: String, actual: String| {
+            if expected != actual {
+                differences.push(format!("{what}: expected {expected}, got {actual}"));
             }
         };
-        compare("outcome", format!("{:?}", self.outcome), format!("{:?}", found.outcome));
-        compare("passed", self.passed.to_string(), found.summary.passed.to_string());
-        compare("skipped", self.skipped.to_string(), found.summary.skipped.to_string());
-        compare("failures", format!("{:?}", set(self.failures)), format!("{:?}", found.failures));
-        compare("running", format!("{:?}", set(self.running)), format!("{:?}", found.running));
+        compare("outcome", format!("{:?}", self.outcome), format!("{:?}", actual.outcome));
+        compare("passed", self.passed.to_string(), actual.summary.passed.to_string());
+        compare("skipped", self.skipped.to_string(), actual.summary.skipped.to_string());
+        compare("failures", format!("{:?}", set(self.failures)), format!("{:?}", actual.failures));
+        compare("running", format!("{:?}", set(self.running)), format!("{:?}", actual.running));
         differences
     }
 }

@@ -1,4 +1,4 @@
-//! What a supervisor has left behind on this host: processes, cgroup directories, mounts, files. Must not know what ran.
+//! Finds what a supervisor has left on this host: processes, cgroups, mounts and files.
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
@@ -8,32 +8,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The kernel takes a moment to let go of what has just died.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Wait for the kernel to release processes that have just died.
+const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Deepest level below a hierarchy's root at which a group of ours is looked for.
+/// Deepest level below the cgroup root that is searched.
 const GROUP_DEPTH_MAX: u32 = 8;
 
-/// Makes this process the parent of every descendant that loses its own, so that [`processes`] sees all of them.
+/// Makes this process adopt descendants that lose their parent, so that [`processes`] sees all of them.
 pub(crate) fn adopt_orphans() -> Result<()> {
     nix::sys::prctl::set_child_subreaper(true).context("becoming the parent of orphans")
 }
 
-/// Whether any descendant of this process exists, dead or alive.
+/// Whether any descendant of this process exists, running or zombie.
 pub(crate) fn processes() -> Result<bool> {
-    let until = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_MAX;
     loop {
-        // Looks at a dead child without reaping it: a zombie is something left behind.
+        // WNOWAIT inspects a dead child without reaping it: an unreaped zombie counts as left behind.
         match waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT) {
             Err(Errno::ECHILD) => return Ok(false),
             Err(error) => return Err(error).context("looking for children"),
-            Ok(_) if Instant::now() > until => return Ok(true),
+            Ok(_) if Instant::now() > deadline => return Ok(true),
             Ok(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     }
 }
 
-/// Groups that the supervisor with this process id has made.
+/// Cgroups made by the supervisor with this pid.
 pub(crate) fn groups(supervisor: u32) -> Vec<PathBuf> {
     groups_below(Path::new("/sys/fs/cgroup"), &format!("proctor-{supervisor}-"), GROUP_DEPTH_MAX)
 }
@@ -52,8 +52,8 @@ fn groups_below(dir: &Path, prefix: &str, depth: u32) -> Vec<PathBuf> {
     found
 }
 
-/// Mount points of this process's mount namespace that a run could have made: below the private `/tmp/proctor` or below a
-/// directory of the demo. Others come and go on a busy host.
+/// Mount points in this mount namespace that a run could have made: below the private `/tmp/proctor` or a directory of the
+/// demo. Other mounts may come and go on a busy host.
 pub(crate) fn mounts() -> Result<BTreeSet<String>> {
     let table = fs::read_to_string("/proc/self/mountinfo").context("reading the mount table")?;
     let points = table.lines().filter_map(|line| line.split(' ').nth(4));

@@ -1,8 +1,7 @@
-//! The main job, for real: starts `proctor serve`, opens a session for each sample workspace over gRPC, runs its tests in the
-//! sandbox, shows what broke, and proves that nothing is left. Exits with 1 when anything differs from what it expects.
-//! Must not know the supervisor otherwise than through its contract.
+//! `make demo`: starts `proctor serve`, opens a session per sample workspace over gRPC, runs its tests in the sandbox, shows
+//! the failures, and checks that nothing is left. Exits with 1 when a result differs from the expected one.
 
-#![expect(clippy::disallowed_macros, reason = "a program of ours that nobody depends on")]
+#![expect(clippy::disallowed_macros, reason = "an internal program that prints to a terminal")]
 
 mod cases;
 mod client;
@@ -10,10 +9,10 @@ mod demo_supervisor;
 mod leftovers;
 mod output;
 
-use crate::cases::{AFTER_MENDING, CASES, COVERED, COVERED_LINE, COVERING_PACKAGES, Case, ENDLESS};
-use crate::cases::{Expected, Found, MENDED, MENDING};
+use crate::cases::{AFTER_REPAIR, CASES, COVERED, COVERED_LINE, COVERING_PACKAGES, DemoCase, ENDLESS};
+use crate::cases::{ActualRun, ExpectedRun, REPAIRED, REPAIRS};
 use crate::client::{Client, follow};
-use crate::demo_supervisor::{More, Supervisor};
+use crate::demo_supervisor::{ExtraKeys, Supervisor};
 use anyhow::{Context as _, Result, ensure};
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::run_event::Event;
@@ -26,11 +25,11 @@ use std::time::Instant;
 use tempfile::TempDir;
 use tonic::Streaming;
 
-/// Directory that outlives the demo, for the build cache; the Makefile sets it.
+/// Variable with a directory that outlives the demo, for the build cache. The Makefile sets it.
 const TOOLS: &str = "PROCTOR_TOOLS";
 
 fn main() -> ExitCode {
-    let begun = Instant::now();
+    let started = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = runtime.context("starting the runtime").and_then(|runtime| {
         runtime.block_on(async {
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
             }
         })
     });
-    let took = begun.elapsed().as_secs_f64();
+    let took = started.elapsed().as_secs_f64();
     match result {
         Ok(0) => {
             anstream::println!("\n\x1b[32mEverything as expected\x1b[0m, in {took:.1} s.");
@@ -57,31 +56,31 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the demo takes place.
-struct Stage {
-    /// Socket, host file, log; gone at the end.
+/// Directories of the demo.
+struct DemoDirs {
+    /// Socket, host file and log; removed at the end.
     dir: TempDir,
     /// Copies of the fixtures.
     workspaces: PathBuf,
-    /// The supervisor's caches.
+    /// State directory of the supervisor with its caches.
     state: PathBuf,
 }
 
-/// The number of things that were not as expected.
+/// Runs the demo and returns the number of unexpected results.
 async fn demo() -> Result<usize> {
     leftovers::adopt_orphans()?;
-    let stage = Stage::set()?;
+    let dirs = DemoDirs::create()?;
     let mounts = leftovers::mounts()?;
     output::heading("proctor demo", "every workspace below is a copy; every test runs in a sandbox of its own");
-    if !stage.state.exists() {
+    if !dirs.state.exists() {
         output::line("first time", "Go builds its standard library during the first run, which takes half a minute");
     }
-    // A test that never ends has no use for the time that others have to finish.
-    let more = More { host: "drain = \"1s\"", ..More::default() };
-    let (supervisor, channel) = Supervisor::start(stage.dir.path(), &stage.state, &stage.workspaces, more).await?;
+    // The stop below waits for a test that never ends, so a long drain would be wasted.
+    let extra = ExtraKeys { host: "drain = \"1s\"", ..ExtraKeys::default() };
+    let (supervisor, channel) = Supervisor::start(dirs.dir.path(), &dirs.state, &dirs.workspaces, extra).await?;
     output::line("supervisor", &format!("`proctor serve` as process {}, on a unix socket", supervisor.pid()));
-    let files = leftovers::files(stage.dir.path())?;
-    let mut demo = Demo { client: Client::new(channel), stage, differences: 0, shown_isolation: false };
+    let files = leftovers::files(dirs.dir.path())?;
+    let mut demo = Demo { client: Client::new(channel), dirs, differences: 0, shown_isolation: false };
     for case in &CASES {
         demo.show(case).await.with_context(|| format!("fixture {}", case.fixture))?;
     }
@@ -89,17 +88,17 @@ async fn demo() -> Result<usize> {
     Ok(demo.differences)
 }
 
-impl Stage {
-    fn set() -> Result<Stage> {
+impl DemoDirs {
+    fn create() -> Result<DemoDirs> {
         let dir = tempfile::Builder::new().prefix("proctor-demo-").tempdir().context("making a directory")?;
         let workspaces = dir.path().join("workspaces");
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/go");
         for case in &CASES {
             copy(&fixtures.join(case.fixture), &workspaces.join(case.fixture))?;
         }
-        let kept = std::env::var_os(TOOLS).map(PathBuf::from).filter(|tools| tools.is_absolute());
-        let state = kept.map_or_else(|| dir.path().join("state"), |tools| tools.join("demo"));
-        Ok(Stage { dir, workspaces, state })
+        let tools = std::env::var_os(TOOLS).map(PathBuf::from).filter(|tools| tools.is_absolute());
+        let state = tools.map_or_else(|| dir.path().join("state"), |tools| tools.join("demo"));
+        Ok(DemoDirs { dir, workspaces, state })
     }
 
     fn keeps_state(&self) -> bool {
@@ -123,26 +122,26 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 
 struct Demo {
     client: Client,
-    stage: Stage,
+    dirs: DemoDirs,
     differences: usize,
     shown_isolation: bool,
 }
 
 impl Demo {
-    async fn show(&mut self, case: &Case) -> Result<()> {
+    async fn show(&mut self, case: &DemoCase) -> Result<()> {
         output::heading(case.fixture, case.about);
-        let session = self.client.open_session(&self.stage.workspaces.join(case.fixture)).await?;
+        let session = self.client.open_session(&self.dirs.workspaces.join(case.fixture)).await?;
         let stream = self.client.run_tests(&session, case.limits).await?;
         self.run(&session, stream, &case.expected).await?;
         match case.fixture {
             COVERED => self.covering(&session).await,
-            MENDED => self.mend(&session).await,
+            REPAIRED => self.repair(&session).await,
             _ => Ok(()),
         }
     }
 
-    /// Follows a run to its end and shows what came of it.
-    async fn run(&mut self, session: &str, stream: Streaming<RunEvent>, expected: &Expected) -> Result<()> {
+    /// Reads a run's events to the end and shows its result.
+    async fn run(&mut self, session: &str, stream: Streaming<RunEvent>, expected: &ExpectedRun) -> Result<()> {
         let report = follow(stream, output::progress).await?;
         output::report(&report);
         if !self.shown_isolation {
@@ -159,20 +158,21 @@ impl Demo {
         Ok(())
     }
 
-    fn compare(&mut self, expected: &Expected, report: &Report, failures: BTreeSet<String>) {
+    fn compare(&mut self, expected: &ExpectedRun, report: &Report, failures: BTreeSet<String>) {
         let running = report.evidence.iter().flat_map(|evidence| &evidence.running);
         let running = running.map(|test| format!("{}/{}", test.package, test.name)).collect();
         let summary = report.summary.unwrap_or_default();
-        let differences = expected.differences(&Found { outcome: report.outcome(), summary, failures, running });
+        let actual = ActualRun { outcome: report.outcome(), summary, failures, running };
+        let differences = expected.differences(&actual);
         for difference in &differences {
-            self.find(false, difference);
+            self.record(false, difference);
         }
         if differences.is_empty() {
             output::finding(true, "as expected");
         }
     }
 
-    fn find(&mut self, good: bool, text: &str) {
+    fn record(&mut self, good: bool, text: &str) {
         output::finding(good, text);
         self.differences += usize::from(!good);
     }
@@ -184,24 +184,24 @@ impl Demo {
         output::block(&text::covering(&answer, file, Some(line), Reader::Person));
         let packages: BTreeSet<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();
         let good = packages == BTreeSet::from(COVERING_PACKAGES);
-        self.find(good, &format!("tests of {} packages cover it", packages.len()));
+        self.record(good, &format!("tests of {} packages cover it", packages.len()));
         Ok(())
     }
 
-    /// Repairs two of the failures in the copy and runs again what failed.
-    async fn mend(&mut self, session: &str) -> Result<()> {
-        output::heading(MENDED, "the source is mended; only what failed runs again");
-        for (file, wrong, right) in MENDING {
-            let path = self.stage.workspaces.join(MENDED).join(file);
+    /// Repairs two of the failures in the copy and runs the failed tests again.
+    async fn repair(&mut self, session: &str) -> Result<()> {
+        output::heading(REPAIRED, "the source is repaired; only the failed tests run again");
+        for (file, wrong, right) in REPAIRS {
+            let path = self.dirs.workspaces.join(REPAIRED).join(file);
             let source = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-            ensure!(source.contains(wrong), "{file} of fixture {MENDED} no longer contains {wrong:?}");
+            ensure!(source.contains(wrong), "{file} of fixture {REPAIRED} no longer contains {wrong:?}");
             fs::write(&path, source.replace(wrong, right)).with_context(|| format!("writing {}", path.display()))?;
         }
         let stream = self.client.run_failing_tests(session).await?;
-        self.run(session, stream, &AFTER_MENDING).await
+        self.run(session, stream, &AFTER_REPAIR).await
     }
 
-    /// Stops the supervisor while a test that never ends is running, and looks for what is left.
+    /// Stops the supervisor while a test that never ends is running, and checks what is left.
     async fn stop(
         &mut self,
         supervisor: Supervisor,
@@ -209,7 +209,7 @@ impl Demo {
         files: BTreeSet<PathBuf>,
     ) -> Result<()> {
         output::heading("stop", "SIGTERM to the supervisor while a test that never ends is running");
-        let session = self.client.open_session(&self.stage.workspaces.join(ENDLESS)).await?;
+        let session = self.client.open_session(&self.dirs.workspaces.join(ENDLESS)).await?;
         let mut stream = self.client.run_tests(&session, proctor_proto::v1::Limits::default()).await?;
         let running = CASES.iter().find(|case| case.fixture == ENDLESS).map_or(&[][..], |case| case.expected.running);
         while let Some(event) = stream.message().await? {
@@ -223,31 +223,31 @@ impl Demo {
             }
         }
         let pid = supervisor.pid();
-        // What is looked for in vain below must be there to be seen now.
+        // The checks below expect that no cgroup is left, so there must be some now.
         let groups = leftovers::groups(pid).len();
-        self.find(groups > 0, &format!("while it runs there are {groups} cgroup directories of the supervisor's"));
-        let begun = Instant::now();
+        self.record(groups > 0, &format!("during the run the supervisor has {groups} cgroup directories"));
+        let started = Instant::now();
         let stopping = tokio::spawn(supervisor.stop());
         let report = follow(stream, |_| {}).await?;
         let outcome = report.outcome();
-        self.find(outcome == Outcome::Cancelled, &format!("the run's report says {}", text::outcome_name(outcome)));
+        self.record(outcome == Outcome::Cancelled, &format!("the run's report says {}", text::outcome_name(outcome)));
         let status = stopping.await??;
-        let took = begun.elapsed().as_secs_f64();
-        self.find(status.success(), &format!("the supervisor ended after {took:.2} s: {status}"));
-        self.look_for_leftovers(pid, mounts, files)
+        let took = started.elapsed().as_secs_f64();
+        self.record(status.success(), &format!("the supervisor ended after {took:.2} s: {status}"));
+        self.check_leftovers(pid, mounts, files)
     }
 
-    fn look_for_leftovers(&mut self, pid: u32, mounts: &BTreeSet<String>, before: BTreeSet<PathBuf>) -> Result<()> {
+    fn check_leftovers(&mut self, pid: u32, mounts: &BTreeSet<String>, before: BTreeSet<PathBuf>) -> Result<()> {
         let left = |kind: &str, names: Vec<String>| match names.as_slice() {
             [] => (true, format!("no {kind} is left")),
             names => (false, format!("{kind} left: {}", names.join(", "))),
         };
         let shown = |paths: Vec<PathBuf>| paths.iter().map(|path| path.display().to_string()).collect();
-        // Every descendant that lost its parent has become a child of this process.
+        // Descendants that lost their parent have become children of this process.
         let processes =
             if leftovers::processes()? { vec!["a descendant of the supervisor".to_owned()] } else { vec![] };
-        let files = leftovers::files(self.stage.dir.path())?;
-        let state = &self.stage.state;
+        let files = leftovers::files(self.dirs.dir.path())?;
+        let state = &self.dirs.state;
         let new = files.difference(&before).filter(|path| !path.starts_with(state)).cloned().collect();
         let gone = before.difference(&files).filter(|path| !path.ends_with("proctor.sock")).cloned().collect();
         let socket = files.iter().filter(|path| path.ends_with("proctor.sock")).cloned().collect();
@@ -258,13 +258,13 @@ impl Demo {
             left("socket", shown(socket)),
             left("file", shown(new)),
         ] {
-            self.find(good, &text);
+            self.record(good, &text);
         }
         let gone: Vec<PathBuf> = gone;
         if !gone.is_empty() {
-            self.find(false, &format!("files are gone from the workspaces: {gone:?}"));
+            self.record(false, &format!("files are gone from the workspaces: {gone:?}"));
         }
-        if self.stage.keeps_state() {
+        if self.dirs.keeps_state() {
             output::line("kept", "Go's build cache, so that the next time takes seconds (`make clean` removes it)");
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a newcomer sees. Colours are taken away again when nobody would see them. Must not know what is expected.
+//! Prints the demo's output. Colours are removed when stdout is no terminal.
 
 use proctor_proto::text::outcome_name;
 use proctor_proto::v1::run_event::Event;
@@ -6,30 +6,30 @@ use proctor_proto::v1::{Isolation, Limits, Report, RunEvent, TestCase, TestOutco
 
 const MIB: u64 = 1024 * 1024;
 
-/// A heading for everything about `name`.
+/// A heading with the name of a section and its title.
 pub(crate) fn heading(name: &str, about: &str) {
     anstream::println!("\n\x1b[1m{name}\x1b[0m  \x1b[2m{about}\x1b[0m");
 }
 
-/// One aligned line: what it is about, and what there is to say.
+/// One aligned line with a label and a text.
 pub(crate) fn line(label: &str, text: &str) {
     anstream::println!("  \x1b[2m{label:<11}\x1b[0m{text}");
 }
 
-/// A finding of the demo itself.
+/// The result of one of the demo's own checks.
 pub(crate) fn finding(good: bool, text: &str) {
     let mark = if good { "\x1b[32m✓\x1b[0m" } else { "\x1b[31m✗\x1b[0m" };
     anstream::println!("  {mark} {text}");
 }
 
-/// A text of several lines as one block.
+/// A text of several lines, indented.
 pub(crate) fn block(text: &str) {
     for line in text.trim_end().lines() {
         anstream::println!("{}", format!("    {line}").trim_end());
     }
 }
 
-/// What happens while a run goes on, one line for each test that finishes.
+/// Progress of a run: one line per finished test.
 pub(crate) fn progress(event: &RunEvent) {
     let at = f64::from(u32::try_from(event.at_ms).unwrap_or(u32::MAX)) / 1_000.0;
     match &event.event {
@@ -54,7 +54,7 @@ fn finished(at: f64, test: &TestCase) {
     anstream::println!("    \x1b[2m{at:>6.2}s\x1b[0m {mark} {}{note}", test.nodeid);
 }
 
-/// The end of a run: what it came to and what it used.
+/// The result of a run and its resource usage.
 pub(crate) fn report(report: &Report) {
     let summary = report.summary.unwrap_or_default();
     let counts = [
@@ -92,7 +92,7 @@ fn resources(report: &Report) -> String {
     text
 }
 
-/// What stands between a run and the host.
+/// The isolation layers and limits of a run.
 pub(crate) fn isolation(isolation: &Isolation, limits: &Limits) {
     line("layers", &isolation.layers.join(", "));
     for limit in &isolation.limits {
@@ -110,7 +110,7 @@ fn in_force(limit: &str, max: u64, by: &str) -> String {
     format!("{limit:<9}{:>12}   by {by}", amount(limit, max))
 }
 
-// In the unit of its field in `Limits`.
+// In the unit of the limit's field in `Limits`.
 fn amount(limit: &str, value: u64) -> String {
     match limit {
         "memory" | "log" | "tmp" => mib(value),

@@ -1,20 +1,19 @@
-//! The options of borp, which runs files of Node's test runner, as a test script gives them
-//! (<https://github.com/mcollina/borp>, "Options"). Must not know how it is started.
+//! The options of borp, which runs files of Node's test runner (<https://github.com/mcollina/borp>, "Options").
 
-use super::options::{Flag, Handed, Takes};
+use super::forwarded_options::{Arity, Flag, ForwardPolicy};
 
-/// What a test script's start of a program that is not the runner's own hands on.
-pub(super) const HANDED: Handed = Handed::These {
+/// The options of a test script's borp command that are forwarded.
+pub(super) const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: &[
-        Flag { names: &["--pattern", "-p"], takes: Takes::Value },
-        Flag { names: &["--ignore", "-i"], takes: Takes::Value },
-        Flag { names: &["--timeout", "-t"], takes: Takes::Value },
-        Flag { names: &["--concurrency", "-c"], takes: Takes::Value },
-        Flag { names: &["--post-compile", "-P"], takes: Takes::Value },
-        Flag { names: &["--no-timeout"], takes: Takes::Nothing },
-        Flag { names: &["--no-typescript", "-T"], takes: Takes::Nothing },
-        Flag { names: &["--expose-gc"], takes: Takes::Nothing },
-        Flag { names: &["--only", "-o"], takes: Takes::Nothing },
+        Flag { names: &["--pattern", "-p"], arity: Arity::Value },
+        Flag { names: &["--ignore", "-i"], arity: Arity::Value },
+        Flag { names: &["--timeout", "-t"], arity: Arity::Value },
+        Flag { names: &["--concurrency", "-c"], arity: Arity::Value },
+        Flag { names: &["--post-compile", "-P"], arity: Arity::Value },
+        Flag { names: &["--no-timeout"], arity: Arity::Nothing },
+        Flag { names: &["--no-typescript", "-T"], arity: Arity::Nothing },
+        Flag { names: &["--expose-gc"], arity: Arity::Nothing },
+        Flag { names: &["--only", "-o"], arity: Arity::Nothing },
     ],
     valued: &["--reporter", "-r", "--coverage-exclude", "-X", "--lines", "--branches", "--functions", "--statements"],
     bare: &["--coverage", "-C", "--check-coverage", "--watch", "-w"],

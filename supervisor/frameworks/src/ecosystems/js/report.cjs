@@ -1,4 +1,4 @@
-// Writes proctor's report from inside a JavaScript test runner, and reads what errors say. Must not know which runner.
+// Writes proctor's report from inside a JavaScript test runner, and reads errors and stacks.
 'use strict';
 
 const { randomBytes } = require('node:crypto');
@@ -7,7 +7,7 @@ const path = require('node:path');
 const util = require('node:util');
 const { fileURLToPath } = require('node:url');
 
-// As they are before any test has put something in their place: a `fs.writeSync` that wrote nothing would be asked for ever.
+// Taken before a test can replace them: a replaced `fs.writeSync` that writes nothing would be called for ever.
 const { openSync, writeSync } = fs;
 const { stringify } = JSON;
 const bytesOf = Buffer.from.bind(Buffer);
@@ -15,69 +15,69 @@ const bytesOf = Buffer.from.bind(Buffer);
 const SEPARATOR = ' > ';
 const TEXT_MAX = 64 * 1024;
 
-// Tests that run in this process have no business with the report.
+// Removed from the environment: tests in this process must not find the report.
 const place = process.env.PROCTOR_REPORT;
 delete process.env.PROCTOR_REPORT;
 let descriptor;
 
-// What each line begins with, so that whoever else writes to the report is not taken for this reporter.
+// Random word before each line, so that lines of other writers are not taken for this reporter's.
 const token = randomBytes(16).toString('hex');
 
-// The directory of the project, also where the process that we are in works in another, or a test goes to another.
+// The project's directory, also if this process works in another one, or a test changes it.
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
-const rootOf = () => root;
+const projectRoot = () => root;
 
-// Tests that are told, or listed.
+// Number of `finished` and `listed` events.
 let tests = 0;
 
-// Events that are told with the next one.
-let held = '';
+// Events that are written with the next one.
+let buffered = '';
 
-// Tells one event at once, after those that are held: what was told before a crash has been told.
-function say(event, fields) {
+// Writes an event at once, after the buffered ones: an event written before a crash is not lost.
+function emit(event, fields) {
   if (!place) return;
   const told = line(event, fields);
   write(taken() + told);
 }
 
-// Holds an event until the next is told, `tellHeld` or the process's end: for a runner that goes on at once, since each telling
-// wakes whoever listens.
-function hold(event, fields) {
+// Buffers an event until the next `emit`, `flush` or the process's end: for a runner that continues at once, since each write wakes
+// the reader.
+function buffer(event, fields) {
   if (!place) return;
-  held += line(event, fields);
-  if (held.length > TEXT_MAX) tellHeld();
+  buffered += line(event, fields);
+  if (buffered.length > TEXT_MAX) flush();
 }
 
-// Tells with others what happened in the same turn of the event loop: for a runner whose tests crash in other processes, and
-// which hears of many at a time.
-function sayTogether(event, fields) {
-  if (held === '') setImmediate(tellHeld);
-  hold(event, fields);
+// Writes all events of one turn of the event loop together: for a runner whose tests crash in other processes, and which gets many
+// events at a time.
+function emitBatched(event, fields) {
+  if (buffered === '') setImmediate(flush);
+  buffer(event, fields);
 }
 
-// Tells that the runner is done: how many tests were told, and how many that it had were `left` out. Nothing is green without it.
+// Reports that the runner is done: the number of reported tests, and `left`, how many tests were not. Nothing is green without it.
 function end(left = 0) {
-  say('end', { tests, left });
+  emit('end', { tests, left });
 }
 
-function tellHeld() {
-  if (held !== '') write(taken());
+function flush() {
+  if (buffered !== '') write(taken());
 }
 
 function taken() {
-  const text = held;
-  held = '';
+  const text = buffered;
+  buffered = '';
   return text;
 }
 
-if (place) process.on('exit', tellHeld);
+if (place) process.on('exit', flush);
 
-// The fields behind the event, without an object that has both: a runner waits for each line.
+// Appends the fields to the event as text, without building a combined object: the runner waits for each line.
 function line(event, fields = {}) {
   if (event === 'finished' || event === 'listed') tests += 1;
   if (event === 'begin') return `${stringify({ event, token, ...fields })}\n`;
   const text = stringify(fields);
-  // Half of a character, of which JSON writes the number, is no text to whoever reads this.
+  // An unpaired surrogate, which JSON writes as an escape, is no valid text for the reader.
   const whole = text.includes('\\ud') ? stringify(fields, inWhole) : text;
   return `${token} {"event":"${event}"${whole === '{}' ? '' : ','}${whole.slice(1)}\n`;
 }
@@ -90,15 +90,15 @@ function write(text) {
   for (let written = 0; written < bytes.length; ) written += writeSync(descriptor, bytes, written);
 }
 
-const plain = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
+const stripAnsi = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX).replace(/[\ud800-\udbff]$/, '') : text);
-const nameOf = (titles) => titles.join(SEPARATOR);
+const joinTitles = (titles) => titles.join(SEPARATOR);
 
-// The tests of a file follow each other.
+// Cache of the last file's package: tests of one file follow each other.
 let lastFile;
 let lastTold;
 
-function fileOf(file) {
+function packageOf(file) {
   if (file !== lastFile) {
     lastTold = path.relative(root, path.resolve(root, file)).split(path.sep).join('/');
     lastFile = file;
@@ -106,8 +106,8 @@ function fileOf(file) {
   return lastTold;
 }
 
-// A value as a person would write it.
-function valueOf(value) {
+// A value as source text.
+function formatValue(value) {
   if (typeof value === 'string') return clip(stringify(value));
   return clip(util.inspect(value, { depth: 8, breakLength: 100, maxArrayLength: 100, maxStringLength: 10_000, sorted: true }));
 }
@@ -117,24 +117,24 @@ const FRAME = /^\s*at (?:.*? \()?(?:async )?((?:file:\/\/)?[^\s()][^()]*?):(\d+)
 // The frames of a stack, innermost first, with absolute paths.
 function framesOf(stack) {
   const frames = [];
-  for (const line of plain(stack).split('\n')) {
+  for (const line of stripAnsi(stack).split('\n')) {
     const found = FRAME.exec(line);
     if (!found || found[1].startsWith('node:')) continue;
     try {
       const file = found[1].startsWith('file://') ? fileURLToPath(found[1]) : path.resolve(found[1]);
       frames.push({ file, line: Number(found[2]) });
     } catch {
-      // A frame that names no file of this machine.
+      // The frame names no file of this machine.
     }
   }
   return frames;
 }
 
-// Where our own code lies, of which no stack that people read has a frame.
+// Directory of the injected files, whose frames are removed from stacks.
 const OURS = path.dirname(__dirname) + path.sep;
 
-// Where the project's own code was when `stack` was taken.
-function placeOf(stack) {
+// The project's innermost frame in `stack`; a file outside of the project only if there is none.
+function projectLocation(stack) {
   const below = root + path.sep;
   const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(OURS);
   const frames = framesOf(stack).filter(own);
@@ -143,21 +143,21 @@ function placeOf(stack) {
 
 const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
 
-// The lines of a stack that are frames, without the runner's own and ours.
-function stackOf(stack) {
-  const frames = plain(stack).split('\n').filter((line) => /^\s*at /.test(line));
+// The frames of a stack, without the runner's and proctor's own.
+function projectStack(stack) {
+  const frames = stripAnsi(stack).split('\n').filter((line) => /^\s*at /.test(line));
   return frames.filter((line) => !RUNNERS.test(line) && !line.includes(OURS)).map((line) => line.trim()).join('\n');
 }
 
-// What an error says, without its class if that is the plain one, and without its frames.
-function beforeStack(text) {
-  const lines = plain(text).split('\n');
+// The text before the frames, without the class of a plain `Error`.
+function textBeforeStack(text) {
+  const lines = stripAnsi(text).split('\n');
   const frames = lines.findIndex((line) => /^\s+at /.test(line));
   return (frames < 0 ? lines : lines.slice(0, frames)).join('\n').replace(/^Error: /, '').trim();
 }
 
-// One function for each stream, which is there for good before any test is: what a test puts in its place calls it or does
-// not, and puts it back. Around that of a test it would hide from the test whether its own was called.
+// One function per stream, installed before any test. A test's own replacement calls it or does not, and restores it. Wrapping a
+// test's replacement would hide from the test whether its own was called.
 const tees = [];
 let listener;
 
@@ -171,9 +171,9 @@ function teeOf(stream) {
   return { stream, write, tee };
 }
 
-// Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow. What is
-// written through a function of a test's own is not kept.
-class Written {
+// Captures what is written to this process's streams between `start` and `stop`, which is still written. Output through a test's own
+// replacement is not captured.
+class OutputCapture {
   #text;
 
   constructor() {
@@ -192,33 +192,33 @@ class Written {
     else if (chunk instanceof Uint8Array) this.#text += Buffer.from(chunk).toString();
   }
 
-  // What was written, if anything was.
+  // Ends the capture and returns the text, `undefined` if empty.
   stop() {
     if (listener !== this) return undefined;
     listener = undefined;
-    return this.#text ? plain(this.#text) : undefined;
+    return this.#text ? stripAnsi(this.#text) : undefined;
   }
 }
 
 const firstParagraph = (text) => text.trim().split('\n\n')[0].trim();
 
-// Why something could not be loaded, and where: where a compiler points to, or in a frame.
-function blame(error, output = '') {
-  const said = plain(error?.message || beforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
-  const stack = plain(error?.stack ?? '');
-  const whole = `${said}\n${plain(output)}`;
+// Why something could not be loaded, and where: at the place a compiler names, or in a frame.
+function describeLoadError(error, output = '') {
+  const said = stripAnsi(error?.message || textBeforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
+  const stack = stripAnsi(error?.stack ?? '');
+  const whole = `${said}\n${stripAnsi(output)}`;
   const pointed = /(?:^|[\s(])([^\s:()]+\.[cm]?[jt]sx?):(\d+):\d+(?: - |: ERROR: )/.exec(whole);
   const bracketed = /(?:^|\s)(\/[^\s:]+): [^\n]*\((\d+):\d+\)/.exec(whole);
   const ahead = /^(\/[^\s:]+):(\d+)$/m.exec(stack);
   const named = /\bAt file: (\/[^\s:]+):(\d+):\d+/.exec(whole);
   const [, file, line] = pointed ?? bracketed ?? named ?? ahead ?? [];
-  const place = file ? { file, line: Number(line) } : (placeOf(stack) ?? placeOf(output));
+  const place = file ? { file, line: Number(line) } : (projectLocation(stack) ?? projectLocation(output));
   const message = firstParagraph(said).replace(/^\/[^\s:]+: |^\S+:\d+:\d+ - error /, '').replace(/ \(\d+:\d+\)$|\s+At file: \S+$/, '');
-  return { ...at(place), message };
+  return { ...locationFields(place), message };
 }
 
-const at = (place) => (place ? { file: place.file, line: place.line } : {});
+const locationFields = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, at, beforeStack, blame, end, fileOf, firstParagraph, hold, nameOf, placeOf, plain, rootOf, say, sayTogether, stackOf, tellHeld, valueOf, Written,
+  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, OutputCapture,
 };

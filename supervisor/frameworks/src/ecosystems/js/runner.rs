@@ -1,8 +1,8 @@
-//! The test runners of JavaScript, and by what each is recognised. Must not know a project.
+//! The JavaScript test runners, and what each is recognised by.
 
-/// A test runner of JavaScript.
+/// A JavaScript test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Runner {
+pub(crate) enum JsRunner {
     Jest,
     Vitest,
     Mocha,
@@ -12,89 +12,89 @@ pub(crate) enum Runner {
 }
 
 /// How a runner is recognised.
-pub(super) struct Marks {
+pub(super) struct RunnerMarkers {
     /// Names of its program.
     pub(super) programs: &'static [&'static str],
-    /// Packages that bring it.
+    /// Packages that contain it.
     pub(super) packages: &'static [&'static str],
-    /// Names of its configuration files without the ending.
+    /// Names of its configuration files without the extension.
     pub(super) configs: &'static [&'static str],
-    /// Further endings that those may have.
-    pub(super) endings: &'static [&'static str],
+    /// Further extensions of these files.
+    pub(super) extensions: &'static [&'static str],
     /// A key of `package.json` that configures it.
     pub(super) key: Option<&'static str>,
     /// Whether it finds the tests of directories below its own.
     pub(super) covers_below: bool,
-    /// The word that makes its program run tests, where it does other things as well.
+    /// The subcommand that runs tests, if its program has several.
     pub(super) subcommand: Option<&'static str>,
-    /// First words and options with which its program runs none.
+    /// First words and options with which its program runs no tests.
     pub(super) idle: &'static [&'static str],
 }
 
-impl Runner {
-    /// Runners of units, of which a project has one.
-    pub(super) const UNITS: [Runner; 4] = [Runner::Jest, Runner::Vitest, Runner::Mocha, Runner::Node];
+impl JsRunner {
+    /// Unit test runners; a project has one of them.
+    pub(super) const UNIT_RUNNERS: [JsRunner; 4] = [JsRunner::Jest, JsRunner::Vitest, JsRunner::Mocha, JsRunner::Node];
 
-    /// Runners that stand beside them: they run a whole application.
-    pub(super) const BESIDE: [Runner; 2] = [Runner::Cypress, Runner::Playwright];
+    /// End-to-end test runners, which a project may have besides: they run a whole application.
+    pub(super) const END_TO_END: [JsRunner; 2] = [JsRunner::Cypress, JsRunner::Playwright];
 
-    pub(super) fn marks(self) -> Marks {
+    pub(super) fn markers(self) -> RunnerMarkers {
         match self {
-            Runner::Jest => Marks {
+            JsRunner::Jest => RunnerMarkers {
                 programs: &["jest", "jest.js"],
                 packages: &["jest", "jest-cli", "@jest/core"],
                 configs: &["jest.config."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: Some("jest"),
                 covers_below: true,
                 subcommand: None,
                 idle: &["--clearCache", "--help", "--init", "--listTests", "--showConfig", "--version"],
             },
-            Runner::Vitest => Marks {
+            JsRunner::Vitest => RunnerMarkers {
                 programs: &["vitest", "vitest.mjs"],
                 packages: &["vitest"],
                 configs: &["vitest.config.", "vitest.workspace.", "vitest.projects."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: None,
                 covers_below: true,
                 subcommand: None,
                 idle: &["bench", "init", "list", "--clearCache", "--help", "--version"],
             },
-            Runner::Mocha => Marks {
+            JsRunner::Mocha => RunnerMarkers {
                 programs: &["mocha", "_mocha", "mocha.js"],
                 packages: &["mocha"],
                 configs: &[".mocharc."],
-                endings: &["json", "jsonc", "yaml", "yml"],
+                extensions: &["json", "jsonc", "yaml", "yml"],
                 key: Some("mocha"),
                 covers_below: false,
                 subcommand: None,
                 idle: &["--help", "--list-interfaces", "--list-reporters", "--version"],
             },
-            Runner::Node => Marks {
+            JsRunner::Node => RunnerMarkers {
                 programs: &[],
                 packages: &[],
                 configs: &[],
-                endings: &[],
+                extensions: &[],
                 key: None,
                 covers_below: false,
                 subcommand: None,
                 idle: &[],
             },
-            Runner::Playwright => Marks {
+            JsRunner::Playwright => RunnerMarkers {
                 programs: &["playwright"],
                 packages: &["@playwright/test"],
                 configs: &["playwright.config."],
-                endings: &[],
+                extensions: &[],
                 key: None,
                 covers_below: false,
                 subcommand: Some("test"),
                 idle: &["--help", "--list"],
             },
-            Runner::Cypress => Marks {
+            JsRunner::Cypress => RunnerMarkers {
                 programs: &["cypress"],
                 packages: &["cypress"],
                 configs: &["cypress.config.", "cypress."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: None,
                 covers_below: false,
                 subcommand: Some("run"),
@@ -103,24 +103,27 @@ impl Runner {
         }
     }
 
-    /// Whether this is a runner's program, whatever it is told to do.
+    /// Whether a runner's program has this name, whatever its arguments.
     pub(super) fn is_program(name: &str) -> bool {
-        Runner::UNITS.into_iter().chain(Runner::BESIDE).any(|runner| runner.marks().programs.contains(&name))
+        JsRunner::UNIT_RUNNERS
+            .into_iter()
+            .chain(JsRunner::END_TO_END)
+            .any(|runner| runner.markers().programs.contains(&name))
     }
 
-    /// What it is called in a script.
+    /// Its name in a script.
     pub(super) fn program(self) -> &'static str {
-        self.marks().programs.first().copied().unwrap_or("node")
+        self.markers().programs.first().copied().unwrap_or("node")
     }
 
     /// The runner whose program has this name, if these arguments make it run tests.
-    pub(super) fn of_program(name: &str, args: &[String]) -> Option<Runner> {
+    pub(super) fn from_program(name: &str, args: &[String]) -> Option<JsRunner> {
         let runs = |word: &str| args.first().is_some_and(|first| first == word);
         let is_idle = |word: &&str| if word.starts_with('-') { args.iter().any(|arg| arg == word) } else { runs(word) };
-        let is_it = |marks: Marks| {
-            let does = marks.subcommand.is_none_or(runs) && !marks.idle.iter().any(is_idle);
-            marks.programs.contains(&name) && does
+        let is_it = |markers: RunnerMarkers| {
+            let does = markers.subcommand.is_none_or(runs) && !markers.idle.iter().any(is_idle);
+            markers.programs.contains(&name) && does
         };
-        Runner::UNITS.into_iter().chain(Runner::BESIDE).find(|runner| is_it(runner.marks()))
+        JsRunner::UNIT_RUNNERS.into_iter().chain(JsRunner::END_TO_END).find(|runner| is_it(runner.markers()))
     }
 }

@@ -1,52 +1,53 @@
-//! What the two adapters for Python share: whose project a file is, which files and tests a request means, the interpreter,
-//! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
+//! What the two Python adapters share: project detection, selection, the interpreter, and cache locations outside of the workspace.
 
-mod archive;
-mod config;
 mod detect;
+mod pytest_config;
 mod selection;
+mod zip_archive;
 
 pub(crate) use detect::{
-    MANAGE, MARKERS, Runner, collects, files_of_unittest, is_django, may_be_django, may_be_of_another_tool,
-    may_load_tests, needs, projects, projects_for_pytest, signs_of_pytest, signs_of_unittest,
+    MANAGE_FILE, MARKERS, PythonRunner, describe_pytest_markers, describe_unittest_markers, is_ambiguous_config,
+    is_django, is_manage_file, may_define_load_tests, projects, projects_for_pytest, pytest_collects, requires_package,
+    unittest_files,
 };
-pub(crate) use selection::{Share, shares};
+pub(crate) use selection::{ProjectSelection, project_selections};
 
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, REPORT, Step, Want};
+use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, Step};
 use std::collections::BTreeMap;
 
-/// Environments that a project has beside its files.
+/// Interpreters of virtual environments within a project.
 const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
 
-/// What both runners' plugins import.
+/// Module that both runners' plugins import.
 const SHARED: &[u8] = include_bytes!("proctor_python.py");
 
-/// Module that starts the runners' own.
-pub(crate) const START: &str = "proctor_start";
+/// Module that starts the runner's module.
+pub(crate) const START_MODULE: &str = "proctor_start";
 
-/// A plan in the making: steps of one runner, with its plugin beside them.
-pub(crate) struct Steps<'a> {
+/// Builds a plan: steps of one runner, with its injected modules.
+pub(crate) struct PlanBuilder<'a> {
     name: &'static str,
-    want: &'a Want<'a>,
+    request: &'a PlanRequest<'a>,
     plan: Plan,
 }
 
-impl<'a> Steps<'a> {
-    /// Without steps yet. `plugins` are the runner's modules of ours, and their content.
-    pub(crate) fn new(name: &'static str, want: &'a Want<'a>, plugins: &[(&str, &[u8])]) -> Steps<'a> {
-        let shared: [(&str, &[u8]); 2] = [("proctor_python", SHARED), (START, include_bytes!("proctor_start.py"))];
+impl<'a> PlanBuilder<'a> {
+    /// A builder without steps. `plugins` are names and content of the runner's injected modules.
+    pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
+        let shared: [(&str, &[u8]); 2] =
+            [("proctor_python", SHARED), (START_MODULE, include_bytes!("proctor_start.py"))];
         let modules = [plugins, &shared].concat();
-        let modules = archive::archive(format!("{name}/proctor.zip"), &modules);
-        Steps { name, want, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
+        let modules = zip_archive::archive(format!("{name}/proctor.zip"), &modules);
+        PlanBuilder { name, request, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }
 
-    /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
+    /// Adds a command in the directory of `project`. It runs only `tests`, names by file, unless these are empty.
     pub(crate) fn add(&mut self, project: &Project, args: Vec<String>, tests: &BTreeMap<String, Vec<String>>) {
         let mut env = self.environment();
         if !tests.is_empty() {
             let path = format!("{}/{}.json", self.name, self.plan.steps.len());
-            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.want.scratch));
+            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.request.scratch));
             self.plan.files.push(injected(path, serde_json::json!(tests).to_string().into_bytes()));
         }
         self.plan.steps.push(Step { programs: interpreters(&project.dir), args, dir: project.dir.clone(), env });
@@ -57,17 +58,17 @@ impl<'a> Steps<'a> {
         self.plan.notes.push(note);
     }
 
-    /// The plan, each of whose steps has these variables besides.
-    pub(crate) fn done(mut self, env: &[(&str, String)]) -> Plan {
+    /// The plan, with these variables added to each step.
+    pub(crate) fn build(mut self, env: &[(&str, String)]) -> Plan {
         for step in &mut self.plan.steps {
             step.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         }
         self.plan
     }
 
-    /// Caches of one workspace are kept apart from those of another by its path.
+    /// Cache paths contain the workspace's path, so workspaces do not share caches.
     fn environment(&self) -> BTreeMap<String, String> {
-        let Want { workspace, scratch, cache, .. } = *self.want;
+        let PlanRequest { workspace, scratch, cache, .. } = *self.request;
         BTreeMap::from(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
@@ -85,7 +86,7 @@ fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
     InjectedFile { path, bytes, executable: false }
 }
 
-/// The interpreter of a project: that of its own environment or of one above it, else the host's.
+/// Candidate interpreters of a project: of its own environment, of one above it, then the host's.
 fn interpreters(dir: &str) -> Vec<String> {
     let depth = dir.split('/').filter(|part| !part.is_empty()).count();
     let own = (0..=depth).flat_map(|up| ENVIRONMENTS.map(|python| format!("{}{python}", "../".repeat(up))));

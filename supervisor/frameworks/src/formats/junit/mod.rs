@@ -1,46 +1,51 @@
-//! JUnit XML, the form that most runners can write and that each writes in its own way: Ant's, Surefire's, pytest's,
-//! GoogleTest's, ctest's, Maestro's. There is no standard; what they share is documented at
-//! <https://github.com/testmoapp/junitxml>. Must not know who wrote it.
+//! JUnit XML, which most runners can write, each in its own way: Ant, Surefire, pytest, GoogleTest, ctest, Maestro. There is no
+//! standard; what they share is documented at <https://github.com/testmoapp/junitxml>.
 //!
-//! `xml` walks the document and `case` makes one test of what a `testcase` holds.
+//! `xml` walks the document, and `case` makes a test of each `testcase`.
 //!
-//! **Trust.** The tests run beside what writes this and may write it themselves, so nothing here makes a run green: what
-//! ends too early, or counts more tests or failures than it names, is cut off.
+//! **Trust.** The tests run beside the writer of this file and may write it themselves, so nothing here makes a run green: a file
+//! that ends too early, or counts more tests or failures than it names, is incomplete.
 
 mod case;
 mod xml;
 
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
-use case::Open;
-pub(crate) use case::UNNAMED;
+use crate::parsing::workspace_paths::WorkspacePaths;
+use case::OpenCase;
+pub(crate) use case::UNNAMED_TEST;
 use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestId};
 use std::collections::HashSet;
 use xml::{Attributes, Part};
 
-/// The host of a suite as Catch2 and doctest write it, which count assertions and call them tests.
+/// Host name of a suite written by Catch2 and doctest, which count assertions as tests.
 const ASSERTIONS_COUNTED: &str = "tbd";
 
-/// The name of all suites and of the one as pytest writes them, which counts subtests that it does not name.
+/// Names of the suites written by pytest, which counts subtests without naming them.
 const SUBTESTS_COUNTED: [&str; 2] = ["pytest tests", "pytest"];
 
-/// What a file says as a whole.
+/// What a file shows as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Told {
-    /// How many tests it names.
+pub(crate) struct JunitSummary {
+    /// Number of tests in the file.
     pub(crate) tests: usize,
-    /// How many passed after they had failed, each named in a note if there is room.
+    /// Number of tests that passed after a failure, each named in a note if there is room.
     pub(crate) flaky: u64,
-    /// Whether it ends too early, cannot be read, or hides a failure that it counts.
-    pub(crate) cut_off: bool,
-    /// What a person should know beside the tests.
+    /// Whether the file ends too early, cannot be read, or counts a failure that it does not name.
+    pub(crate) is_incomplete: bool,
+    /// Notes for a person.
     pub(crate) notes: Notes,
 }
 
-/// Reads the file `name` of a runner that worked in `dir`.
-pub(crate) fn read(name: &str, bytes: &[u8], paths: &Paths, dir: &str, events: &mut Vec<RunnerEvent>) -> Told {
+/// Parses the file `name` of a runner that worked in `dir`.
+pub(crate) fn parse_report(
+    name: &str,
+    bytes: &[u8],
+    paths: &WorkspacePaths,
+    dir: &str,
+    events: &mut Vec<RunnerEvent>,
+) -> JunitSummary {
     let mut report = Report {
         paths,
         dir,
@@ -49,27 +54,27 @@ pub(crate) fn read(name: &str, bytes: &[u8], paths: &Paths, dir: &str, events: &
         open: None,
         seen: HashSet::new(),
         depth: 0,
-        told: Told::default(),
+        summary: JunitSummary::default(),
         roots: 0,
-        blamed: 0,
+        collectors: 0,
     };
-    let ended = xml::walk(bytes, |part| report.take_in(part));
+    let ended = xml::walk(bytes, |part| report.handle(part));
     if let Err(why) = ended {
-        report.cut_off(format!("{name}: {why}"));
+        report.is_incomplete(format!("{name}: {why}"));
     } else if report.roots == 0 {
-        report.cut_off(format!("{name} is no JUnit file"));
+        report.is_incomplete(format!("{name} is no JUnit file"));
     }
-    report.told
+    report.summary
 }
 
-/// A `testsuite` or `testsuites` that has begun.
+/// An open `testsuite` or `testsuites` element.
 #[derive(Debug, Default)]
 struct Suite {
     name: String,
-    /// Failures and errors that it counts, and those that it names.
+    /// Failures and errors that the suite counts, and those that its elements name.
     counted: usize,
     named: usize,
-    /// The same for tests; those that were skipped need not be named.
+    /// The same for tests. A skipped test need not be named.
     tests_counted: usize,
     tests_named: usize,
     skipped_counted: usize,
@@ -91,13 +96,13 @@ impl Suite {
         }
     }
 
-    /// Why what it holds is not all that it counts.
-    fn hides(&self) -> Option<String> {
+    /// Why the suite names less than it counts; `None` if it is complete.
+    fn missing_reason(&self) -> Option<String> {
         let Suite { name, counted, named, tests_counted, tests_named, .. } = self;
         if counted > named {
             return Some(format!("suite {name:?} counts {counted} failure(s) and names {named}"));
         }
-        // Some count a test that failed once more for its clean-up, and Surefire each of its attempts; what failed is known.
+        // Some count a failed test once more for its clean-up, and Surefire each of its attempts; the failure itself is named.
         let skipped = self.skipped_counted.saturating_sub(self.skipped_named);
         let accounted = tests_named.saturating_add(*named).saturating_add(skipped);
         (*tests_counted > accounted)
@@ -106,22 +111,22 @@ impl Suite {
 }
 
 struct Report<'a> {
-    paths: &'a Paths,
+    paths: &'a WorkspacePaths,
     dir: &'a str,
     events: &'a mut Vec<RunnerEvent>,
     suites: Vec<Suite>,
-    /// The test whose element is open, and how deep within it the walk is.
-    open: Option<Open>,
+    /// The test whose element is open, and the nesting depth within it.
+    open: Option<OpenCase>,
     depth: usize,
     seen: HashSet<TestId>,
-    /// Suites that began, and collectors that were told.
+    /// Suites opened, and collectors emitted.
     roots: usize,
-    blamed: usize,
-    told: Told,
+    collectors: usize,
+    summary: JunitSummary,
 }
 
 impl Report<'_> {
-    fn take_in(&mut self, part: Part<'_>) {
+    fn handle(&mut self, part: Part<'_>) {
         match (part, self.open.as_mut()) {
             (Part::Open(name, attributes), Some(test)) => {
                 self.depth += 1;
@@ -132,7 +137,7 @@ impl Report<'_> {
                 self.depth -= 1;
                 test.leave();
             }
-            (Part::Close, Some(_)) => self.close(),
+            (Part::Close, Some(_)) => self.finish_test(),
             (Part::Open(name, attributes), None) => self.enter(name, &attributes),
             (Part::Text(_), None) => {}
             (Part::Close, None) => self.leave(),
@@ -145,7 +150,7 @@ impl Report<'_> {
                 self.roots += 1;
                 Suite::new(attributes)
             }
-            // A suite of its own, so that the walk comes back to where it was.
+            // Any other element opens an anonymous suite, so that its end closes nothing else.
             _ => Suite {
                 name: self.suites.last().map(|suite| suite.name.clone()).unwrap_or_default(),
                 ..Suite::default()
@@ -154,20 +159,20 @@ impl Report<'_> {
         match name {
             "testcase" => {
                 let suite = self.suites.last().map(|suite| suite.name.as_str()).unwrap_or_default();
-                self.open = Some(Open::new(suite, attributes));
+                self.open = Some(OpenCase::new(suite, attributes));
                 return;
             }
-            "error" | "failure" => self.outside_of_tests(&suite.name, attributes),
+            "error" | "failure" => self.emit_collector(&suite.name, attributes),
             _ => {}
         }
         self.suites.push(suite);
     }
 
-    /// Something failed that is no test: a class's set-up, a file that does not load.
-    fn outside_of_tests(&mut self, suite: &str, attributes: &Attributes) {
-        self.named(1);
-        if self.blamed < COLLECTORS_MAX {
-            self.blamed += 1;
+    /// A failure that is no test: a class's set-up, a file that does not load.
+    fn emit_collector(&mut self, suite: &str, attributes: &Attributes) {
+        self.add_named_failures(1);
+        if self.collectors < COLLECTORS_MAX {
+            self.collectors += 1;
             let message = attributes.get("message").or(attributes.get("type")).unwrap_or("failed outside of its tests");
             let collector = Collector {
                 nodeid: suite.to_owned(),
@@ -181,41 +186,41 @@ impl Report<'_> {
         }
     }
 
-    fn close(&mut self) {
+    fn finish_test(&mut self) {
         let Some(test) = self.open.take() else { return };
-        self.named(test.counted());
+        self.add_named_failures(test.counted());
         let skipped = usize::from(test.is_skipped());
         for suite in &mut self.suites {
             suite.tests_named += 1;
             suite.skipped_named += skipped;
         }
         if let Some(note) = test.note() {
-            self.told.flaky += 1;
-            self.told.notes.add(note);
+            self.summary.flaky += 1;
+            self.summary.notes.add(note);
         }
-        self.told.tests += 1;
+        self.summary.tests += 1;
         let test = test.into_case(self.paths, self.dir);
         if self.seen.len() < TEST_CASES_MAX && !self.seen.insert(test.id()) {
-            self.told.notes.add(format!("{} is told more than once", test.nodeid));
+            self.summary.notes.add(format!("{} is reported more than once", test.nodeid));
         }
         self.events.push(RunnerEvent::TestFinished(Box::new(test)));
     }
 
-    /// So many failures are named; every suite around them may have counted them.
-    fn named(&mut self, failures: usize) {
+    /// Adds failures to every open suite: each may count them.
+    fn add_named_failures(&mut self, failures: usize) {
         self.suites.iter_mut().for_each(|suite| suite.named += failures);
     }
 
     fn leave(&mut self) {
         let Some(suite) = self.suites.pop() else { return };
-        if let Some(why) = suite.hides() {
-            self.cut_off(why);
+        if let Some(why) = suite.missing_reason() {
+            self.is_incomplete(why);
         }
     }
 
-    fn cut_off(&mut self, why: String) {
-        self.told.cut_off = true;
-        self.told.notes.add(why);
+    fn is_incomplete(&mut self, why: String) {
+        self.summary.is_incomplete = true;
+        self.summary.notes.add(why);
     }
 }
 

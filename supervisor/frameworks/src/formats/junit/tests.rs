@@ -1,18 +1,18 @@
-//! What is read out of files that real writers leave, and out of what a hostile one might.
+//! Parses files as real writers leave them, and as a hostile one might.
 
 use super::*;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use proptest::prelude::*;
 
-fn told(document: &[u8]) -> (Vec<RunnerEvent>, Told) {
+fn parse(document: &[u8]) -> (Vec<RunnerEvent>, JunitSummary) {
     let mut events = Vec::new();
-    let told = read("junit.xml", document, &Paths::new("/ws"), "pkg", &mut events);
-    (events, told)
+    let summary = parse_report("junit.xml", document, &WorkspacePaths::new("/ws"), "pkg", &mut events);
+    (events, summary)
 }
 
 fn cases(document: &str) -> Vec<TestCase> {
-    let (events, told) = told(document.as_bytes());
-    assert!(!told.cut_off, "{told:?}");
+    let (events, summary) = parse(document.as_bytes());
+    assert!(!summary.is_incomplete, "{summary:?}");
     let case = |event| match event {
         RunnerEvent::TestFinished(case) => *case,
         other => panic!("{other:?}"),
@@ -25,7 +25,7 @@ fn case(inside: &str) -> TestCase {
 }
 
 #[test]
-fn each_element_is_an_outcome() {
+fn maps_each_element_to_an_outcome() {
     for (inside, outcome) in [
         ("/><testcase name='x'>", TestOutcome::Passed),
         (">", TestOutcome::Passed),
@@ -59,9 +59,9 @@ const GOLDENS: &[(&str, &[u8])] = &[
 fn every_golden_reads_as_its_snapshot() {
     for (name, bytes) in GOLDENS {
         let mut events = Vec::new();
-        let told = read("junit.xml", bytes, &Paths::new("/workspace"), "", &mut events);
-        assert!(!told.cut_off && told.notes.is_empty(), "{told:?}");
-        let told: Vec<String> = events
+        let summary = parse_report("junit.xml", bytes, &WorkspacePaths::new("/workspace"), "", &mut events);
+        assert!(!summary.is_incomplete && summary.notes.is_empty(), "{summary:?}");
+        let rendered: Vec<String> = events
             .iter()
             .map(|event| match event {
                 RunnerEvent::TestFinished(test) => format!(
@@ -77,12 +77,12 @@ fn every_golden_reads_as_its_snapshot() {
                 other => panic!("{other:?}"),
             })
             .collect();
-        insta::assert_snapshot!(format!("junit-{name}"), told.concat());
+        insta::assert_snapshot!(format!("junit-{name}"), rendered.concat());
     }
 }
 
 #[test]
-fn a_failure_has_its_place_its_values_and_what_was_printed() {
+fn a_failure_has_its_place_values_and_output() {
     let failed = case(
         " file='tests/a.c' line='7' time='1,000.5'><failure message='expected: &lt;5&gt; but was: &lt;4&gt;' \
          type='X'><![CDATA[Traceback\n  /ws/pkg/b.py:3 in f\n\x1b[31mred\x1b[0m]]></failure><system-out>one</system-out>\
@@ -97,7 +97,7 @@ fn a_failure_has_its_place_its_values_and_what_was_printed() {
 }
 
 #[test]
-fn a_place_is_read_from_the_text_when_no_attribute_names_it() {
+fn reads_the_place_from_the_text_when_no_attribute_names_it() {
     for (text, file, line) in [
         ("def t():\n\ntest_a.py:3: AssertionError", Some("pkg/test_a.py"), Some(3)),
         ("test_a.py:13:\n\nhelp/b.py:5: AssertionError", Some("pkg/help/b.py"), Some(5)),
@@ -113,26 +113,26 @@ fn a_place_is_read_from_the_text_when_no_attribute_names_it() {
 
 #[test]
 fn suites_nest_and_documents_follow_one_another() {
-    let told = cases(
+    let cases = cases(
         "<?xml version='1.0'?><testsuites tests='2' failures='1'><testsuite name='a' failures='1'><properties><property \
          name='p' value='v'/></properties><testsuite name='b'><testcase name='t'><failure/></testcase></testsuite>\
          <testcase name='u'/></testsuite></testsuites>\n<?xml version='1.0'?><testsuite name='z'><testcase \
          name='t'/></testsuite>",
     );
-    let names: Vec<&str> = told.iter().map(|case| case.nodeid.as_str()).collect();
+    let names: Vec<&str> = cases.iter().map(|case| case.nodeid.as_str()).collect();
     assert_eq!(names, ["b::t", "a::u", "z::t"]);
 }
 
 #[test]
-fn what_failed_outside_of_tests_is_a_collector() {
-    let (events, told) = told(b"<testsuite name='s' errors='1'><error message='no database'>x</error></testsuite>");
+fn a_failure_outside_of_tests_becomes_a_collector() {
+    let (events, summary) = parse(b"<testsuite name='s' errors='1'><error message='no database'>x</error></testsuite>");
     let [RunnerEvent::Collector(collector)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((collector.nodeid.as_str(), collector.message.as_str()), ("s", "no database"));
-    assert!(!told.cut_off);
+    assert!(!summary.is_incomplete);
 }
 
 #[test]
-fn a_file_that_hides_something_is_cut_off() {
+fn a_file_that_counts_more_than_it_names_is_incomplete() {
     for document in [
         "",
         "no xml at all",
@@ -146,16 +146,16 @@ fn a_file_that_hides_something_is_cut_off() {
         "<testsuite><testcase name='t'/></testsuites>",
         "<testsuite><testcase name='t'><failure>",
     ] {
-        let (_, told) = told(document.as_bytes());
-        assert!(told.cut_off && !told.notes.is_empty(), "{document}");
+        let (_, summary) = parse(document.as_bytes());
+        assert!(summary.is_incomplete && !summary.notes.is_empty(), "{document}");
     }
 }
 
 #[test]
-fn what_is_counted_and_is_no_hidden_test_hides_nothing() {
+fn counts_of_assertions_subtests_and_skips_hide_nothing() {
     for document in [
         "<testsuite tests='1'><testcase name='t'/><testcase name='u'/></testsuite>",
-        // What was skipped is not always named, and what failed may count for its clean-up too.
+        // A skipped test is not always named, and a failure may count for its clean-up too.
         "<testsuite tests='3' skipped='1' disabled='1'><testcase name='t'/></testsuite>",
         "<testsuite tests='2' errors='1'><testcase name='t'><error/></testcase></testsuite>",
         "<testsuite tests='3' failures='2'><testcase name='t'/><testcase name='u'><failure/><rerunFailure/></testcase></testsuite>",
@@ -163,31 +163,31 @@ fn what_is_counted_and_is_no_hidden_test_hides_nothing() {
         "<testsuites><testsuite name='s' tests='14' hostname='tbd' time='0'><testcase name='t'/></testsuite></testsuites>",
         "<testsuites name='pytest tests'><testsuite name='pytest' tests='11'><testcase name='t'/></testsuite></testsuites>",
     ] {
-        let (_, told) = told(document.as_bytes());
-        assert!(!told.cut_off && told.notes.is_empty(), "{document}: {told:?}");
+        let (_, summary) = parse(document.as_bytes());
+        assert!(!summary.is_incomplete && summary.notes.is_empty(), "{document}: {summary:?}");
     }
 }
 
 #[test]
-fn attempts_before_a_pass_and_names_that_come_twice_are_noted() {
-    let (_, told) =
-        told(b"<testsuite><testcase name='t'><flakyFailure/><flakyError/></testcase><testcase name='t'/></testsuite>");
-    assert_eq!(told.notes[..], ["t passed after 2 failed attempt(s)", "t is told more than once"]);
-    assert_eq!((told.tests, told.flaky), (2, 1));
+fn notes_attempts_before_a_pass_and_repeated_names() {
+    let (_, summary) =
+        parse(b"<testsuite><testcase name='t'><flakyFailure/><flakyError/></testcase><testcase name='t'/></testsuite>");
+    assert_eq!(summary.notes[..], ["t passed after 2 failed attempt(s)", "t is reported more than once"]);
+    assert_eq!((summary.tests, summary.flaky), (2, 1));
 }
 
 #[test]
-fn attempts_that_a_suite_counts_are_not_hidden() {
+fn failed_attempts_that_a_suite_counts_are_not_missing() {
     let flaky = "<testcase name='a'><flakyFailure/></testcase><testcase name='b'><flakyError/></testcase>";
     for (tests, failures, hides) in [(4, 1, false), (5, 2, true)] {
         let document = format!("<testsuite tests='{tests}' failures='{failures}' errors='1'>{flaky}</testsuite>");
-        let (_, told) = told(document.as_bytes());
-        assert_eq!((told.cut_off, told.flaky), (hides, 2), "{told:?}");
+        let (_, summary) = parse(document.as_bytes());
+        assert_eq!((summary.is_incomplete, summary.flaky), (hides, 2), "{summary:?}");
     }
 }
 
 #[test]
-fn texts_are_kept_within_their_bounds() {
+fn texts_stay_within_their_bounds() {
     let long = "x".repeat(3_000_000);
     let failed = case(&format!(
         " file='{long}'><failure message='{long}'>{long}&lt;{long}</failure><system-out>{long}</system-out>"
@@ -202,14 +202,14 @@ const WHOLE: &str = "<?xml version='1.0'?><!-- c --><testsuites><testsuite name=
 
 proptest! {
     #[test]
-    fn a_file_that_was_cut_never_looks_whole(at in 0usize..400) {
+    fn a_truncated_file_never_looks_complete(at in 0usize..400) {
         let whole = WHOLE.as_bytes();
-        let (_, told) = told(&whole[..at.min(whole.len() - 1)]);
-        prop_assert!(told.cut_off);
+        let (_, summary) = parse(&whole[..at.min(whole.len() - 1)]);
+        prop_assert!(summary.is_incomplete);
     }
 
     #[test]
-    fn no_bytes_make_it_panic(
+    fn no_input_makes_the_parser_panic(
         noise in prop::collection::vec(any::<u8>(), 0..60), pieces in prop::collection::vec(prop_oneof![
             Just("<testsuite>"), Just("</testsuite>"), Just("<testcase name='t'>"), Just("</testcase>"), Just("<failure>"),
             Just("</failure>"), Just("<![CDATA["), Just("]]>"), Just("<!DOCTYPE x ["), Just("&#xD800;"), Just("&"),
@@ -218,7 +218,7 @@ proptest! {
     ) {
         let mut document = WHOLE.as_bytes().to_vec();
         document.splice(at.min(document.len())..at.min(document.len()), noise);
-        told(&document);
-        told(pieces.concat().as_bytes());
+        parse(&document);
+        parse(pieces.concat().as_bytes());
     }
 }

@@ -1,6 +1,5 @@
-//! Walks an XML document that anybody may have written: elements, attributes and text, and nothing that a document could
-//! make grow. Entities are the five that XML knows and characters by number; every other one stays as it was written, and
-//! a DOCTYPE is passed over. Must not know what the elements mean.
+//! Walks an untrusted XML document: elements, attributes and text. Nothing in a document can make the result grow: entities are
+//! XML's own five and characters by number, any other stays as written, and a DOCTYPE is skipped.
 
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use quick_xml::Reader;
@@ -16,11 +15,11 @@ const ATTRIBUTES_MAX: usize = 32;
 /// A part of a document.
 #[derive(Debug)]
 pub(super) enum Part<'a> {
-    /// An element begins: its name without a prefix.
+    /// An element opens: its name without a prefix.
     Open(&'a str, Attributes),
-    /// Text within an element, as a reader is to see it. It comes in pieces.
+    /// A piece of text within an element, with entities resolved.
     Text(&'a str),
-    /// The element that began last ends.
+    /// The innermost open element closes.
     Close,
 }
 
@@ -35,14 +34,14 @@ impl Attributes {
         Some(found.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The same as a number.
+    /// The value of `name` as a number.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.get(name)?.trim().parse().ok()
     }
 }
 
-/// Hands every part of `bytes` to `each`, in order; several documents may follow one another. An error says what was wrong
-/// at which byte; what was handed out before it stands.
+/// Passes every part of `bytes` to `each`, in order; several documents may follow one another. The error says what was wrong at
+/// which byte; parts passed before it stay valid.
 pub(super) fn walk(bytes: &[u8], mut each: impl FnMut(Part<'_>)) -> Result<(), String> {
     let mut reader = Reader::from_reader(bytes);
     reader.config_mut().allow_dangling_amp = true;
@@ -77,7 +76,7 @@ pub(super) fn walk(bytes: &[u8], mut each: impl FnMut(Part<'_>)) -> Result<(), S
 
 fn open(element: &BytesStart<'_>, each: &mut impl FnMut(Part<'_>)) {
     let mut attributes = element.attributes();
-    // Its own check for names that come twice takes the square of their number.
+    // The reader's own check for duplicate names is quadratic in their number.
     attributes.with_checks(false);
     let read = attributes.flatten().take(ATTRIBUTES_MAX).map(|attribute| {
         let raw = clipped(&attribute.value);
@@ -96,7 +95,7 @@ fn resolved(name: &BytesRef<'_>) -> String {
     resolve_xml_entity(&name).map_or_else(|| format!("&{name};"), str::to_owned)
 }
 
-/// As much of a text as anybody keeps.
+/// The text up to the bound that is kept of any text.
 fn clipped(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..TEST_OUTPUT_BYTES_MAX).unwrap_or(bytes)).into_owned()
 }
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_attributes_are_what_a_reader_sees() {
+    fn resolves_entities_in_text_and_attributes() {
         let (text, ended) =
             text("<?xml version='1.0'?><n:a x='&lt;1&#10;&quot;'>1 &amp; 2 <![CDATA[<b>]]>&#x41;<b/></n:a>");
         assert_eq!(text, "<a [(\"x\", \"<1\\n\\\"\")]>1 & 2 <b>A<b []></></>");
@@ -124,13 +123,13 @@ mod tests {
     }
 
     #[test]
-    fn entities_of_a_document_are_never_expanded() {
+    fn never_expands_entities_of_a_document() {
         let laughs = "<!DOCTYPE l [<!ENTITY a \"ha\"><!ENTITY b \"&a;&a;\"><!ENTITY x SYSTEM \"file:///etc/passwd\">]><l c='&b;'>&b;&x;</l>";
         assert_eq!(text(laughs).0, "<l [(\"c\", \"&b;\")]>&b;&x;</>");
     }
 
     #[test]
-    fn what_is_cut_off_or_nested_too_deeply_says_so() {
+    fn reports_a_truncated_or_too_deeply_nested_document() {
         assert_eq!(text("<a><b>x").1, Err("2 element(s) without an end".to_owned()));
         assert!(text("<a>x</b>").1.is_err());
         assert!(text("<a x='1").1.is_err());
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn many_attributes_cost_no_more_than_their_bytes() {
+    fn reads_a_bounded_number_of_attributes() {
         let many: String = (0..200_000).map(|number| format!(" a{number}='x'")).collect();
         assert!(text(&format!("<a{many}/>")).0.ends_with("(\"a31\", \"x\")]></>"));
     }

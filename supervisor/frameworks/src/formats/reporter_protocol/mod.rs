@@ -1,37 +1,37 @@
-//! Reads what our reporters say: plugins of ours inside pytest, Jest and others, which all write one form to the run's report.
-//! Must not know which runner it is, or how a reporter came to be there.
+//! The protocol of proctor's own reporters: plugins inside pytest, Jest and others, which all write the same events to the run's
+//! report.
 //!
-//! **The form.** One JSON object a line. `event` is one of
-//! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a word of its own choice, with which and a blank
-//!   each of its later lines begins;
-//! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not tell of its tests as they begin;
+//! **Events.** One JSON object a line. `event` is one of
+//! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a random word that precedes each of its later
+//!   lines, followed by a blank;
+//! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not report tests as they start;
 //! - `started`: `package`, `name`;
-//! - `finished`: the same, `outcome` in the words of [`TestOutcome`], and as far as known `nodeid`, `duration_s`, `file`
-//!   (absolute, or relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`,
-//!   `failed_attempts` (how many of the same test failed before this one);
-//! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with
-//!   `kind` `build`, not be compiled;
-//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file that a test left among those that are kept;
+//! - `finished`: the same, `outcome` as [`TestOutcome`] names it, and as far as known `nodeid`, `duration_s`, `file` (absolute, or
+//!   relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`, `failed_attempts` (how
+//!   many attempts of the same test failed before this one);
+//! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with `kind`
+//!   `build`, not be compiled;
+//! - `artifact`: the test's `package` and `name`, `path`, `kind`: a file that a test left among the kept ones;
 //! - `listed`: `package`, `name`: a test that a listing found;
-//! - `note`: `text`, a sentence for the evidence; `unreached` where it says that not all tests ran, and not which;
-//! - `end`: the runner is done; `tests`, how many were `finished` or `listed`, and `left`, how many tests that the runner had were
-//!   not.
+//! - `note`: `text`, a sentence for the evidence; `unreached` if it says that tests did not run, without naming them;
+//! - `end`: the runner is done; `tests`, the number of `finished` or `listed` events, and `left`, the number of collected tests
+//!   without one.
 //!
-//! `package` is the test file relative to the step's directory, and becomes relative to the workspace here. A writer keeps
-//! each line within 4 KiB where it can, since lines of that size reach a FIFO in one piece whoever else writes.
+//! `package` is the test file relative to the step's directory, and becomes relative to the workspace here. A reporter keeps each
+//! line within 4 KiB where it can: the kernel writes such a line to a FIFO in one piece, also with several writers.
 //!
-//! **Trust.** A test that runs beside the reporter can write to the report, too. It does not know the token, which is in the
-//! reporter's memory alone: a line without it is left out, and the run is cut off and says so. A test that runs in the reporter's own
-//! process can find the token there if it sets out to. And nothing here makes a run green: without `end`, where the end counts
-//! other tests than came, or where tests are left, the proof is missing, and the exit status counts beside it.
+//! **Trust.** A test in another process than the reporter's can write to the report, too. It does not know the token, which is only
+//! in the reporter's memory: a line without the token is dropped, and the run is not green and says why. A test in the reporter's own
+//! process can find the token if it looks for it. Nothing here makes a run green by itself: without `end`, with a count in `end`
+//! that differs from the events received, or with tests left, the proof is missing, and the exit status counts as well.
 
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, ending, plain};
-use crate::parsing::running_tests::Begun;
-use crate::parsing::workspace_paths::{Paths, join};
+use crate::parsing::output_tail::{OutputTail, describe_exit, strip_ansi};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::running_tests::RunningTests;
+use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
@@ -42,87 +42,87 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// Most files that one note names.
-const OPEN_TOLD_MAX: usize = 8;
+const OPEN_FILES_NAMED_MAX: usize = 8;
 
-/// What a runner means by giving up, as far as its words show. Every field is a question about what it printed.
+/// What one runner's output means when it gives up. Each function gets the text of its streams.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dialect {
-    /// The framework's name, for what has no better one.
+pub(crate) struct RunnerProfile {
+    /// The framework's name, for texts and as a fallback.
     pub(crate) name: &'static str,
-    /// What stands between a package and a name where the reporter gives no whole form.
-    pub(crate) between: &'static str,
-    /// What to do when the runner is not installed, if that is what these words say.
-    pub(crate) missing: fn(&str) -> Option<String>,
-    /// Whether these words say that no test was selected.
+    /// Separator between package and name in a node id that the reporter does not give.
+    pub(crate) separator: &'static str,
+    /// The remedy if the text says that the runner is not installed.
+    pub(crate) missing_remedy: fn(&str) -> Option<String>,
+    /// Whether the text says that no test was selected.
     pub(crate) nothing_selected: fn(&str) -> bool,
-    /// The status with which the runner says so, if it has one of its own for that.
+    /// Exit status that the runner reserves for an empty selection, if it has one.
     pub(crate) empty_status: Option<i32>,
-    /// File and line, absolute or relative to the step's directory, that these words blame for a runner that could not begin.
-    pub(crate) blamed: fn(&str) -> Option<(String, u32)>,
-    /// Which of these words say why it could not begin; its last line, if nothing is known.
-    pub(crate) reason: fn(&str) -> Option<String>,
-    /// Which of these words say what fails a run beside its tests, such as a coverage that a plugin asks for.
-    pub(crate) unmet: fn(&str) -> Option<String>,
+    /// File and line, absolute or relative to the step's directory, that the text gives for an error that stopped the runner.
+    pub(crate) error_location: fn(&str) -> Option<(String, u32)>,
+    /// The part of the text that says why the runner could not start; its last line if `None`.
+    pub(crate) error_reason: fn(&str) -> Option<String>,
+    /// A failure besides the tests that the text reports, such as a coverage threshold of a plugin.
+    pub(crate) other_failure: fn(&str) -> Option<String>,
 }
 
-impl Dialect {
-    /// One that nothing is known about.
-    pub(crate) const fn plain(name: &'static str) -> Dialect {
-        Dialect {
+impl RunnerProfile {
+    /// A profile without knowledge of the runner's output.
+    pub(crate) const fn new(name: &'static str) -> RunnerProfile {
+        RunnerProfile {
             name,
-            between: "::",
-            missing: |_| None,
+            separator: "::",
+            missing_remedy: |_| None,
             nothing_selected: |_| false,
             empty_status: None,
-            blamed: |_| None,
-            reason: |_| None,
-            unmet: |_| None,
+            error_location: |_| None,
+            error_reason: |_| None,
+            other_failure: |_| None,
         }
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line {
+enum Event {
     Begin {
         #[serde(default)]
         token: Option<String>,
     },
-    Opened(File),
-    Closed(File),
-    Started(Named),
-    Finished(Box<Finished>),
-    Collector(Box<Blame>),
-    Artifact(Box<LeftFile>),
-    Listed(Named),
+    Opened(FileFields),
+    Closed(FileFields),
+    Started(TestFields),
+    Finished(Box<FinishedFields>),
+    Collector(Box<CollectorFields>),
+    Artifact(Box<ArtifactFields>),
+    Listed(TestFields),
     Note {
         text: String,
         #[serde(default)]
         unreached: bool,
     },
-    End(End),
+    End(EndFields),
 }
 
-/// A reporter that does not count is none: both have to be there.
+/// Fields of `end`. Both are required: a reporter that does not count proves nothing.
 #[derive(Debug, Deserialize)]
-struct End {
+struct EndFields {
     tests: u64,
     left: u64,
 }
 
 #[derive(Debug, Deserialize)]
-struct File {
+struct FileFields {
     package: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Named {
+struct TestFields {
     package: String,
     name: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Finished {
+struct FinishedFields {
     package: String,
     name: String,
     outcome: TestOutcome,
@@ -149,7 +149,7 @@ struct Finished {
 }
 
 #[derive(Debug, Deserialize)]
-struct LeftFile {
+struct ArtifactFields {
     package: String,
     name: String,
     path: String,
@@ -157,7 +157,7 @@ struct LeftFile {
 }
 
 #[derive(Debug, Deserialize)]
-struct Blame {
+struct CollectorFields {
     #[serde(default)]
     kind: Option<CollectorKind>,
     nodeid: String,
@@ -170,76 +170,76 @@ struct Blame {
     output: Option<String>,
 }
 
-/// How far the reporter of the current step is.
+/// Progress of the reporter in the current step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Silent,
-    Begun,
+    NotStarted,
+    Started,
     Ended,
 }
 
-/// The parser of a run or listing through a reporter of ours.
+/// Parses a run or listing that one of proctor's reporters reports.
 #[derive(Debug)]
-pub(crate) struct Reported {
-    dialect: Dialect,
-    paths: Paths,
+pub(crate) struct ReporterParser {
+    profile: RunnerProfile,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     dir: String,
     programs: Vec<String>,
     stage: Stage,
-    /// What the reporter's lines begin with, once it has told it.
+    /// The word that precedes the reporter's lines, once it has sent it.
     token: Option<String>,
-    lines: Lines,
-    stdout: Said,
-    stderr: Said,
-    begun: Begun,
-    /// Files that are open, as tests without a name.
-    open: Begun,
-    /// Files that were closed in the current step.
-    closed: u64,
-    /// Tests, collectors and listed names of the current step.
-    told: u64,
-    /// Those of them that the reporter's end counts, and those of these that ended.
+    lines: LineSplitter,
+    stdout: OutputTail,
+    stderr: OutputTail,
+    running: RunningTests,
+    /// Open files, as tests without a name.
+    open_files: RunningTests,
+    /// Files closed in the current step.
+    closed_files: u64,
+    /// Tests, collectors and listed names reported in the current step.
+    reported: u64,
+    /// The part of `reported` that the reporter's `end` counts, and the finished part of that.
     counted: u64,
     ended: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     listed: usize,
     unreadable: u64,
-    /// Lines that were not the reporter's.
+    /// Lines without the reporter's token.
     forged: u64,
     nothing_selected: bool,
-    /// What tests left, by its path.
+    /// Kind and test of each artifact, by its path.
     artifacts: BTreeMap<String, (ArtifactKind, TestId)>,
     flaky: u64,
     summary: StreamSummary,
     notes: Notes,
 }
 
-impl Reported {
-    pub(crate) fn new(dialect: Dialect, plan: &Plan, want: &Want<'_>) -> Reported {
-        Reported::of(dialect, Paths::new(want.workspace), plan.steps.clone())
+impl ReporterParser {
+    pub(crate) fn new(profile: RunnerProfile, plan: &Plan, request: &PlanRequest<'_>) -> ReporterParser {
+        ReporterParser::with_steps(profile, WorkspacePaths::new(request.workspace), plan.steps.clone())
     }
 
-    /// Of these steps of a plan.
-    pub(crate) fn of(dialect: Dialect, paths: Paths, steps: Vec<Step>) -> Reported {
-        Reported {
-            dialect,
+    /// A parser for these steps.
+    pub(crate) fn with_steps(profile: RunnerProfile, paths: WorkspacePaths, steps: Vec<Step>) -> ReporterParser {
+        ReporterParser {
+            profile,
             paths,
             steps,
             dir: String::new(),
             programs: Vec::new(),
-            stage: Stage::Silent,
+            stage: Stage::NotStarted,
             token: None,
-            lines: Lines::default(),
-            stdout: Said::default(),
-            stderr: Said::default(),
-            begun: Begun::default(),
-            open: Begun::default(),
-            closed: 0,
-            told: 0,
+            lines: LineSplitter::default(),
+            stdout: OutputTail::default(),
+            stderr: OutputTail::default(),
+            running: RunningTests::default(),
+            open_files: RunningTests::default(),
+            closed_files: 0,
+            reported: 0,
             counted: 0,
             ended: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             listed: 0,
             unreadable: 0,
             forged: 0,
@@ -251,14 +251,14 @@ impl Reported {
         }
     }
 
-    /// How many files were closed in the current step.
-    pub(crate) fn closed(&self) -> u64 {
-        self.closed
+    /// Number of files closed in the current step.
+    pub(crate) fn closed_files(&self) -> u64 {
+        self.closed_files
     }
 
-    /// Takes the proof away, for a reason that a parser around this one knows.
-    pub(crate) fn lose(&mut self, why: String) {
-        self.proofs.lose();
+    /// Invalidates the proof, for a reason that a wrapping parser knows.
+    pub(crate) fn invalidate_proof(&mut self, why: String) {
+        self.proofs.invalidate();
         self.notes.add(why);
     }
 
@@ -267,48 +267,48 @@ impl Reported {
             return;
         }
         let own = self.token.as_ref().and_then(|token| line.strip_prefix(token.as_bytes())?.strip_prefix(b" "));
-        match (serde_json::from_slice::<Line>(own.unwrap_or(line)), own) {
+        match (serde_json::from_slice::<Event>(own.unwrap_or(line)), own) {
             (Err(_), _) => self.unreadable += 1,
-            (Ok(line), None) if !self.is_credible(&line) => self.forged += 1,
-            (Ok(line), _) => self.take_in(line, events),
+            (Ok(line), None) if !self.is_own_line(&line) => self.forged += 1,
+            (Ok(line), _) => self.handle(line, events),
         }
     }
 
-    /// Whether a line without the token may be the reporter's: before it has told one, and where it begins once more.
-    fn is_credible(&self, line: &Line) -> bool {
+    /// Whether a line without the token may be the reporter's: before it has sent one, and where it repeats `begin`.
+    fn is_own_line(&self, line: &Event) -> bool {
         let begins_again = |token: &Option<String>| self.token == *token;
-        self.token.is_none() || matches!(line, Line::Begin { token } if begins_again(token))
+        self.token.is_none() || matches!(line, Event::Begin { token } if begins_again(token))
     }
 
-    fn take_in(&mut self, line: Line, events: &mut Vec<RunnerEvent>) {
+    fn handle(&mut self, line: Event, events: &mut Vec<RunnerEvent>) {
         match line {
-            Line::Begin { token } => (self.stage, self.token) = (Stage::Begun, token),
-            Line::End(end) => self.compare(&end),
-            Line::Note { text, unreached } => {
+            Event::Begin { token } => (self.stage, self.token) = (Stage::Started, token),
+            Event::End(end) => self.compare_counts(&end),
+            Event::Note { text, unreached } => {
                 self.summary.unreached |= unreached;
-                // The runner's own words, where a reporter has them from it.
+                // For the profile's functions, which read the streams: the runner may give its own words to the reporter only.
                 self.stdout.add(format!("\n{text}\n").as_bytes());
                 self.notes.add(text);
             }
-            Line::Opened(file) => drop(self.open.add(&self.whole_file(&file))),
-            Line::Closed(file) => {
-                self.closed += 1;
-                self.open.remove(&self.whole_file(&file));
+            Event::Opened(file) => drop(self.open_files.start(&self.file_id(&file))),
+            Event::Closed(file) => {
+                self.closed_files += 1;
+                self.open_files.finish(&self.file_id(&file));
             }
-            Line::Started(test) => self.started(test, events),
-            Line::Finished(test) => self.finished(*test, events),
-            Line::Listed(test) if self.listed < TEST_CASES_MAX => {
-                self.told += 1;
+            Event::Started(test) => self.started(test, events),
+            Event::Finished(test) => self.finished(*test, events),
+            Event::Listed(test) if self.listed < TEST_CASES_MAX => {
+                self.reported += 1;
                 self.counted += 1;
                 self.listed += 1;
                 let id = TestId { package: join(&self.dir, &test.package), name: test.name };
                 events.push(RunnerEvent::TestStarted(id.bounded()));
             }
-            Line::Listed(_) => self.counted += 1,
-            Line::Artifact(file) => self.left(*file),
-            Line::Collector(blame) => {
-                self.told += 1;
-                let Blame { kind, nodeid, message, file, line, output } = *blame;
+            Event::Listed(_) => self.counted += 1,
+            Event::Artifact(file) => self.record_artifact(*file),
+            Event::Collector(blame) => {
+                self.reported += 1;
+                let CollectorFields { kind, nodeid, message, file, line, output } = *blame;
                 let (file, line) = self.place(file, line);
                 let collector = Collector {
                     nodeid: self.paths.scrub(&nodeid),
@@ -323,57 +323,61 @@ impl Reported {
         }
     }
 
-    /// The reporter has told everything. What it says is compared with what came.
-    fn compare(&mut self, end: &End) {
+    /// Compares the counts of the reporter with the events received.
+    fn compare_counts(&mut self, end: &EndFields) {
         self.stage = Stage::Ended;
         if end.tests != self.counted {
-            self.proofs.lose();
-            let (name, came) = (self.dialect.name, self.counted);
-            self.notes.add(format!("the reporter of {name} told {} test(s), and {came} came", end.tests));
+            self.proofs.invalidate();
+            let (name, arrived) = (self.profile.name, self.counted);
+            self.notes.add(format!("the reporter of {name} counted {} test(s), and {arrived} arrived", end.tests));
         }
-        // A reporter that knows why has said so.
+        // A reporter that knows why tests are left has sent a note.
         if end.left > 0 && !self.summary.unreached {
             self.summary.unreached = true;
-            self.notes.add(format!("{} test(s) of {} were not told of", end.left, self.dialect.name));
+            self.notes.add(format!("{} test(s) of {} were not reported", end.left, self.profile.name));
         }
     }
 
-    fn whole_file(&self, file: &File) -> TestId {
+    fn file_id(&self, file: &FileFields) -> TestId {
         TestId { package: join(&self.dir, &file.package), name: String::new() }
     }
 
-    /// The files that were open when the runner was killed, where it is not known which of their tests ran.
-    fn tell_open(&mut self) {
-        let files: Vec<String> = self.open.take().into_iter().map(|file| file.package).collect();
-        if files.is_empty() || !self.begun.is_empty() {
+    /// Notes the files that were open when the runner was killed, if it is not known which of their tests ran.
+    fn note_open_files(&mut self) {
+        let files: Vec<String> = self.open_files.drain().into_iter().map(|file| file.package).collect();
+        if files.is_empty() || !self.running.is_empty() {
             return;
         }
-        let more = files.len().saturating_sub(OPEN_TOLD_MAX);
+        let more = files.len().saturating_sub(OPEN_FILES_NAMED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let told = files.iter().take(OPEN_TOLD_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        self.notes.add(format!("{} had begun and not ended: {told}{more}", self.dialect.name));
+        let names = files.iter().take(OPEN_FILES_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+        self.notes.add(format!("{} had started and not finished: {names}{more}", self.profile.name));
     }
 
-    fn started(&mut self, test: Named, events: &mut Vec<RunnerEvent>) {
+    fn started(&mut self, test: TestFields, events: &mut Vec<RunnerEvent>) {
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-        if self.begun.add(&id) {
+        if self.running.start(&id) {
             events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
 
-    fn finished(&mut self, test: Finished, events: &mut Vec<RunnerEvent>) {
-        self.told += 1;
+    fn finished(&mut self, test: FinishedFields, events: &mut Vec<RunnerEvent>) {
+        self.reported += 1;
         self.counted += 1;
         self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-        self.begun.remove(&id);
+        self.running.finish(&id);
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
             self.flaky += 1;
-            self.notes.add(format!("{} is flaky: it passed at attempt {}", self.whole(&id), test.failed_attempts + 1));
+            self.notes.add(format!(
+                "{} is flaky: it passed at attempt {}",
+                self.default_nodeid(&id),
+                test.failed_attempts + 1
+            ));
         }
         let (file, line) = self.place(test.file, test.line);
         let text = |text: Option<String>| text.map(|text| self.text(&text));
-        let nodeid = test.nodeid.unwrap_or_else(|| self.whole(&id));
+        let nodeid = test.nodeid.unwrap_or_else(|| self.default_nodeid(&id));
         let case = TestCase {
             duration_s: test.duration_s.filter(|seconds| seconds.is_finite() && *seconds >= 0.0),
             file,
@@ -388,51 +392,53 @@ impl Reported {
         events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
     }
 
-    fn left(&mut self, file: LeftFile) {
+    fn record_artifact(&mut self, file: ArtifactFields) {
         if self.artifacts.len() < ARTIFACTS_MAX {
             let test = TestId { package: join(&self.dir, &file.package), name: file.name };
             self.artifacts.insert(file.path, (file.kind, test));
         }
     }
 
-    fn whole(&self, id: &TestId) -> String {
-        format!("{}{}{}", id.package, self.dialect.between, id.name)
+    fn default_nodeid(&self, id: &TestId) -> String {
+        format!("{}{}{}", id.package, self.profile.separator, id.name)
     }
 
-    /// A place inside of the workspace, or none.
+    /// A place inside the workspace; `None` for one outside.
     fn place(&self, file: Option<String>, line: Option<u32>) -> (Option<String>, Option<u32>) {
         (file.and_then(|file| self.paths.relative_to(&self.dir, &file)), line)
     }
 
-    /// What a person reads: without colours, and without where the workspace is.
+    /// A text for people: without colours, and with paths relative to the workspace.
     fn text(&self, text: &str) -> String {
-        self.paths.scrub(&plain(text))
+        self.paths.scrub(&strip_ansi(text))
     }
 
-    /// Tests without an end in a step that ended by itself.
-    fn close(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        for id in self.begun.take() {
-            self.told += 1;
-            let nodeid = self.whole(&id);
-            let message = format!("did not finish: the runner {}", ending(exit));
+    /// Reports an error for each test without an end in a step that was not killed.
+    fn fail_unfinished(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
+        for id in self.running.drain() {
+            self.reported += 1;
+            let nodeid = self.default_nodeid(&id);
+            let message = format!("did not finish: the runner {}", describe_exit(exit));
             let case = TestCase { message: Some(message), ..TestCase::new(id, nodeid, TestOutcome::Error) };
             events.push(RunnerEvent::TestFinished(Box::new(case.bounded())));
         }
     }
 
-    /// Whether a runner that told nothing ended as it does when there was nothing to tell: any other status has a reason.
-    fn says_nothing_selected(&self, exit: Exit) -> bool {
-        let said = || plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+    /// Whether a runner that reported nothing exited as it does with nothing to run: any other status has another reason.
+    fn exited_without_tests(&self, exit: Exit) -> bool {
+        let output = || strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         match exit {
             Exit::Code(0) => true,
-            Exit::Code(status) => self.dialect.empty_status == Some(status) || (self.dialect.nothing_selected)(&said()),
+            Exit::Code(status) => {
+                self.profile.empty_status == Some(status) || (self.profile.nothing_selected)(&output())
+            }
             Exit::Signal(_) | Exit::NotStarted(_) => false,
         }
     }
 
-    /// Why a program that is there was not started. One of the project's own, such as an interpreter, can be a link.
-    fn unstarted(&self, errno: i32) -> String {
-        let (name, why) = (self.dialect.name, std::io::Error::from_raw_os_error(errno));
+    /// Why an existing program was not started. One of the project's own, such as an interpreter, can be a link.
+    fn not_started_message(&self, errno: i32) -> String {
+        let (name, why) = (self.profile.name, std::io::Error::from_raw_os_error(errno));
         let own: Vec<&str> = self.programs.iter().map(String::as_str).filter(|program| program.contains('/')).collect();
         let link = "what a link leads to has to be within the workspace, or where PATH leads";
         match own.as_slice() {
@@ -441,50 +447,51 @@ impl Reported {
         }
     }
 
-    /// The runner ended without our reporter having told everything.
+    /// Explains why the runner ended before the reporter did.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
-        let said = self.paths.scrub(&raw);
-        if let Some(remedy) = (self.dialect.missing)(&said) {
+        let raw = strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let output = self.paths.scrub(&raw);
+        if let Some(remedy) = (self.profile.missing_remedy)(&output) {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self.notes.add(remedy);
         }
-        if self.told == 0 && (self.dialect.nothing_selected)(&said) {
+        if self.reported == 0 && (self.profile.nothing_selected)(&output) {
             self.nothing_selected = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return;
         }
-        let what = if self.stage == Stage::Silent { "before it came to any test" } else { "before it was done" };
+        let what = if self.stage == Stage::NotStarted { "before it came to any test" } else { "before it was done" };
         let message = match exit {
-            Exit::NotStarted(errno) => self.unstarted(errno),
-            _ => format!("{} {} {what}", self.dialect.name, ending(exit)),
+            Exit::NotStarted(errno) => self.not_started_message(errno),
+            _ => format!("{} {} {what}", self.profile.name, describe_exit(exit)),
         };
         self.notes.add(message.clone());
-        if self.told == 0 && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
-            let (file, line) =
-                (self.dialect.blamed)(&raw).map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
+        if self.reported == 0 && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
+            let (file, line) = (self.profile.error_location)(&raw)
+                .map_or((None, None), |(file, line)| self.place(Some(file), Some(line)));
             let nodeid = if self.dir.is_empty() { ".".to_owned() } else { self.dir.clone() };
-            let last = || said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
-            let message = (self.dialect.reason)(&said).unwrap_or_else(last);
+            let last_line =
+                || output.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or(&message).trim().to_owned();
+            let message = (self.profile.error_reason)(&output).unwrap_or_else(last_line);
             let kind = CollectorKind::Collection;
-            let collector = Collector { nodeid, kind, file, line, message, output: said };
+            let collector = Collector { nodeid, kind, file, line, message, output };
             events.push(RunnerEvent::Collector(Box::new(collector.bounded())));
         }
     }
 }
 
-impl Parser for Reported {
+impl Parser for ReporterParser {
     fn step_started(&mut self, step: usize) {
         if let Some(step) = self.steps.get(step).or(self.steps.last()) {
             (self.dir, self.programs) = (step.dir.clone(), step.programs.clone());
         }
-        (self.stage, self.token) = (Stage::Silent, None);
-        (self.told, self.counted, self.ended) = (0, 0, 0);
+        (self.stage, self.token) = (Stage::NotStarted, None);
+        (self.reported, self.counted, self.ended) = (0, 0, 0);
         self.proofs.start_step();
         self.nothing_selected = false;
-        (self.open, self.closed) = (Begun::default(), 0);
-        (self.stdout, self.stderr) = (Said::default(), Said::default());
+        (self.open_files, self.closed_files) = (RunningTests::default(), 0);
+        (self.stdout, self.stderr) = (OutputTail::default(), OutputTail::default());
     }
 
     fn stdout(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
@@ -503,7 +510,7 @@ impl Parser for Reported {
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         let mut lines = std::mem::take(&mut self.lines);
-        // Who was killed in the middle of a line has not said it, and what still ran was asked for before.
+        // A kill may cut a line in the middle; the tests that still run are known from earlier lines.
         lines.finish(|line| {
             if !killed {
                 self.line(line, events)
@@ -511,14 +518,14 @@ impl Parser for Reported {
         });
         self.lines = lines;
         if killed {
-            return self.tell_open();
+            return self.note_open_files();
         }
-        self.close(exit, events);
+        self.fail_unfinished(exit, events);
         if self.stage == Stage::Ended {
-            self.proofs.show(self.ended);
-            self.nothing_selected = self.told == 0 && self.says_nothing_selected(exit);
+            self.proofs.record(self.ended);
+            self.nothing_selected = self.reported == 0 && self.exited_without_tests(exit);
             if matches!(exit, Exit::Code(status) if status != 0) {
-                self.notes.extend((self.dialect.unmet)(&plain(&self.stdout.text())));
+                self.notes.extend((self.profile.other_failure)(&strip_ansi(&self.stdout.text())));
             }
         } else {
             self.explain(exit, events);
@@ -529,7 +536,7 @@ impl Parser for Reported {
         self.nothing_selected
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
         self.artifacts.get(path).cloned()
     }
 
@@ -538,7 +545,7 @@ impl Parser for Reported {
     }
 
     fn running(&self) -> Vec<TestId> {
-        self.begun.iter().cloned().collect()
+        self.running.iter().cloned().collect()
     }
 
     fn summary(&self) -> StreamSummary {
@@ -551,7 +558,7 @@ impl Parser for Reported {
                 "line(s) of the report were not the reporter's own: something that the tests ran wrote there"
                     .to_owned(),
             ),
-            (self.lines.skipped(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
+            (self.lines.skipped_lines(), format!("line(s) of the report had more than {LINE_BYTES_MAX} bytes")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
             summary.proof = Proof::Missing;

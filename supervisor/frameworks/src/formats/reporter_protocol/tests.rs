@@ -1,28 +1,28 @@
-//! What is made of what a reporter tells, whole, cut off and forged.
+//! Parses complete, truncated and forged reports.
 
 use super::*;
 use proctor_core::request::Selection;
 use proptest::prelude::*;
 
-const DIALECT: Dialect = Dialect {
-    missing: |said| said.contains("no such runner").then(|| "install it".to_owned()),
-    nothing_selected: |said| said.contains("nothing found"),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |text| text.contains("no such runner").then(|| "install it".to_owned()),
+    nothing_selected: |text| text.contains("nothing found"),
     empty_status: Some(5),
-    reason: |said| said.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
-    ..Dialect::plain("runner")
+    error_reason: |text| text.lines().find_map(|line| line.strip_prefix("why: ")).map(str::to_owned),
+    ..RunnerProfile::new("runner")
 };
 
-fn parser() -> Reported {
-    let want = Want { workspace: "/ws", ..Want::plain(&Selection::All) };
+fn parser() -> ReporterParser {
+    let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(&Selection::All) };
     let step = Step { programs: vec!["runner".into()], args: vec![], dir: "pkg".into(), env: BTreeMap::new() };
-    Reported::new(DIALECT, &Plan { steps: vec![step], ..Plan::default() }, &want)
+    ReporterParser::new(PROFILE, &Plan { steps: vec![step], ..Plan::default() }, &request)
 }
 
-/// What a step that writes these lines, says this and exits so comes to.
-fn step(report: &str, said: &str, exit: Exit, killed: bool) -> (Vec<RunnerEvent>, Reported) {
+/// Runs one step that writes this report, prints `stderr` and exits like this.
+fn step(report: &str, stderr: &str, exit: Exit, killed: bool) -> (Vec<RunnerEvent>, ReporterParser) {
     let (mut parser, mut events) = (parser(), Vec::new());
     parser.step_started(0);
-    parser.stderr(said.as_bytes(), &mut events);
+    parser.stderr(stderr.as_bytes(), &mut events);
     parser.report(report.as_bytes(), &mut events);
     parser.step_ended(exit, killed, &mut events);
     (events, parser)
@@ -34,13 +34,13 @@ const PASSING: &str = r#"{"event":"begin"}
 {"event":"end","tests":1,"left":0}
 "#;
 
-/// What is known of a whole run of one test.
-fn whole() -> StreamSummary {
+/// The summary of a complete run of one test.
+fn complete_summary() -> StreamSummary {
     StreamSummary { structured: true, proof: Proof::Shown { tests: 1 }, ..StreamSummary::default() }
 }
 
 #[test]
-fn a_test_is_named_and_placed_from_the_workspace() {
+fn names_and_places_are_relative_to_the_workspace() {
     let report = PASSING.replace(
         r#""outcome":"passed""#,
         r#""outcome":"failed","file":"/ws/pkg/b.py","line":7,"message":"\u001b[31mat /ws/pkg/b.py\u001b[0m""#,
@@ -49,15 +49,15 @@ fn a_test_is_named_and_placed_from_the_workspace() {
     let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
     assert_eq!((case.nodeid.as_str(), case.file.as_deref(), case.line), ("pkg/a.py::t", Some("pkg/b.py"), Some(7)));
     assert_eq!((case.message.as_deref(), case.duration_s), (Some("at pkg/b.py"), Some(0.5)));
-    assert_eq!(parser.summary(), whole());
+    assert_eq!(parser.summary(), complete_summary());
 }
 
 #[test]
-fn a_kill_names_the_files_that_were_open_where_no_test_is_known_to_run() {
+fn a_kill_names_the_open_files_if_no_running_test_is_known() {
     let opened = "{\"event\":\"begin\"}\n{\"event\":\"opened\",\"package\":\"a.js\"}\n{\"event\":\"opened\",\"package\":\"b.js\"}\n\
                   {\"event\":\"closed\",\"package\":\"a.js\"}\n";
     let notes = |report: &str, killed: bool| step(report, "", Exit::Signal(9), killed).1.summary().notes;
-    assert_eq!(notes(opened, true), ["runner had begun and not ended: pkg/b.js"]);
+    assert_eq!(notes(opened, true), ["runner had started and not finished: pkg/b.js"]);
     let started = format!("{opened}{{\"event\":\"started\",\"package\":\"b.js\",\"name\":\"t\"}}\n");
     assert_eq!(notes(&started, true), [""; 0]);
     assert_eq!(notes(opened, false), ["runner was ended by signal 9 before it was done"]);
@@ -71,9 +71,9 @@ fn with_token(foreign: &str) -> String {
 }
 
 #[test]
-fn a_line_without_the_reporters_token_is_left_out_and_the_run_is_cut_off() {
+fn drops_a_line_without_the_token_and_invalidates_the_proof() {
     let (events, parser) = step(&with_token(""), "", Exit::Code(0), false);
-    assert_eq!((events.len(), parser.summary()), (2, whole()));
+    assert_eq!((events.len(), parser.summary()), (2, complete_summary()));
     for foreign in [
         r#"{"event":"finished","package":"b.py","name":"u","outcome":"passed"}"#,
         r#"{"event":"begin"}"#,
@@ -85,7 +85,7 @@ fn a_line_without_the_reporters_token_is_left_out_and_the_run_is_cut_off() {
         assert!(events.len() == 2 && summary.proof.is_missing(), "{foreign}");
         assert!(summary.notes[0].contains("were not the reporter's own"), "{foreign}: {:?}", summary.notes);
     }
-    // Another word in front is no line at all, and what only ends is not whole.
+    // A line with another token is no event, and an `end` without the token does not complete the report.
     let (_, parser) = step(&with_token("mine {\"event\":\"end\",\"tests\":1,\"left\":0}\n"), "", Exit::Code(0), false);
     assert!(parser.summary().proof.is_missing());
     let end = "{\"event\":\"end\",\"tests\":1,\"left\":0}\n";
@@ -95,7 +95,7 @@ fn a_line_without_the_reporters_token_is_left_out_and_the_run_is_cut_off() {
 }
 
 #[test]
-fn a_place_outside_of_the_workspace_is_none() {
+fn drops_a_place_outside_of_the_workspace() {
     let report = PASSING.replace(r#""outcome":"passed""#, r#""outcome":"failed","file":"/usr/lib/x.py","line":7"#);
     let (events, _) = step(&report, "", Exit::Code(1), false);
     let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
@@ -103,7 +103,7 @@ fn a_place_outside_of_the_workspace_is_none() {
 }
 
 #[test]
-fn only_a_report_with_its_end_is_whole() {
+fn only_a_report_with_its_end_is_complete() {
     for line in 0..4 {
         let cut: String = PASSING.lines().take(line).map(|line| format!("{line}\n")).collect();
         let (_, parser) = step(&cut, "", Exit::Code(0), false);
@@ -114,7 +114,7 @@ fn only_a_report_with_its_end_is_whole() {
 }
 
 #[test]
-fn an_end_proves_as_many_tests_as_came_and_only_where_none_is_left() {
+fn the_end_proves_a_run_only_if_its_counts_match_and_no_test_is_left() {
     let ended = |end: &str| {
         let report = PASSING.replace(r#"{"event":"end","tests":1,"left":0}"#, end);
         step(&report, "", Exit::Code(0), false).1.summary()
@@ -129,11 +129,11 @@ fn an_end_proves_as_many_tests_as_came_and_only_where_none_is_left() {
         assert!(ended(end).proof.is_missing(), "{end}");
     }
     let left = ended(r#"{"event":"end","tests":1,"left":3}"#);
-    assert!(left.unreached && left.notes == ["3 test(s) of runner were not told of"], "{left:?}");
+    assert!(left.unreached && left.notes == ["3 test(s) of runner were not reported"], "{left:?}");
 }
 
 #[test]
-fn a_test_begins_and_ends_under_one_name_however_long_that_is() {
+fn a_long_name_is_clipped_alike_at_start_and_finish() {
     let long = PASSING.replace(r#""name":"t""#, &format!(r#""name":"{}""#, "t".repeat(10_000)));
     let (events, _) = step(&long, "", Exit::Code(0), false);
     let [RunnerEvent::TestStarted(began), RunnerEvent::TestFinished(ended)] = events.as_slice() else {
@@ -143,7 +143,7 @@ fn a_test_begins_and_ends_under_one_name_however_long_that_is() {
 }
 
 #[test]
-fn a_test_that_the_runner_left_open_is_an_error_and_one_that_was_cut_off_still_runs() {
+fn an_unfinished_test_is_an_error_unless_the_run_was_killed() {
     let open: String = PASSING.lines().take(2).collect::<Vec<_>>().join("\n");
     let (events, parser) = step(&open, "", Exit::Code(70), false);
     let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
@@ -152,13 +152,13 @@ fn a_test_that_the_runner_left_open_is_an_error_and_one_that_was_cut_off_still_r
     assert!(parser.running().is_empty());
     let (events, parser) = step(&format!("{open}\n"), "", Exit::Signal(9), true);
     assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_missing()), (1, 1, true));
-    // What was running has been asked for by then, and nobody would tell the end of this one.
+    // By then the caller has asked for the running tests, and a test started now would never finish.
     let (events, parser) = step(&open, "", Exit::Signal(9), true);
     assert_eq!((events.len(), parser.running().len(), parser.summary().proof.is_missing()), (0, 0, true));
 }
 
 #[test]
-fn a_runner_that_gives_up_is_explained_by_its_words() {
+fn explains_why_a_runner_gave_up_by_its_output() {
     let (events, parser) = step("", "x\nno such runner\n", Exit::Code(1), false);
     assert!(events.is_empty() && parser.summary().runner_missing);
     assert_eq!(parser.summary().notes, ["install it"]);
@@ -177,22 +177,22 @@ fn a_runner_that_gives_up_is_explained_by_its_words() {
 }
 
 #[test]
-fn a_runner_that_told_nothing_had_nothing_to_tell_only_if_it_says_so() {
+fn an_empty_report_means_nothing_selected_only_if_the_runner_says_so() {
     const EMPTY: &str = "{\"event\":\"begin\"}\n{\"event\":\"end\",\"tests\":0,\"left\":0}\n";
-    for (said, exit, nothing) in [
+    for (stderr, exit, nothing) in [
         ("", Exit::Code(0), true),
         ("", Exit::Code(5), true),
         ("nothing found", Exit::Code(1), true),
         ("a hook of the project's threw", Exit::Code(1), false),
         ("", Exit::Signal(11), false),
     ] {
-        let (_, parser) = step(EMPTY, said, exit, false);
-        assert_eq!(parser.nothing_selected(), nothing, "{said}: {exit:?}");
+        let (_, parser) = step(EMPTY, stderr, exit, false);
+        assert_eq!(parser.nothing_selected(), nothing, "{stderr}: {exit:?}");
     }
 }
 
 #[test]
-fn a_program_that_a_run_does_not_see_is_named() {
+fn names_a_program_that_the_run_cannot_execute() {
     let note = |programs: &[&str]| {
         let mut parser = parser();
         parser.steps[0].programs = programs.iter().map(|program| (*program).to_owned()).collect();
@@ -201,9 +201,9 @@ fn a_program_that_a_run_does_not_see_is_named() {
         parser.summary().notes.remove(0)
     };
     assert_eq!(note(&["runner"]), "runner was not started: No such file or directory (os error 2)");
-    let told = note(&[".venv/bin/python", "venv/bin/python", "python3"]);
+    let text = note(&[".venv/bin/python", "venv/bin/python", "python3"]);
     assert_eq!(
-        told,
+        text,
         "runner was not started: a run cannot execute .venv/bin/python or venv/bin/python: No such file or directory \
          (os error 2); what a link leads to has to be within the workspace, or where PATH leads"
     );
@@ -211,7 +211,7 @@ fn a_program_that_a_run_does_not_see_is_named() {
 
 proptest! {
     #[test]
-    fn chunks_do_not_matter_and_nothing_panics(
+    fn parses_the_same_for_any_chunks_and_never_panics(
         noise in prop::collection::vec(any::<u8>(), 0..80), at in 0usize..300, cut in 0usize..300,
     ) {
         let mut report = PASSING.as_bytes().to_vec();

@@ -1,22 +1,22 @@
-//! What stands below a test point: a block of YAML, or comments. Of YAML only as much is read as writers of TAP use: a key
-//! and its value on a line, and texts of several lines. Must not know the stream around it.
+//! Diagnostics below a test point: a block of YAML, or comments. Of YAML only what TAP producers write is read: a key with its value
+//! on one line, and texts of several lines.
 
-use crate::parsing::assertion_values::values;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::assertion_values::assertion_values;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
 use proctor_core::test_case::{TestCase, TestOutcome};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Keys by which writers name what they tell.
+/// Keys of each piece of information, as different producers spell them.
 const MESSAGE: &[&str] = &["message", "error", "reason"];
 const EXPECTED: &[&str] = &["expected", "wanted", "expect"];
 const ACTUAL: &[&str] = &["actual", "found", "got", "received"];
 const FILE: &[&str] = &["file", "fileName"];
 const LINE: &[&str] = &["line", "lineNumber"];
 const STACK: &[&str] = &["stack"];
-const PLACE: &[&str] = &["location", "at"];
-/// What AVA tells in the place of a message: the assertion, and a diff with `-` before what came and `+` before what was wanted.
+const LOCATION: &[&str] = &["location", "at"];
+/// AVA's substitutes for a message: the assertion, and a diff with `-` before actual and `+` before expected lines.
 const ASSERTION: &[&str] = &["assertion"];
 const DIFFERENCE: &[&str] = &["'Difference (- actual, + expected):'"];
 
@@ -33,15 +33,15 @@ static GOT: LazyLock<Option<Regex>> =
 enum Within {
     Nothing,
     Yaml,
-    /// The block ended.
+    /// After the block.
     Done,
 }
 
-/// What was said below one point.
+/// The diagnostics of one point.
 #[derive(Debug)]
 pub(super) struct Diagnostics {
     indent: usize,
-    /// Whether the point failed because its subtests did, which is all that it has to say.
+    /// Whether the point failed only because its subtests did.
     echoes: bool,
     within: Within,
     yaml: Vec<String>,
@@ -50,13 +50,13 @@ pub(super) struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Of a point that is indented by so many blanks.
+    /// Diagnostics of a point with this indentation in blanks.
     pub(super) fn new(indent: usize, echoes: bool) -> Diagnostics {
         Diagnostics { indent, echoes, within: Within::Nothing, yaml: Vec::new(), comments: String::new(), bytes: 0 }
     }
 
-    /// Takes a line in, if it belongs here.
-    pub(super) fn take_in(&mut self, line: &str) -> bool {
+    /// Adds the line if it belongs to the diagnostics; `false` if it does not.
+    pub(super) fn add_line(&mut self, line: &str) -> bool {
         let text = line.trim_start_matches(' ');
         let indent = line.len() - text.len();
         match self.within {
@@ -81,9 +81,9 @@ impl Diagnostics {
         true
     }
 
-    /// Puts what was said into the record of its test.
-    pub(super) fn explain(&self, case: &mut TestCase, paths: &Paths) {
-        let told = case.outcome.is_failure() || case.outcome == TestOutcome::Xfailed;
+    /// Fills in the test case from the diagnostics.
+    pub(super) fn explain(&self, case: &mut TestCase, paths: &WorkspacePaths) {
+        let is_failed = case.outcome.is_failure() || case.outcome == TestOutcome::Xfailed;
         if case.outcome == TestOutcome::Passed || self.echoes {
             return;
         }
@@ -91,16 +91,16 @@ impl Diagnostics {
         let comments = paths.scrub(self.comments.trim_end());
         let first = comments.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned);
         case.message = text(MESSAGE).or(first).or_else(|| text(ASSERTION));
-        case.stack = text(STACK).filter(|_| told);
-        case.output = Some(comments.clone()).filter(|comments| told && !comments.is_empty());
-        if !told {
+        case.stack = text(STACK).filter(|_| is_failed);
+        case.output = Some(comments.clone()).filter(|comments| is_failed && !comments.is_empty());
+        if !is_failed {
             return;
         }
         (case.expected, case.actual) = (text(EXPECTED), text(ACTUAL));
         if case.expected.is_none() && case.actual.is_none() {
             let got = GOT.as_ref().and_then(|got| got.captures(&comments));
             let read = got.map(|got| (unquoted(&got["expected"]), unquoted(&got["actual"])));
-            (case.expected, case.actual) = read.or_else(|| values(case.message.as_deref()?)).unzip();
+            (case.expected, case.actual) = read.or_else(|| assertion_values(case.message.as_deref()?)).unzip();
         }
         if let Some(difference) = text(DIFFERENCE).filter(|_| case.expected.is_none() && case.actual.is_none()) {
             (case.expected, case.actual) = (Some(side(&difference, '-')), Some(side(&difference, '+')));
@@ -109,11 +109,11 @@ impl Diagnostics {
         (case.file, case.line) = place.unzip();
     }
 
-    fn place(&self, paths: &Paths) -> Option<(String, u32)> {
+    fn place(&self, paths: &WorkspacePaths) -> Option<(String, u32)> {
         let inside = |file: &str, line: &str| {
             let line = line.trim().parse().ok().filter(|line| *line > 0)?;
             let file = file.strip_prefix("//").filter(|file| file.starts_with('/')).unwrap_or(file);
-            // A library's own line says nothing of the test.
+            // A line of a library does not show where the test failed.
             let is_own = |file: &String| !file.split('/').any(|part| part == "node_modules");
             Some((paths.relative_to("", file).filter(is_own)?, line))
         };
@@ -121,14 +121,14 @@ impl Diagnostics {
         let read = |regex: &LazyLock<Option<Regex>>, text: &str| {
             regex.as_ref()?.captures_iter(text).find_map(|at| inside(&at["file"], &at["line"]))
         };
-        // The stack says where it failed, the others where the test is.
+        // The stack has the place of the failure, the other keys the place of the test.
         read(&AT, &self.value(STACK).unwrap_or_default())
             .or(named)
-            .or_else(|| read(&AT, &self.value(PLACE)?))
+            .or_else(|| read(&AT, &self.value(LOCATION)?))
             .or_else(|| read(&AT_LINE, &self.comments))
     }
 
-    /// The value of the first of these keys that is there.
+    /// The value of the first of these keys that exists.
     fn value(&self, keys: &[&str]) -> Option<String> {
         keys.iter().find_map(|key| self.value_of(key))
     }
@@ -142,12 +142,12 @@ impl Diagnostics {
             }
             let (indent, value) = (pair["indent"].len(), pair.name("value").map_or("", |value| value.as_str()));
             let deeper = |line: &&String| line.is_empty() || line.len() - line.trim_start().len() > indent;
-            // QUnit's values are JSON as it is.
+            // QUnit writes its values as JSON over several lines.
             if let Some(close) = matches!(value, "{" | "[").then(|| if value == "{" { "}" } else { "]" }) {
                 let within: Vec<&str> = lines.take_while(deeper).map(|line| line.trim()).collect();
                 return Some(format!("{value} {} {close}", within.join(" ")));
             }
-            // A number says how far a block is indented.
+            // The digit of a block style such as `|2-` is its indentation.
             let style: String = value.chars().filter(|char| !char.is_ascii_digit()).collect();
             if !matches!(style.as_str(), "|" | "|-" | "|+" | ">" | ">-" | ">+") || style.len() + 1 < value.len() {
                 return Some(unquoted(value)).filter(|value| !value.is_empty());
@@ -164,7 +164,7 @@ impl Diagnostics {
     }
 }
 
-/// One side of a diff by lines: what has another sign than `without` before it, which is a blank on both.
+/// One side of a line diff: the lines that do not start with the sign `without`. Common lines start with a blank.
 fn side(difference: &str, without: char) -> String {
     let own = difference.lines().filter(|line| !line.starts_with(without));
     own.map(|line| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")

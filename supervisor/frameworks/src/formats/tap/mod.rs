@@ -1,16 +1,15 @@
-//! The Test Anything Protocol, versions 12 to 14 (<https://testanything.org/tap-version-14-specification.html>): a plan,
-//! test points with directives, diagnostics in YAML or comments, subtests by indentation. Must not know what writes it.
+//! The Test Anything Protocol, versions 12 to 14 (<https://testanything.org/tap-version-14-specification.html>): a plan, test points
+//! with directives, diagnostics in YAML or comments, subtests by indentation.
 //!
-//! A point is told when the next line shows that nothing more belongs to it. A subtest is called `parent/child`; until its
-//! parent's name is known, it is held back. What does not keep its plan, has none, counts a point twice, or bails out is cut
-//! off.
+//! A point is reported when the next line shows that its diagnostics are complete. A subtest is called `parent/child` and held back
+//! until its parent's name is known. A stream that does not match its plan, has no plan, repeats a point or bails out is incomplete.
 
+mod candidate;
 mod diagnostics;
-mod perhaps;
 
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::strip_ansi;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use diagnostics::Diagnostics;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -18,16 +17,16 @@ use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
-pub(crate) use perhaps::{Is, Perhaps, is_point, may_begin};
+pub(crate) use candidate::{Recognition, TapCandidate, is_test_point, may_start_stream};
 
-/// Deepest subtests that are told apart.
+/// Deepest subtests that are read.
 const DEPTH_MAX: usize = 16;
 
-/// Most subtests that are held back for their parent's name, and most names that are known to have come.
+/// Most subtests that are held back for their parent's name, and most names that are counted.
 const HELD_MAX: usize = 10_000;
 
-/// What stands for the tests of a program that skips all of them: `1..0 # SKIP why`.
-const ALL: &str = "all tests";
+/// Name of the one test that stands for a program that skips all of its tests: `1..0 # SKIP why`.
+const ALL_TESTS: &str = "all tests";
 
 /// Blanks by which a subtest is indented.
 const INDENT: usize = 4;
@@ -39,26 +38,26 @@ static POINT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?i)^(?P<not>not )?ok\b(?:\s+(?P<number>\d+)\b)?(?:\s+-)?\s*(?P<text>.*?)(?:\s*#\s*(?P<directive>skip|todo)\S*\s*(?P<why>.*))?$").ok()
 });
 
-/// Whether a stream that begins with this line is TAP.
-pub(crate) fn begins(line: &str) -> bool {
+/// Whether a stream that starts with this line is TAP.
+pub(crate) fn starts_stream(line: &str) -> bool {
     [&VERSION, &PLAN].into_iter().any(|regex| regex.as_ref().is_some_and(|regex| regex.is_match(line)))
 }
 
-/// The stream so far.
+/// Parses one stream.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct TapParser {
     package: String,
-    paths: Paths,
-    /// The stream itself, and the subtests that the current line is within.
+    paths: WorkspacePaths,
+    /// The stream itself, and the open levels of subtests.
     levels: Vec<Level>,
-    /// A name that a comment gives to the subtests that come next.
-    announced: Option<String>,
-    open: Option<Open>,
-    /// How often each name came.
+    /// Name that a `# Subtest` comment gives to the following subtests.
+    next_subtest_name: Option<String>,
+    open: Option<OpenPoint>,
+    /// How often each name occurred.
     names: HashMap<String, u32>,
-    /// Whether it had what nothing but TAP has: a plan, or the words that give up.
-    is_one: bool,
-    cut_off: bool,
+    /// Whether the stream had what only TAP has: a plan, or `Bail out!`.
+    is_certain: bool,
+    is_incomplete: bool,
     notes: Notes,
 }
 
@@ -66,68 +65,68 @@ pub(crate) struct Tap {
 struct Level {
     name: Option<String>,
     plan: Option<u64>,
-    /// Why there is nothing to run, if the plan says so.
+    /// Why nothing runs, if the plan says so.
     skipped: Option<String>,
     seen: u64,
     numbers: Numbers,
-    /// Whether a point of it failed: the point that it belongs to fails for that reason.
+    /// Whether a point of this level failed, which makes its parent point fail.
     failed: bool,
-    /// Points whose parent's name is not known, by their own path.
-    held: Vec<(String, Open)>,
+    /// Points whose parent's name is not known yet, by their own path.
+    held: Vec<(String, OpenPoint)>,
 }
 
-/// The numbers of the points so far, in whatever order they come.
+/// The numbers of the points so far, in any order.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// All up to this one came.
-    whole: u64,
-    /// These came before their turn, at most [`HELD_MAX`].
+    /// All numbers up to this one occurred.
+    contiguous: u64,
+    /// Numbers that came before their turn, at most [`HELD_MAX`].
     early: BTreeSet<u64>,
     last: u64,
 }
 
 impl Numbers {
-    /// Takes in the next point's; one without a number follows the one before it. Whether it is its first.
-    fn take_in(&mut self, number: Option<u64>) -> bool {
+    /// Adds the next number; a point without one follows the previous. `false` for a repeated number.
+    fn add(&mut self, number: Option<u64>) -> bool {
         let number = number.unwrap_or_else(|| self.last.saturating_add(1));
         self.last = number;
-        let is_new = number > self.whole && self.early.len() < HELD_MAX && self.early.insert(number);
-        while self.early.remove(&(self.whole.saturating_add(1))) {
-            self.whole += 1;
+        let is_new = number > self.contiguous && self.early.len() < HELD_MAX && self.early.insert(number);
+        while self.early.remove(&(self.contiguous.saturating_add(1))) {
+            self.contiguous += 1;
         }
         is_new
     }
 }
 
-/// A point to which something may still belong.
+/// A point whose diagnostics may continue.
 #[derive(Debug)]
-struct Open {
+struct OpenPoint {
     text: String,
     outcome: TestOutcome,
     why: String,
     diagnostics: Diagnostics,
 }
 
-impl Tap {
-    pub(crate) fn new(package: &str, paths: &Paths) -> Tap {
-        Tap {
+impl TapParser {
+    pub(crate) fn new(package: &str, paths: &WorkspacePaths) -> TapParser {
+        TapParser {
             package: package.to_owned(),
             paths: paths.clone(),
             levels: vec![Level::default()],
-            announced: None,
+            next_subtest_name: None,
             open: None,
             names: HashMap::new(),
-            is_one: false,
-            cut_off: false,
+            is_certain: false,
+            is_incomplete: false,
             notes: Notes::default(),
         }
     }
 
-    /// The next line.
+    /// Reads the next line.
     pub(crate) fn line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
-        let line = plain(line);
+        let line = strip_ansi(line);
         let line = line.trim_end();
-        if self.open.as_mut().is_some_and(|open| open.diagnostics.take_in(line)) {
+        if self.open.as_mut().is_some_and(|open| open.diagnostics.add_line(line)) {
             return;
         }
         let text = line.trim_start_matches(' ');
@@ -137,40 +136,40 @@ impl Tap {
             return;
         }
         if let Some(name) = text.strip_prefix("# Subtest: ") {
-            self.tell(events);
-            self.announce(level, name, events);
+            self.finish_point(events);
+            self.handle_subtest_comment(level, name, events);
         } else if let Some(plan) = PLAN.as_ref().and_then(|plan| plan.captures(text)) {
-            self.tell(events);
-            self.enter(level, events);
-            self.is_one |= level == 0;
+            self.finish_point(events);
+            self.enter_level(level, events);
+            self.is_certain |= level == 0;
             if let Some(level) = self.levels.get_mut(level) {
                 level.plan = plan[1].parse().ok();
                 let is_skipped = level.plan == Some(0) && plan.name("skip").is_some();
                 level.skipped = is_skipped.then(|| plan.name("why").map_or("", |why| why.as_str()).to_owned());
             }
         } else if let Some(reason) = text.strip_prefix("Bail out!") {
-            self.tell(events);
-            self.is_one = true;
-            self.give_up(format!("bailed out: {}", reason.trim()));
+            self.finish_point(events);
+            self.is_certain = true;
+            self.mark_incomplete(format!("bailed out: {}", reason.trim()));
         } else if let Some(point) = POINT.as_ref().and_then(|point| point.captures(text)) {
-            // What a test prints may be indented and begin with `ok`; the first point of subtests has its number.
+            // A test may print an indented `ok`; the first point of subtests has a number.
             if level >= self.levels.len() && point.name("number").is_none() {
                 return;
             }
-            self.tell(events);
+            self.finish_point(events);
             let part = |name: &str| point.name(name).map_or("", |part| part.as_str()).trim();
             let text = part("text").replace("\\#", "#");
-            // What was deeper belongs to this point.
-            let echoes = self.leave(level + 1, Some(text.as_str()).filter(|text| !text.is_empty()), events);
-            self.enter(level, events);
-            self.announced = None;
+            // Deeper levels belong to this point.
+            let echoes = self.leave_levels(level + 1, Some(text.as_str()).filter(|text| !text.is_empty()), events);
+            self.enter_level(level, events);
+            self.next_subtest_name = None;
             let own = part("number").parse().ok();
             let (number, is_new) = self.levels.get_mut(level).map_or((0, true), |level| {
                 level.seen += 1;
-                (level.seen, level.numbers.take_in(own))
+                (level.seen, level.numbers.add(own))
             });
             if !is_new {
-                self.give_up(format!("test {} came again, or out of place", part("number")));
+                self.mark_incomplete(format!("test {} is repeated or out of order", part("number")));
             }
             let outcome = match (part("not").is_empty(), part("directive").to_lowercase().as_str()) {
                 (_, "skip") => TestOutcome::Skipped,
@@ -184,95 +183,94 @@ impl Tap {
             }
             let text = if text.is_empty() { format!("test {number}") } else { text };
             let diagnostics = Diagnostics::new(indent, echoes);
-            self.open = Some(Open { text, outcome, why: part("why").to_owned(), diagnostics });
+            self.open = Some(OpenPoint { text, outcome, why: part("why").to_owned(), diagnostics });
         }
     }
 
-    /// The stream ended; how it did is the exit status's to say.
+    /// Completes the stream. The exit status says how it ended.
     pub(crate) fn finish(&mut self, events: &mut Vec<RunnerEvent>) {
-        self.tell(events);
-        self.leave(1, None, events);
+        self.finish_point(events);
+        self.leave_levels(1, None, events);
         if let Some(whole) = self.levels.pop() {
-            self.check(&whole, "the plan");
+            self.check_plan(&whole, "the plan");
             if let Some(why) = whole.skipped.filter(|_| whole.seen == 0) {
                 let diagnostics = Diagnostics::new(0, false);
-                let open = Open { text: ALL.to_owned(), outcome: TestOutcome::Skipped, why, diagnostics };
-                self.push(ALL.to_owned(), open, events);
+                let open = OpenPoint { text: ALL_TESTS.to_owned(), outcome: TestOutcome::Skipped, why, diagnostics };
+                self.report(ALL_TESTS.to_owned(), open, events);
             }
         }
         self.levels.push(Level::default());
     }
 
-    /// Whether it is TAP beyond doubt.
-    fn is_one(&self) -> bool {
-        self.is_one
+    /// Whether the stream is certainly TAP.
+    fn is_certain(&self) -> bool {
+        self.is_certain
     }
 
-    /// Whether something is missing, and what a person should know.
+    /// Whether something is missing, and the notes for a person.
     pub(crate) fn verdict(&self) -> (bool, &[String]) {
-        (self.cut_off, &self.notes)
+        (self.is_incomplete, &self.notes)
     }
 
-    /// A comment names subtests: those of its own level when it stands where they do, else those below it.
-    fn announce(&mut self, level: usize, name: &str, events: &mut Vec<RunnerEvent>) {
-        if level == self.levels.len() && self.announced.is_none() {
-            self.announced = Some(name.to_owned());
-            self.enter(level, events);
+    /// Handles a comment that names subtests: those of its own level if it is indented like them, else those below it.
+    fn handle_subtest_comment(&mut self, level: usize, name: &str, events: &mut Vec<RunnerEvent>) {
+        if level == self.levels.len() && self.next_subtest_name.is_none() {
+            self.next_subtest_name = Some(name.to_owned());
+            self.enter_level(level, events);
         } else {
-            self.enter(level, events);
-            self.announced = Some(name.to_owned());
+            self.enter_level(level, events);
+            self.next_subtest_name = Some(name.to_owned());
         }
     }
 
-    /// A line of that level: deeper ones are done, and it may be the first of its own.
-    fn enter(&mut self, level: usize, events: &mut Vec<RunnerEvent>) {
-        self.leave(level + 1, None, events);
+    /// Makes `level` the current one: closes deeper levels and opens missing ones.
+    fn enter_level(&mut self, level: usize, events: &mut Vec<RunnerEvent>) {
+        self.leave_levels(level + 1, None, events);
         while self.levels.len() <= level {
-            self.levels.push(Level { name: self.announced.take(), ..Level::default() });
+            self.levels.push(Level { name: self.next_subtest_name.take(), ..Level::default() });
         }
     }
 
-    /// Levels from `level` on are done; `name` is that of the point that they belong to.
-    /// Whether a point of them failed.
-    fn leave(&mut self, level: usize, name: Option<&str>, events: &mut Vec<RunnerEvent>) -> bool {
+    /// Closes `level` and deeper ones; `name` is that of their parent point. Returns whether a point of them failed.
+    fn leave_levels(&mut self, level: usize, name: Option<&str>, events: &mut Vec<RunnerEvent>) -> bool {
         let mut failed = false;
         while self.levels.len() > level.max(1) {
             let Some(done) = self.levels.pop() else { break };
             failed |= done.failed;
             let own = name.filter(|_| self.levels.len() == level).map(str::to_owned).or(done.name.clone());
             let own = own.unwrap_or_else(|| "subtest".to_owned());
-            self.check(&done, &format!("the plan of {own}"));
+            self.check_plan(&done, &format!("the plan of {own}"));
             for (path, open) in done.held {
-                self.place(format!("{own}/{path}"), open, events);
+                self.report_or_hold(format!("{own}/{path}"), open, events);
             }
         }
         failed
     }
 
-    fn check(&mut self, level: &Level, what: &str) {
+    fn check_plan(&mut self, level: &Level, what: &str) {
         match level.plan {
-            Some(plan) if plan == level.seen && plan != level.numbers.whole => {
-                self.give_up(format!("{what} is 1 to {plan}, and other numbers came"));
+            Some(plan) if plan == level.seen && plan != level.numbers.contiguous => {
+                self.mark_incomplete(format!("{what} is 1 to {plan}, and other numbers arrived"));
             }
             Some(plan) if plan == level.seen => {}
-            Some(plan) => self.give_up(format!("{what} is {plan} test(s), and {} came", level.seen)),
-            None => self.give_up(format!("{what} is missing")),
+            Some(plan) => self.mark_incomplete(format!("{what} is {plan} test(s), and {} arrived", level.seen)),
+            None => self.mark_incomplete(format!("{what} is missing")),
         }
     }
 
-    fn give_up(&mut self, why: String) {
-        self.cut_off = true;
+    fn mark_incomplete(&mut self, why: String) {
+        self.is_incomplete = true;
         self.notes.add(why);
     }
 
-    /// Nothing more belongs to the open point.
-    fn tell(&mut self, events: &mut Vec<RunnerEvent>) {
+    /// Reports the open point.
+    fn finish_point(&mut self, events: &mut Vec<RunnerEvent>) {
         let Some(open) = self.open.take() else { return };
-        self.place(open.text.clone(), open, events);
+        self.report_or_hold(open.text.clone(), open, events);
     }
 
-    /// Tells a point of the innermost level that is left, or holds it back.
-    fn place(&mut self, path: String, open: Open, events: &mut Vec<RunnerEvent>) {
+    /// Reports a point of the innermost remaining level, or holds it back.
+    fn report_or_hold(&mut self, path: String, open: OpenPoint, events: &mut Vec<RunnerEvent>) {
         let inner = self.levels.get(1..).unwrap_or_default();
         let nameless = inner.iter().rposition(|level| level.name.is_none());
         let above = nameless.map_or(0, |at| at + 1);
@@ -280,11 +278,11 @@ impl Tap {
         let path = names.chain([path.as_str()]).collect::<Vec<_>>().join("/");
         match nameless.and_then(|at| self.levels.get_mut(at + 1)).filter(|level| level.held.len() < HELD_MAX) {
             Some(level) => level.held.push((path, open)),
-            None => self.push(path, open, events),
+            None => self.report(path, open, events),
         }
     }
 
-    fn push(&mut self, path: String, open: Open, events: &mut Vec<RunnerEvent>) {
+    fn report(&mut self, path: String, open: OpenPoint, events: &mut Vec<RunnerEvent>) {
         let known = self.names.len() < HELD_MAX || self.names.contains_key(&path);
         let count = if known { self.names.entry(path.clone()).or_default() } else { &mut 0 };
         *count += 1;

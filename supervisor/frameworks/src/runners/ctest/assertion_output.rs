@@ -1,9 +1,9 @@
 //! Reads the assertion that failed a test from the test's output: GoogleTest, Catch2, doctest, Boost.Test and `assert` each
 //! print a line with the place, and lines below it with the reason.
 
-use crate::parsing::assertion_values::values;
-use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::assertion_values::assertion_values;
+use crate::parsing::output_tail::strip_ansi;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use regex::Regex;
 use std::collections::VecDeque;
@@ -167,7 +167,7 @@ impl TestOutputBuffer {
         if failed && self.block.is_some() {
             self.further_count += 1;
             if self.further.len() < FURTHER_MAX {
-                self.further.push(plain(line));
+                self.further.push(strip_ansi(line));
             }
         }
         match self.block.as_mut() {
@@ -183,7 +183,7 @@ impl TestOutputBuffer {
             Some(_) => {}
             None => {
                 self.block =
-                    format.map(|format| AssertionBlock { format, lines: vec![plain(line)], bytes: 0, open: true })
+                    format.map(|format| AssertionBlock { format, lines: vec![strip_ansi(line)], bytes: 0, open: true })
             }
         }
     }
@@ -198,7 +198,7 @@ impl TestOutputBuffer {
             text.push_str(line);
             text.push('\n');
         });
-        plain(&text)
+        strip_ansi(&text)
     }
 
     /// Whether GoogleTest began and did not come to its end, or began a test and did not end it.
@@ -218,11 +218,11 @@ impl TestOutputBuffer {
     /// The last line that is not empty.
     pub(crate) fn last_line(&self) -> Option<String> {
         let kept = self.tail.iter().rev().map(String::as_str).chain(self.head.lines().rev());
-        kept.map(|line| plain(line).trim().to_owned()).find(|line| !line.is_empty())
+        kept.map(|line| strip_ansi(line).trim().to_owned()).find(|line| !line.is_empty())
     }
 
     /// Places of the failed assertions after the first: one test of ctest's may be a program with many tests.
-    fn further(&self, dir: &str, paths: &Paths) -> String {
+    fn further(&self, dir: &str, paths: &WorkspacePaths) -> String {
         let place = |line: &String| {
             let found = FIRST_LINES.iter().flatten().find_map(|first| first.captures(line))?;
             Some(format!("{}:{}", paths.relative_to(dir, found.name("file")?.as_str())?, &found.name("line")?.as_str()))
@@ -239,7 +239,7 @@ impl TestOutputBuffer {
     }
 
     /// The first assertion that failed or skipped the test.
-    pub(crate) fn failure(&self, dir: &str, paths: &Paths) -> Option<AssertionFailure> {
+    pub(crate) fn failure(&self, dir: &str, paths: &WorkspacePaths) -> Option<AssertionFailure> {
         let block = self.block.as_ref()?;
         let (first, rest) = block.lines.split_first()?;
         let found = FIRST_LINES.get(block.format)?.as_ref()?.captures(first)?;
@@ -248,12 +248,12 @@ impl TestOutputBuffer {
             .name("file")
             .zip(found.name("line"))
             .and_then(|(file, line)| parse_place(file.as_str(), line.as_str()));
-        let rest = plain(&rest.join("\n"));
+        let rest = strip_ansi(&rest.join("\n"));
         let (description, stack) =
             rest.split_once(TRACE).map_or((rest.as_str(), None), |(description, stack)| (description, Some(stack)));
         let text = found.name("text").map(|text| format!("{}\n", text.as_str())).unwrap_or_default();
         let whole = format!("{text}{description}");
-        let values = values(&whole);
+        let values = assertion_values(&whole);
         let message = whole.split(DIFF).next().unwrap_or_default().trim();
         let (expected, actual) = values.unzip();
         Some(AssertionFailure {
@@ -272,10 +272,9 @@ fn implied_by(format: usize) -> Implies {
 
 fn format_index(line: &str) -> Option<usize> {
     let likely = |format: &AssertionFormat| line.contains(format.substring);
-    FORMATS
-        .iter()
-        .zip(FIRST_LINES.iter())
-        .position(|(format, first)| likely(format) && first.as_ref().is_some_and(|first| first.is_match(&plain(line))))
+    FORMATS.iter().zip(FIRST_LINES.iter()).position(|(format, first)| {
+        likely(format) && first.as_ref().is_some_and(|first| first.is_match(&strip_ansi(line)))
+    })
 }
 
 #[cfg(test)]
@@ -289,7 +288,7 @@ mod tests {
     }
 
     fn failure(text: &str) -> AssertionFailure {
-        buffer(text).failure("pkg", &Paths::new("/ws")).unwrap()
+        buffer(text).failure("pkg", &WorkspacePaths::new("/ws")).unwrap()
     }
 
     #[test]
@@ -404,7 +403,7 @@ mod tests {
         let text = buffer.text();
         assert!(text.starts_with("first\n") && text.contains("left out]") && text.ends_with("…\n"));
         assert!(text.len() <= TEST_OUTPUT_BYTES_MAX);
-        let failure = buffer.failure("", &Paths::new("/ws")).unwrap();
+        let failure = buffer.failure("", &WorkspacePaths::new("/ws")).unwrap();
         assert_eq!(failure.place, Some(("t.cpp".to_owned(), 5)));
         assert!(failure.message.len() <= 2 * MESSAGE_BYTES_MAX);
     }

@@ -2,8 +2,8 @@
 
 use super::command::package;
 use super::linker_source::{REFERENCE, find_source};
-use crate::parsing::output_tail::plain;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::strip_ansi;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -31,8 +31,14 @@ static ERROR_PATTERNS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 });
 
 /// Emits the collectors of a failed step. `output` is what the step printed, `dir` the project's directory.
-pub(super) fn emit_collectors(output: &str, exit: Exit, dir: &str, paths: &Paths, events: &mut Vec<RunnerEvent>) {
-    let output = plain(output);
+pub(super) fn emit_collectors(
+    output: &str,
+    exit: Exit,
+    dir: &str,
+    paths: &WorkspacePaths,
+    events: &mut Vec<RunnerEvent>,
+) {
+    let output = strip_ansi(output);
     let lines: Vec<&str> = output.lines().collect();
     let mut collectors: Vec<Collector> = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -56,7 +62,7 @@ pub(super) fn emit_collectors(output: &str, exit: Exit, dir: &str, paths: &Paths
     events.extend(collectors.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
 }
 
-fn collector(error: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &Paths) -> Collector {
+fn collector(error: &Captures<'_>, lines: &[&str], at: usize, dir: &str, paths: &WorkspacePaths) -> Collector {
     let below = &lines[at + 1..];
     let file = match error.name("file") {
         Some(file) => paths.relative_to(dir, file.as_str()),
@@ -109,7 +115,7 @@ mod tests {
 
     fn parse(output: &str) -> Vec<(String, Option<u32>, String)> {
         let mut events = Vec::new();
-        emit_collectors(output, Exit::Code(2), "pkg", &Paths::new("/ws"), &mut events);
+        emit_collectors(output, Exit::Code(2), "pkg", &WorkspacePaths::new("/ws"), &mut events);
         events
             .into_iter()
             .map(|event| match event {

@@ -1,8 +1,8 @@
 //! Builds the command lines: configure, build, test and list.
 
 use super::NAME;
-use crate::contract::{Plan, PlanError, REPORT, Step, Want};
-use crate::contract::{Project, project_of};
+use crate::contract::{Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,11 +22,11 @@ pub(super) fn package(dir: &str) -> &str {
 }
 
 /// The first round: configures every project that has selected tests.
-pub(super) fn plan(projects: &[Project], want: &Want<'_>) -> Result<Plan, PlanError> {
-    let chosen = chosen(projects, want.selection)?;
+pub(super) fn plan(projects: &[Project], request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    let chosen = chosen(projects, request.selection)?;
     let mut plan = Plan::default();
-    plan.steps.extend(chosen.iter().map(|project| configure(project, want)));
-    if let Selection::Matching { files, .. } = want.selection
+    plan.steps.extend(chosen.iter().map(|project| configure(project, request)));
+    if let Selection::Matching { files, .. } = request.selection
         && !files.is_empty()
     {
         plan.notes
@@ -53,61 +53,61 @@ fn dir_of_file<'a>(projects: &'a [Project], file: &str) -> Result<&'a str, PlanE
     if file.starts_with('/') || file.split('/').any(|part| part == "..") {
         return Err(outside());
     }
-    project_of(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
+    innermost_project(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
 }
 
 /// The directory of the project that a rerun target belongs to.
 pub(super) fn dir_of_target<'a>(projects: &'a [Project], target: &RerunTarget) -> Option<&'a str> {
-    project_of(projects, &join("", target.package())).map(|project| project.dir.as_str())
+    innermost_project(projects, &join("", target.package())).map(|project| project.dir.as_str())
 }
 
-fn configure(project: &Project, want: &Want<'_>) -> Step {
-    step("cmake", &["-S".to_owned(), ".".to_owned(), "-B".to_owned(), directory(&project.dir, want)], &project.dir)
+fn configure(project: &Project, request: &PlanRequest<'_>) -> Step {
+    step("cmake", &["-S".to_owned(), ".".to_owned(), "-B".to_owned(), directory(&project.dir, request)], &project.dir)
 }
 
 /// The build directory of a project, below the cache, so that the next run compiles only what changed. CMake binds a build
 /// directory to one source path, so its name is a hash of that path.
-fn directory(dir: &str, want: &Want<'_>) -> String {
-    let place = blake3::hash(join(want.workspace, dir).as_bytes()).to_hex();
-    format!("{}/cmake/{}", want.cache, place.get(..16).unwrap_or_default())
+fn directory(dir: &str, request: &PlanRequest<'_>) -> String {
+    let place = blake3::hash(join(request.workspace, dir).as_bytes()).to_hex();
+    format!("{}/cmake/{}", request.cache, place.get(..16).unwrap_or_default())
 }
 
 /// The second round: builds the project in `dir`.
-pub(super) fn build(dir: &str, want: &Want<'_>) -> Step {
-    let jobs = want.parallel.unwrap_or(BUILD_JOBS).max(1);
-    step("cmake", &["--build".to_owned(), directory(dir, want), "--parallel".to_owned(), jobs.to_string()], dir)
+pub(super) fn build(dir: &str, request: &PlanRequest<'_>) -> Step {
+    let jobs = request.parallel.unwrap_or(BUILD_JOBS).max(1);
+    step("cmake", &["--build".to_owned(), directory(dir, request), "--parallel".to_owned(), jobs.to_string()], dir)
 }
 
 /// The third round: runs the selected tests.
-pub(super) fn test(dir: &str, want: &Want<'_>) -> Vec<Step> {
-    let mut common = vec!["--test-dir".to_owned(), directory(dir, want), "-V".to_owned()];
-    if let Some(parallel) = want.parallel {
+pub(super) fn test(dir: &str, request: &PlanRequest<'_>) -> Vec<Step> {
+    let mut common = vec!["--test-dir".to_owned(), directory(dir, request), "-V".to_owned()];
+    if let Some(parallel) = request.parallel {
         common.extend(["--parallel".to_owned(), parallel.max(1).to_string()]);
     }
-    steps(dir, want, &common)
+    steps(dir, request, &common)
 }
 
 /// The third round of a listing: prints the selected tests as JSON.
-pub(super) fn list(dir: &str, want: &Want<'_>) -> Vec<Step> {
-    steps(dir, want, &["--test-dir".to_owned(), directory(dir, want), "--show-only=json-v1".to_owned()])
+pub(super) fn list(dir: &str, request: &PlanRequest<'_>) -> Vec<Step> {
+    steps(dir, request, &["--test-dir".to_owned(), directory(dir, request), "--show-only=json-v1".to_owned()])
 }
 
 /// Writes the properties of all tests of the project in `dir` to the report. Always exits with 0, so that the tests run even
 /// if this fails.
-pub(super) fn properties(dir: &str, want: &Want<'_>) -> Step {
+pub(super) fn properties(dir: &str, request: &PlanRequest<'_>) -> Step {
     const LIST: &str = r#"ctest --test-dir "$1" --show-only=json-v1 > "$2" 2> /dev/null || :"#;
-    let report = format!("{}/{REPORT}", want.scratch);
-    step("sh", &["-c".to_owned(), LIST.to_owned(), "sh".to_owned(), directory(dir, want), report], dir)
+    let report = format!("{}/{REPORT}", request.scratch);
+    step("sh", &["-c".to_owned(), LIST.to_owned(), "sh".to_owned(), directory(dir, request), report], dir)
 }
 
-fn steps(dir: &str, want: &Want<'_>, common: &[String]) -> Vec<Step> {
+fn steps(dir: &str, request: &PlanRequest<'_>, common: &[String]) -> Vec<Step> {
     let with = |expression: Option<&str>| {
         let mut args = common.to_vec();
         // An expression cannot become an option: the filter guard refuses filters that begin with a dash.
         args.extend(expression.into_iter().flat_map(|expression| ["-R".to_owned(), expression.to_owned()]));
         step("ctest", &args, dir)
     };
-    match want.selection {
+    match request.selection {
         Selection::Matching { filter, .. } => vec![with(filter.as_ref().map(|filter| filter.as_str()))],
         Selection::Exactly(targets) => match expressions(dir, targets) {
             Some(expressions) => expressions.iter().map(|expression| with(Some(expression))).collect(),

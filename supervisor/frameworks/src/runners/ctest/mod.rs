@@ -26,7 +26,7 @@ mod verbose_output;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 use proctor_core::request::RerunTarget;
 
 /// Adapter for CMake projects and their `ctest` tests.
@@ -52,32 +52,37 @@ impl Framework for Ctest {
         &["c", "cc", "cmake", "cpp", "cxx", "h", "hh", "hpp", "hxx"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         detect::projects(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         // The parser queries test properties only where the plan has a report.
-        Ok(Plan { report: detect::mentions_will_fail(tree), ..command::plan(projects, want)? })
+        Ok(Plan { report: detect::mentions_will_fail(tree), ..command::plan(projects, request)? })
     }
 
-    fn plan_listing(&self, projects: &[Project], _tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        _tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, request)
     }
 
-    fn owns(&self, projects: &[Project], _tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], _tree: &FileTree, target: &RerunTarget) -> bool {
         command::dir_of_target(projects, target).is_some()
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::RoundsParser::new(plan, want, parser::Mode::Running))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::RoundsParser::new(plan, request, parser::Mode::Running))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::RoundsParser::new(plan, want, parser::Mode::Listing))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::RoundsParser::new(plan, request, parser::Mode::Listing))
     }
 }

@@ -2,12 +2,12 @@
 
 use super::verbose_output::VerboseOutputParser;
 use super::{build_errors, command, test_list::TestList};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, ending};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail, describe_exit};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -49,17 +49,17 @@ struct ProjectJob {
 #[derive(Debug)]
 pub(super) struct RoundsParser {
     mode: Mode,
-    paths: Paths,
+    paths: WorkspacePaths,
     jobs: Vec<ProjectJob>,
     /// Round and job index of each step, in the order in which they run.
     steps: Vec<(Round, usize)>,
     current_step: usize,
     next_steps: Vec<Step>,
-    lines: Lines,
-    output: Said,
+    lines: LineSplitter,
+    output: OutputTail,
     verbose: VerboseOutputParser,
     test_list: TestList,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
     /// Whether ctest reported that no test was selected.
@@ -67,13 +67,13 @@ pub(super) struct RoundsParser {
 }
 
 impl RoundsParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> RoundsParser {
-        let paths = Paths::new(want.workspace);
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> RoundsParser {
+        let paths = WorkspacePaths::new(request.workspace);
         let job = |dir: &str| ProjectJob {
             dir: dir.to_owned(),
-            build: command::build(dir, want),
-            properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, want)),
-            tests: if mode == Mode::Running { command::test(dir, want) } else { command::list(dir, want) },
+            build: command::build(dir, request),
+            properties: (plan.report && mode == Mode::Running).then(|| command::properties(dir, request)),
+            tests: if mode == Mode::Running { command::test(dir, request) } else { command::list(dir, request) },
             will_fail: HashSet::new(),
         };
         let jobs: Vec<ProjectJob> = plan.steps.iter().map(|step| job(&step.dir)).collect();
@@ -83,11 +83,11 @@ impl RoundsParser {
             jobs,
             current_step: 0,
             next_steps: Vec::new(),
-            lines: Lines::default(),
-            output: Said::default(),
+            lines: LineSplitter::default(),
+            output: OutputTail::default(),
             verbose: VerboseOutputParser::new("", "", &paths, HashSet::new()),
             test_list: TestList::default(),
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
             nothing_selected: false,
@@ -125,11 +125,11 @@ impl RoundsParser {
     }
 
     fn tests_ended(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let why = format!("ctest {}", ending(exit));
+        let why = format!("ctest {}", describe_exit(exit));
         self.verbose.close(&why, events);
         self.nothing_selected = self.output.text().contains(NO_TESTS) && self.verbose.result_count() == 0;
         if self.nothing_selected {
-            return self.proofs.excuse();
+            return self.proofs.waive();
         }
         if self.verbose.has_duplicate_names {
             self.notes
@@ -139,13 +139,13 @@ impl RoundsParser {
             used_a_planned_build_dir(self.jobs.iter().flat_map(|job| &job.tests), self.verbose.build_dir.as_deref());
         if !is_planned {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self
                 .notes
                 .add("ctest tested another directory than --test-dir names: CMake 3.20 or later is needed".to_owned());
         }
         if self.verbose.is_complete() {
-            self.proofs.show(self.verbose.result_count());
+            self.proofs.record(self.verbose.result_count());
         } else {
             self.notes.add(format!("{why} before it was done"));
         }
@@ -155,7 +155,7 @@ impl RoundsParser {
         let dir = self.step().1.to_owned();
         match std::mem::take(&mut self.test_list).names() {
             Ok(names) => {
-                self.proofs.show(0);
+                self.proofs.record(0);
                 let id = |name| TestId { package: command::package(&dir).to_owned(), name };
                 events.extend(
                     names.into_iter().take(TEST_CASES_MAX).map(|name| RunnerEvent::TestStarted(id(name).bounded())),
@@ -177,7 +177,7 @@ impl Parser for RoundsParser {
         self.current_step = step;
         self.proofs.start_step();
         self.nothing_selected = false;
-        self.output = Said::default();
+        self.output = OutputTail::default();
         self.test_list = TestList::default();
         let (_, job) = self.steps.get(step).copied().unwrap_or((Round::Tests, 0));
         let (dir, will_fail) =
@@ -217,7 +217,7 @@ impl Parser for RoundsParser {
         }
         // A failure before the tests is reported as a collector, and the exit status counts.
         if round != Round::Tests {
-            self.proofs.excuse();
+            self.proofs.waive();
         }
         match (round, self.mode) {
             (Round::Properties, _) => self.properties_ended(),
@@ -245,11 +245,11 @@ impl Parser for RoundsParser {
     fn summary(&self) -> StreamSummary {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
-        if self.lines.skipped() > 0 {
+        if self.lines.skipped_lines() > 0 {
             summary.proof = Proof::Missing;
             summary
                 .notes
-                .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped()));
+                .push(format!("{} line(s) of ctest had more than {LINE_BYTES_MAX} bytes", self.lines.skipped_lines()));
         }
         summary
     }

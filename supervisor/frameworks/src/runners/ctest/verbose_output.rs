@@ -4,7 +4,7 @@
 //! ctest prefixes every line of a test's output with the test's number, so a line without the prefix is ctest's own.
 
 use super::assertion_output::{AssertionFailure, TestOutputBuffer};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -62,7 +62,7 @@ struct RunningTest {
 pub(super) struct VerboseOutputParser {
     package: String,
     dir: String,
-    paths: Paths,
+    paths: WorkspacePaths,
     running: Vec<RunningTest>,
     /// Names of the tests with `WILL_FAIL`.
     will_fail: HashSet<String>,
@@ -81,7 +81,12 @@ pub(super) struct VerboseOutputParser {
 }
 
 impl VerboseOutputParser {
-    pub(super) fn new(package: &str, dir: &str, paths: &Paths, will_fail: HashSet<String>) -> VerboseOutputParser {
+    pub(super) fn new(
+        package: &str,
+        dir: &str,
+        paths: &WorkspacePaths,
+        will_fail: HashSet<String>,
+    ) -> VerboseOutputParser {
         VerboseOutputParser {
             package: package.to_owned(),
             dir: dir.to_owned(),

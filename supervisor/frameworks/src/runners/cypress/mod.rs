@@ -18,9 +18,11 @@ mod spec_count;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, LONG_MS, Parser, Plan, PlanError, REPORT, Step, Want};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Script, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{ARTIFACTS, Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
@@ -96,7 +98,7 @@ const OMITTED: &[&str] = &[
     "-t",
 ];
 
-const HANDED: Handed = Handed::AllBut { left_out: OMITTED, valued: VALUED, bare: None };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: None };
 
 /// Marks of spec files in a path: Cypress's own endings, and directories that contain only specs.
 const SPEC_MARKS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "cypress/component/"];
@@ -104,16 +106,17 @@ const SPEC_MARKS: [&str; 4] = [".cy.", "cypress/e2e/", "cypress/integration/", "
 /// File with the lines that a listing prints.
 const LIST: &str = "cypress/specs.jsonl";
 
-const DIALECT: Dialect = Dialect {
-    between: js::TITLES,
-    missing: |output| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    missing_remedy: |output| {
         let remedy = "cypress: its binary is not where runs look for it: `npx cypress install`";
-        js::missing(output, NAME).or_else(|| output.contains("Cypress binary is missing").then(|| remedy.to_owned()))
+        js::missing_runner(output, NAME)
+            .or_else(|| output.contains("Cypress binary is missing").then(|| remedy.to_owned()))
     },
     nothing_selected: |output| output.contains("no spec files were found"),
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 static REPORTER: LazyLock<Option<Regex>> =
@@ -136,37 +139,37 @@ impl Framework for Cypress {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Cypress)
+        js::projects(tree, JsRunner::Cypress)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Cypress)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Cypress)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Cypress).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Cypress).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     /// False where the project has a runner for unit tests: the test script then means those.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Cypress)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        js::is_tested_by(tree, &project.dir, JsRunner::Cypress)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request)
     }
 
     /// Cypress knows the browsers by the same names. Options of the script are replaced.
-    fn browse(
+    fn apply_browser_options(
         &self,
         _tree: &FileTree,
         plan: &mut Plan,
@@ -189,43 +192,48 @@ impl Framework for Cypress {
         Ok(())
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan_listing(projects, tree, request)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(SpecCountParser::new(Reported::new(DIALECT, plan, want)))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(SpecCountParser::new(ReporterParser::new(PROFILE, plan, request)))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 1] = [("cypress/reporter.cjs", include_bytes!("reporter.cjs"))];
     let mut plan = Plan {
-        files: js::injected(&files),
+        files: js::shared_files(&files),
         dirs: vec![format!("{ARTIFACTS}/{NAME}")],
         artifacts: true,
         report: true,
         ..Plan::default()
     };
-    plan.notes.extend(want.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
+    plan.notes.extend(request.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
     let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
-    if matches!(want.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
+    if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
         plan.notes.push("cypress cannot select single tests: their whole specs were run".to_owned());
     }
     let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
-    let selection = js::retold(want.selection, whole);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Cypress, NAME), HANDED, SCRIPTS, &mut plan.notes) {
-        let Start { group, script, options } = start;
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script);
-        for (name, value) in environment(tree, &group, &script, want) {
-            launch = launch.with(name, value);
+    let selection = js::map_targets(request.selection, whole);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Cypress, NAME), FORWARDED, SCRIPTS, &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
+        let mut launch = Launch::for_program(tree, group.project, request, NAME, &script);
+        for (name, value) in environment(tree, &group, &script, request) {
+            launch = launch.with_env(name, value);
         }
-        plan.steps.push(launch.step(arguments(&group, options, want)));
+        plan.steps.push(launch.step(arguments(&group, options, request)));
     }
     Ok(plan)
 }
@@ -233,25 +241,25 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, 
 /// Environment of a command. Variables rank between configuration and command line, so a script's `--config` stays in force.
 fn environment(
     tree: &FileTree,
-    group: &Group<'_>,
-    script: &Script,
-    want: &Want<'_>,
+    group: &TestGroup<'_>,
+    script: &Invocation,
+    request: &PlanRequest<'_>,
 ) -> impl Iterator<Item = (&'static str, String)> {
-    let artifact_dir = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", want.scratch);
-    let root = format!("{}/{}", want.workspace, group.project.dir);
+    let artifact_dir = |name: &str| format!("{}/{ARTIFACTS}/{NAME}/{name}", request.scratch);
+    let root = format!("{}/{}", request.workspace, group.project.dir);
     let reporter = reporter(tree, &group.project.dir, script).map(|name| ("PROCTOR_CYPRESS_REPORTER", name));
     let always = [
         ("CYPRESS_CRASH_REPORTS", "0".to_owned()),
         ("CYPRESS_SCREENSHOTS_FOLDER", artifact_dir("screenshots")),
         ("CYPRESS_VIDEOS_FOLDER", artifact_dir("videos")),
-        ("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch)),
+        ("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch)),
         ("PROCTOR_ROOT", root.trim_end_matches('/').to_owned()),
     ];
     always.into_iter().chain(reporter)
 }
 
 /// The project's own reporter: its script's, or its configuration's.
-fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
+fn reporter(tree: &FileTree, dir: &str, script: &Invocation) -> Option<String> {
     let next =
         script.args.windows(2).find(|pair| ["--reporter", "-r"].contains(&pair[0].as_str())).map(|pair| &*pair[1]);
     let of_script = next.or_else(|| script.args.iter().find_map(|word| word.strip_prefix("--reporter=")));
@@ -261,18 +269,18 @@ fn reporter(tree: &FileTree, dir: &str, script: &Script) -> Option<String> {
     of_script.or(of_config).map(str::to_owned)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", want.scratch)];
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec!["run".to_owned(), format!("--reporter={}/cypress/reporter.cjs", request.scratch)];
     if let Some(specs) = specs(group) {
         options = options.without(&["--spec", "-s"]);
         args.push(format!("--spec={specs}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args
 }
 
 /// The specs of a group as a list of patterns; `None` for all specs.
-fn specs(group: &Group<'_>) -> Option<String> {
+fn specs(group: &TestGroup<'_>) -> Option<String> {
     let is_spec = |file: &&String| SPEC_MARKS.iter().any(|mark| file.contains(mark));
     let some: Vec<&String> = group.files.iter().filter(is_spec).collect();
     let mut files: Vec<&str> = if some.is_empty() {
@@ -280,7 +288,7 @@ fn specs(group: &Group<'_>) -> Option<String> {
     } else {
         some.iter().map(|file| file.as_str()).collect()
     };
-    let Names::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| spec_list(&files)) };
+    let NameFilter::Filter(filter) = &group.names else { return (!files.is_empty()).then(|| spec_list(&files)) };
     files.retain(|file| file.contains(filter.trim_matches('*')));
     if !files.is_empty() {
         return Some(spec_list(&files));
@@ -290,13 +298,13 @@ fn specs(group: &Group<'_>) -> Option<String> {
 
 /// Files as Cypress's pattern list, separated by commas.
 fn spec_list(files: &[&str]) -> String {
-    files.iter().map(|file| js::literal(file)).collect::<Vec<_>>().join(",")
+    files.iter().map(|file| js::glob_literal(file)).collect::<Vec<_>>().join(",")
 }
 
 /// Lists specs only: to list their tests, Cypress would have to run them.
-fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan_listing(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { report: true, notes: vec!["cypress lists specs, not tests".to_owned()], ..Plan::default() };
-    for (number, group) in js::groups(projects, tree, want.selection, NAME)?.into_iter().enumerate() {
+    for (number, group) in js::group_selection(projects, tree, request.selection, NAME)?.into_iter().enumerate() {
         let dir = &group.project.dir;
         let below = |file: &str| file[dir.len()..].trim_start_matches('/').to_owned();
         let own = tree
@@ -305,7 +313,7 @@ fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Resul
             .map(below)
             .filter(|file| SPEC_MARKS.iter().any(|mark| file.contains(mark)));
         let mut files: Vec<String> = if group.files.is_empty() { own.collect() } else { group.files.clone() };
-        if let Names::Filter(filter) = &group.names {
+        if let NameFilter::Filter(filter) = &group.names {
             files.retain(|file| file.contains(filter.trim_matches('*')));
         }
         let listed = files.iter().map(|file| serde_json::json!({"event": "listed", "package": file, "name": file}));
@@ -314,8 +322,9 @@ fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Resul
             .chain([serde_json::json!({"event": "end", "tests": files.len(), "left": 0})])
             .map(|line| format!("{line}\n"));
         let list = format!("{LIST}-{number}");
-        plan.files.push(js::file(&list, lines.collect::<String>().as_bytes()));
-        let files = ["", &format!("{}/{list}", want.scratch), &format!("{}/{REPORT}", want.scratch)].map(str::to_owned);
+        plan.files.push(js::injected_file(&list, lines.collect::<String>().as_bytes()));
+        let files =
+            ["", &format!("{}/{list}", request.scratch), &format!("{}/{REPORT}", request.scratch)].map(str::to_owned);
         let args = ["-c", r#"cat "$1" > "$2""#].map(str::to_owned).into_iter().chain(files).collect();
         plan.steps.push(Step { programs: vec!["sh".to_owned()], args, dir: dir.clone(), env: BTreeMap::new() });
     }

@@ -4,8 +4,8 @@
 'use strict';
 
 const path = require('node:path');
-const { at, end, fileOf, nameOf, rootOf, say } = require('../js/report.cjs');
-const { Twins, failure } = require('../js/thrown.cjs');
+const { locationFields, end, packageOf, joinTitles, projectRoot, emit } = require('../js/report.cjs');
+const { DuplicateTests, failure } = require('../js/failure.cjs');
 
 // Title of the test that Cypress invents for an exception while a spec is loaded.
 const OUTSIDE = 'An uncaught error was detected outside of a test';
@@ -20,20 +20,20 @@ process.on('exit', () => {
 
 module.exports = class Proctor {
   constructor(runner, options) {
-    this.package = fileOf(runner.suite.file ?? '.');
-    this.twins = new Twins();
+    this.package = packageOf(runner.suite.file ?? '.');
+    this.twins = new DuplicateTests();
     this.told = new Set();
-    if (isOpen === undefined) say('begin');
+    if (isOpen === undefined) emit('begin');
     isOpen = true;
-    say('opened', { package: this.package });
+    emit('opened', { package: this.package });
     runner.on('test', (test) => this.started(test));
     runner.on('pass', (test) => this.finished(test, {}));
-    runner.on('pending', (test) => this.tell(nameOf(test.titlePath()), { outcome: 'skipped' }));
+    runner.on('pending', (test) => this.tell(joinTitles(test.titlePath()), { outcome: 'skipped' }));
     runner.on('fail', (test, error) => this.failed(test, error ?? {}));
     runner.once('end', () => {
       this.skipped(runner.suite);
-      this.twins.say();
-      say('closed', { package: this.package });
+      this.twins.report();
+      emit('closed', { package: this.package });
       isOpen = false;
     });
     this.other = projects(runner, options);
@@ -41,8 +41,8 @@ module.exports = class Proctor {
 
   started(test) {
     if (test.title === OUTSIDE) return;
-    this.running = nameOf(test.titlePath());
-    say('started', { package: this.package, name: this.running });
+    this.running = joinTitles(test.titlePath());
+    emit('started', { package: this.package, name: this.running });
   }
 
   // With several attempts under `experimentalStrategy`, the state of the last attempt is not the outcome.
@@ -50,15 +50,15 @@ module.exports = class Proctor {
     const outer = test._cypressTestStatusInfo?.outerStatus ?? test.state;
     const failed = (test.prevAttempts ?? []).filter((attempt) => attempt.state === 'failed');
     const failed_attempts = Math.max(failed.length, outer === 'passed' ? (test._currentRetry ?? 0) : 0);
-    if (outer !== 'failed') return this.tell(nameOf(test.titlePath()), { ...duration(test), outcome: 'passed', failed_attempts });
+    if (outer !== 'failed') return this.tell(joinTitles(test.titlePath()), { ...duration(test), outcome: 'passed', failed_attempts });
     const why = told.message === undefined && failed[0]?.err ? explained(failed[0].err) : told;
-    this.tell(nameOf(test.titlePath()), { ...duration(test), ...why, outcome: 'failed' });
+    this.tell(joinTitles(test.titlePath()), { ...duration(test), ...why, outcome: 'failed' });
   }
 
   failed(test, error) {
     const told = explained(error);
     if (test.title === OUTSIDE) {
-      say('collector', { ...told, nodeid: this.package, file: told.file ?? this.package, output: told.stack });
+      emit('collector', { ...told, nodeid: this.package, file: told.file ?? this.package, output: told.stack });
       this.told.add(OUTSIDE);
     } else if (!HOOK.test(test.title)) {
       this.finished({ ...test, titlePath: () => test.titlePath(), state: 'failed' }, told);
@@ -69,8 +69,8 @@ module.exports = class Proctor {
     } else {
       // Cypress counts the test that the hook is for as the failed one.
       const [, meant] = / for "(.*)"$/s.exec(test.title) ?? [];
-      this.told.add(nameOf([...test.titlePath().slice(0, -1), meant]));
-      this.tell(nameOf(test.titlePath()), { ...told, outcome: 'error' });
+      this.told.add(joinTitles([...test.titlePath().slice(0, -1), meant]));
+      this.tell(joinTitles(test.titlePath()), { ...told, outcome: 'error' });
     }
   }
 
@@ -78,13 +78,13 @@ module.exports = class Proctor {
     this.running = undefined;
     this.told.add(name);
     this.twins.add(`${this.package} > ${name}`);
-    say('finished', { package: this.package, name, ...told });
+    emit('finished', { package: this.package, name, ...told });
   }
 
   // Reports tests that Cypress omits because a hook before them failed; Cypress sends no event for them.
   skipped(suite) {
     for (const test of suite.tests ?? []) {
-      const name = nameOf(test.titlePath());
+      const name = joinTitles(test.titlePath());
       if (!this.told.has(name) && test.title !== OUTSIDE) this.tell(name, { outcome: 'skipped', message: 'not run: a hook failed before it' });
     }
     (suite.suites ?? []).forEach((inner) => this.skipped(inner));
@@ -98,12 +98,12 @@ module.exports = class Proctor {
 
 // Message and place of an error: the place that Cypress found in the sources, or the one in its mapped stack.
 function explained(error) {
-  const stack = String(error.stack ?? '').replace(/webpack:\/\/[^\s()]*?\/\.\//g, `${rootOf()}/`);
+  const stack = String(error.stack ?? '').replace(/webpack:\/\/[^\s()]*?\/\.\//g, `${projectRoot()}/`);
   const message = CODE.exec(error.message ?? '')?.[1].trim() ?? error.message;
   const told = failure({ ...error, message, stack });
   const frame = error.codeFrame;
-  const file = frame?.absoluteFile ?? (frame?.relativeFile && path.join(rootOf(), frame.relativeFile));
-  return file && frame.line ? { ...told, ...at({ file, line: frame.line }) } : told;
+  const file = frame?.absoluteFile ?? (frame?.relativeFile && path.join(projectRoot(), frame.relativeFile));
+  return file && frame.line ? { ...told, ...locationFields({ file, line: frame.line }) } : told;
 }
 
 const duration = (test) => ({ duration_s: typeof test.duration === 'number' ? test.duration / 1000 : undefined });
@@ -115,20 +115,20 @@ function projects(runner, options) {
     const Reporter = builtIn(name) ?? installed(name);
     return new (Reporter.default ?? Reporter)(runner, options);
   } catch (error) {
-    say('note', { text: `the project's reporter ${name} cannot be loaded and writes nothing: ${error.message}` });
+    emit('note', { text: `the project's reporter ${name} cannot be loaded and writes nothing: ${error.message}` });
     return undefined;
   }
 }
 
 // Cypress bundles a Mocha of its own, and substitutes it for any other.
 function builtIn(name) {
-  return attempt([() => require('mocha'), () => require(require.resolve('mocha', { paths: [rootOf()] }))]).reporters[name];
+  return attempt([() => require('mocha'), () => require(require.resolve('mocha', { paths: [projectRoot()] }))]).reporters[name];
 }
 
 function installed(name) {
   const bundled = { junit: 'mocha-junit-reporter', teamcity: 'mocha-teamcity-reporter' }[name];
-  if (bundled) return attempt([() => require.main.require(bundled), () => require(require.resolve(bundled, { paths: [rootOf()] }))]);
-  return attempt([() => require(path.resolve(rootOf(), name)), () => require(require.resolve(name, { paths: [rootOf()] }))]);
+  if (bundled) return attempt([() => require.main.require(bundled), () => require(require.resolve(bundled, { paths: [projectRoot()] }))]);
+  return attempt([() => require(path.resolve(projectRoot(), name)), () => require(require.resolve(name, { paths: [projectRoot()] }))]);
 }
 
 function attempt(ways) {

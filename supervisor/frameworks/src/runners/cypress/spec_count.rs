@@ -5,9 +5,9 @@
 //! greatest number counts, so output of tests cannot make a run green.
 
 use crate::contract::{Parser, StreamSummary};
-use crate::formats::reporter_protocol::Reported;
-use crate::parsing::line_splitter::Lines;
-use crate::parsing::output_tail::plain;
+use crate::formats::reporter_protocol::ReporterParser;
+use crate::parsing::line_splitter::LineSplitter;
+use crate::parsing::output_tail::strip_ansi;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -21,25 +21,25 @@ static FOUND: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Parser of a run or a listing: the reporter protocol's, plus the count of specs.
 pub(super) struct SpecCountParser {
-    reported: Reported,
-    lines: Lines,
+    reported: ReporterParser,
+    lines: LineSplitter,
     /// Number of specs that the current `cypress run` found: the greatest that it printed.
     found: u64,
 }
 
 impl SpecCountParser {
-    pub(super) fn new(reported: Reported) -> SpecCountParser {
-        SpecCountParser { reported, lines: Lines::default(), found: 0 }
+    pub(super) fn new(reported: ReporterParser) -> SpecCountParser {
+        SpecCountParser { reported, lines: LineSplitter::default(), found: 0 }
     }
 
     fn parse_line(&mut self, line: &[u8]) {
-        let line = plain(&String::from_utf8_lossy(line));
+        let line = strip_ansi(&String::from_utf8_lossy(line));
         let captures = FOUND.as_ref().and_then(|found| found.captures(&line));
         let number = captures.and_then(|found| found.get(1).or(found.get(2))?.as_str().parse().ok());
         self.found = self.found.max(number.unwrap_or(0));
     }
 
-    fn count_specs(&mut self, feed: impl FnOnce(&mut Lines, &mut dyn FnMut(&[u8]))) {
+    fn count_specs(&mut self, feed: impl FnOnce(&mut LineSplitter, &mut dyn FnMut(&[u8]))) {
         let mut lines = std::mem::take(&mut self.lines);
         feed(&mut lines, &mut |line| self.parse_line(line));
         self.lines = lines;
@@ -68,9 +68,9 @@ impl Parser for SpecCountParser {
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         self.count_specs(|lines, line| lines.finish(line));
         self.reported.step_ended(exit, killed, events);
-        let (found, ended) = (self.found, self.reported.closed());
+        let (found, ended) = (self.found, self.reported.closed_files());
         if !killed && found != ended {
-            self.reported.lose(format!("Cypress found {found} spec(s), and {ended} ended"));
+            self.reported.invalidate_proof(format!("Cypress found {found} spec(s), and {ended} ended"));
         }
     }
 
@@ -78,8 +78,8 @@ impl Parser for SpecCountParser {
         self.reported.nothing_selected()
     }
 
-    fn left_by(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
-        self.reported.left_by(path)
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.reported.artifact_source(path)
     }
 
     fn flaky(&self) -> u64 {
@@ -98,12 +98,12 @@ impl Parser for SpecCountParser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Plan, Want};
-    use crate::runners::cypress::DIALECT;
+    use crate::contract::{Plan, PlanRequest};
+    use crate::runners::cypress::PROFILE;
     use proctor_core::request::Selection;
 
     fn found(printed: &str) -> u64 {
-        let reported = Reported::new(DIALECT, &Plan::default(), &Want::plain(&Selection::All));
+        let reported = ReporterParser::new(PROFILE, &Plan::default(), &PlanRequest::plain(&Selection::All));
         let mut count = SpecCountParser::new(reported);
         count.stdout(printed.as_bytes(), &mut Vec::new());
         count.found

@@ -18,9 +18,10 @@ fn tree(script: &str, config: &str) -> FileTree {
 }
 
 fn plan_for(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
-    let want = Want { coverage: CoverageMode::Auto, ..Want::plain(selection) };
+    let request = PlanRequest { coverage: CoverageMode::Auto, ..PlanRequest::plain(selection) };
     let projects = Cypress.detect(tree);
-    let plan = if lists { Cypress.plan_listing(&projects, tree, &want) } else { Cypress.plan(&projects, tree, &want) };
+    let plan =
+        if lists { Cypress.plan_listing(&projects, tree, &request) } else { Cypress.plan(&projects, tree, &request) };
     plan.unwrap()
 }
 
@@ -61,7 +62,7 @@ fn a_requested_browser_replaces_the_scripts() {
         let tree = tree(script, "");
         let mut plan = plan_for(&tree, &Selection::All, false);
         let asked = BrowserOptions { headed: true, browser: Some(Browser::Firefox) };
-        Cypress.browse(&tree, &mut plan, "browser", asked).unwrap();
+        Cypress.apply_browser_options(&tree, &mut plan, "browser", asked).unwrap();
         let expected = "run --reporter=/s/cypress/reporter.cjs --headed --browser=firefox";
         assert_eq!(plan.steps[0].args.join(" "), expected, "{script}");
     }
@@ -110,7 +111,7 @@ fn lists_specs_without_cypress() {
     let listed: Vec<&str> = text.lines().filter(|line| line.contains("listed")).collect();
     assert_eq!(listed.len(), 2, "{text}");
     assert_eq!(plan.steps[0].args[3..], ["/s/cypress/specs.jsonl-0", "/s/report"]);
-    let mut listing = Cypress.listing(&plan, &Want::plain(&Selection::All));
+    let mut listing = Cypress.listing_parser(&plan, &PlanRequest::plain(&Selection::All));
     listing.step_started(0);
     listing.report(text.as_bytes(), &mut Vec::new());
     listing.step_ended(Exit::Code(0), false, &mut Vec::new());

@@ -2,7 +2,7 @@
 
 use super::event::OutputKind;
 use super::output_buffer::OutputBuffer;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{COLLECTORS_MAX, MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind};
@@ -20,7 +20,7 @@ static POSITION: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Build output and failed packages of a run.
 #[derive(Debug)]
 pub(super) struct BuildErrors {
-    paths: Paths,
+    paths: WorkspacePaths,
     /// Compiler output by the import path that failed.
     outputs: HashMap<String, OutputBuffer>,
     reported: HashSet<String>,
@@ -29,7 +29,7 @@ pub(super) struct BuildErrors {
 }
 
 impl BuildErrors {
-    pub(super) fn new(paths: Paths) -> BuildErrors {
+    pub(super) fn new(paths: WorkspacePaths) -> BuildErrors {
         BuildErrors { paths, outputs: HashMap::new(), reported: HashSet::new(), culprits: HashMap::new() }
     }
 
@@ -117,7 +117,13 @@ pub(super) fn base_package(import_path: &str) -> &str {
 }
 
 /// The collector of a package that could not be built or started; its message is the first line with a position.
-pub(super) fn collector(package: &str, kind: CollectorKind, text: &[String], dir: &str, paths: &Paths) -> RunnerEvent {
+pub(super) fn collector(
+    package: &str,
+    kind: CollectorKind,
+    text: &[String],
+    dir: &str,
+    paths: &WorkspacePaths,
+) -> RunnerEvent {
     let positioned = text.iter().enumerate().find_map(|(index, line)| {
         let found = POSITION.as_ref()?.captures(line)?;
         let file = paths.relative_to(dir, &found["file"]);
@@ -182,7 +188,8 @@ mod tests {
         let error =
             "2026/11/23 06:29:21 cover: /w/m/a/a.go: /w/m/a/a.go:5:6: expected '(', found ')' (and 3 more errors)";
         let text = ["# x/a", "# [/go/cover -mode atomic /w/m/a/a.go]", error].map(str::to_owned);
-        let RunnerEvent::Collector(collector) = collector("x/a", CollectorKind::Build, &text, "m", &Paths::new("/w"))
+        let RunnerEvent::Collector(collector) =
+            collector("x/a", CollectorKind::Build, &text, "m", &WorkspacePaths::new("/w"))
         else {
             panic!("not a collector")
         };

@@ -5,7 +5,7 @@ use super::detect::is_excluded_by_go_work;
 use super::selection::{PackageGroup, groups};
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanError, Step, Want};
+use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use proctor_core::request::CoverageMode;
 use std::collections::BTreeMap;
 
@@ -20,21 +20,21 @@ const MODULE_BOUNDARY_NOTE: &str =
 /// The plan of a run.
 ///
 /// `-timeout=0` because only proctor limits the time, `-count=1` because a result from Go's cache is no run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = base_plan();
-    let measured = want.coverage != CoverageMode::Off;
+    let measured = request.coverage != CoverageMode::Off;
     let mut common: Vec<String> = ["test", "-json", "-count=1", "-fullpath", "-timeout=0"].map(str::to_owned).into();
     if measured {
-        common.extend(coverage::flags(want.scratch));
-        plan.files.push(coverage::wrapper(want.scratch));
+        common.extend(coverage::flags(request.scratch));
+        plan.files.push(coverage::wrapper(request.scratch));
         plan.dirs.push(coverage::UNITS.to_owned());
         plan.artifacts = true;
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         common.push(format!("-parallel={}", parallel.max(1)));
     }
-    for group in groups(projects, tree, want.selection)? {
-        plan.steps.push(step(group, tree, want, &common));
+    for group in groups(projects, tree, request.selection)? {
+        plan.steps.push(step(group, tree, request, &common));
     }
     // The profile of a test binary covers the packages of its own module only.
     if measured && plan.steps.iter().any(|step| step.dir != plan.steps[0].dir) {
@@ -44,13 +44,17 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
 }
 
 /// The plan of a listing. `-list` takes the filter's place; only its first level can be listed.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
     let mut plan = base_plan();
-    for mut group in groups(projects, tree, want.selection)? {
+    for mut group in groups(projects, tree, request.selection)? {
         let run = group.run.take();
         let list = top_level(run.as_deref());
         let common = ["test", "-json", "-count=1", "-timeout=0", &format!("-list={list}")].map(str::to_owned);
-        plan.steps.push(step(group, tree, want, &common));
+        plan.steps.push(step(group, tree, request, &common));
     }
     Ok(plan)
 }
@@ -70,7 +74,7 @@ fn base_plan() -> Plan {
     Plan { files: vec![mode], ..Plan::default() }
 }
 
-fn step(group: PackageGroup<'_>, tree: &FileTree, want: &Want<'_>, common: &[String]) -> Step {
+fn step(group: PackageGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>, common: &[String]) -> Step {
     let mut args = common.to_vec();
     if let Some(run) = group.run {
         args.push(format!("-run={run}"));
@@ -80,18 +84,18 @@ fn step(group: PackageGroup<'_>, tree: &FileTree, want: &Want<'_>, common: &[Str
         programs: vec!["go".to_owned()],
         args,
         dir: group.module.dir.clone(),
-        env: environment(group.module, tree, want),
+        env: environment(group.module, tree, request),
     }
 }
 
 /// Closes off, variable by variable, what the go tool reads beside its arguments. The edge decides where caches and modules
 /// come from. `-modcacherw` lets the owner of the module cache delete it.
-fn environment(module: &Project, tree: &FileTree, want: &Want<'_>) -> BTreeMap<String, String> {
+fn environment(module: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
         ("GOFLAGS".to_owned(), "-modcacherw".to_owned()),
         ("GOENV".to_owned(), "off".to_owned()),
         ("GOTOOLCHAIN".to_owned(), "local".to_owned()),
-        ("GOCACHE".to_owned(), format!("{}/go-build", want.cache)),
+        ("GOCACHE".to_owned(), format!("{}/go-build", request.cache)),
     ]);
     if is_excluded_by_go_work(tree, module) {
         env.insert("GOWORK".to_owned(), "off".to_owned());

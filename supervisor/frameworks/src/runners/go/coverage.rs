@@ -8,8 +8,8 @@
 
 use super::run_expression::{Extent, RunExpression};
 use crate::contract::Project;
-use crate::contract::{Harvest, InjectedFile, Step};
-use crate::parsing::workspace_paths::Paths;
+use crate::contract::{CoverageHarvest, InjectedFile, Step};
+use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::parsing::workspace_paths::join;
 use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
@@ -87,8 +87,8 @@ pub(super) fn ingest(
     workspace: &str,
     artifacts: &[(String, Vec<u8>)],
     finished: &BTreeMap<String, BTreeSet<String>>,
-) -> Harvest {
-    let paths = Paths::new(workspace);
+) -> CoverageHarvest {
+    let paths = WorkspacePaths::new(workspace);
     let mut units: BTreeMap<&str, BinaryArtifacts<'_>> = BTreeMap::new();
     for (path, bytes) in artifacts {
         let (unit, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -99,7 +99,7 @@ pub(super) fn ingest(
             _ => {}
         }
     }
-    let mut harvest = Harvest::default();
+    let mut harvest = CoverageHarvest::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
     for BinaryArtifacts { origin, profile } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
@@ -163,10 +163,10 @@ fn split_by_extent(finished: &BTreeSet<String>, run: &[u8]) -> [Vec<String>; 2] 
 }
 
 /// The import path of the package in the directory that the wrapper recorded as an absolute path.
-fn package_at(projects: &[Project], paths: &Paths, dir: &[u8]) -> Option<String> {
+fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Option<String> {
     let dir = std::str::from_utf8(dir).ok()?;
     let dir = paths.relative(&format!("{dir}/"))?;
-    let module = crate::contract::project_of(projects, &dir)?;
+    let module = crate::contract::innermost_project(projects, &dir)?;
     let below = dir.strip_prefix(&module.dir)?.trim_start_matches('/');
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }

@@ -8,7 +8,7 @@ use super::assertion::{self, Assertion};
 use super::event::OutputKind;
 use super::output_buffer::OutputLine;
 use super::runtime_trace::{self, RuntimeTrace};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use regex::Regex;
@@ -87,7 +87,7 @@ struct LogEntry {
 }
 
 /// Finds why a test failed or did not end.
-pub(super) fn from_test(facts: TestFacts<'_>, lines: &[OutputLine], paths: &Paths) -> FailureDetails {
+pub(super) fn from_test(facts: TestFacts<'_>, lines: &[OutputLine], paths: &WorkspacePaths) -> FailureDetails {
     let own = without_cover_note(lines.iter().filter(|line| !is_frame(line, facts.name)).cloned().collect());
     let output = joined(&own, paths);
     let verdict = format!("--- FAIL: {} (", facts.name);
@@ -118,7 +118,7 @@ pub(super) fn from_test(facts: TestFacts<'_>, lines: &[OutputLine], paths: &Path
 }
 
 /// Finds why a test was skipped: its last log line.
-pub(super) fn from_skip(name: &str, lines: &[OutputLine], paths: &Paths) -> FailureDetails {
+pub(super) fn from_skip(name: &str, lines: &[OutputLine], paths: &WorkspacePaths) -> FailureDetails {
     let own: Vec<OutputLine> = lines.iter().filter(|line| !is_frame(line, name)).cloned().collect();
     let output = joined(&own, paths);
     let Some(entry) = entries(&own).pop() else { return FailureDetails { output, ..FailureDetails::default() } };
@@ -127,7 +127,12 @@ pub(super) fn from_skip(name: &str, lines: &[OutputLine], paths: &Paths) -> Fail
 }
 
 /// The collector of a package that failed without a failed test.
-pub(super) fn from_package(package: &str, tests_began: u64, lines: &[OutputLine], paths: &Paths) -> RunnerEvent {
+pub(super) fn from_package(
+    package: &str,
+    tests_began: u64,
+    lines: &[OutputLine],
+    paths: &WorkspacePaths,
+) -> RunnerEvent {
     let is_verdict = |text: &str| {
         matches!(text, "FAIL" | "PASS" | "")
             || ["FAIL\t", "ok  \t", "coverage: "].iter().any(|word| text.starts_with(word))
@@ -180,7 +185,7 @@ fn without_cover_note(mut lines: Vec<OutputLine>) -> Vec<OutputLine> {
     lines
 }
 
-fn joined(lines: &[OutputLine], paths: &Paths) -> Option<String> {
+fn joined(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<String> {
     let texts: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
     let text = paths.scrub(texts.join("\n").trim_end());
     (!text.is_empty()).then_some(text)
@@ -225,11 +230,11 @@ fn choose(mut entries: Vec<LogEntry>, has_other_reason: bool) -> Option<LogEntry
 
 /// The position of an entry within the workspace. A bare file name has none: with `-fullpath` the go tool prints none, so
 /// another program wrote it.
-fn position(entry: &LogEntry, paths: &Paths) -> Option<(String, u32)> {
+fn position(entry: &LogEntry, paths: &WorkspacePaths) -> Option<(String, u32)> {
     paths.relative(&entry.path).map(|file| (file, entry.line))
 }
 
-fn from_entry(entry: &LogEntry, paths: &Paths) -> FailureDetails {
+fn from_entry(entry: &LogEntry, paths: &WorkspacePaths) -> FailureDetails {
     let Assertion { message, expected, actual, trace } = assertion::parse(&entry.text);
     let from_trace = || {
         trace.iter().find_map(|frame| {
@@ -248,7 +253,7 @@ fn from_entry(entry: &LogEntry, paths: &Paths) -> FailureDetails {
     }
 }
 
-fn from_trace(trace: RuntimeTrace, paths: &Paths) -> FailureDetails {
+fn from_trace(trace: RuntimeTrace, paths: &WorkspacePaths) -> FailureDetails {
     FailureDetails {
         message: Some(paths.scrub(&trace.message)),
         position: trace.position,

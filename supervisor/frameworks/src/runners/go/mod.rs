@@ -28,7 +28,7 @@ mod tracker;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Harvest, Parser, Plan, PlanError, Want};
+use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest};
 use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -61,37 +61,42 @@ impl Framework for Go {
         detect::is_used_by_root_go_work(tree, inner)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, request)
     }
 
-    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::GoParser::new(plan, want, parser::Mode::Running))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, request, parser::Mode::Running))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::GoParser::new(plan, want, parser::Mode::Listing))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GoParser::new(plan, request, parser::Mode::Listing))
     }
 
-    fn ingest(
+    fn ingest_coverage(
         &self,
         projects: &[Project],
         workspace: &str,
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
-    ) -> Harvest {
+    ) -> CoverageHarvest {
         coverage::ingest(projects, workspace, artifacts, finished)
     }
 }

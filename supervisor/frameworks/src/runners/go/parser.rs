@@ -7,11 +7,11 @@ use super::output_buffer::OutputLine;
 use super::test_names::is_test_name;
 use super::tracker::{EndAction, PackageEnd, Tracker};
 use super::{coverage, failure};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -44,11 +44,11 @@ pub(super) struct GoParser {
     uncovered_reruns: Vec<Step>,
     /// Packages of the current step that failed because another package does not compile.
     broken_by_others: BTreeSet<String>,
-    lines: Lines,
-    stderr_lines: Lines,
+    lines: LineSplitter,
+    stderr_lines: LineSplitter,
     stderr: Vec<String>,
     stderr_bytes: usize,
-    paths: Paths,
+    paths: WorkspacePaths,
     tracker: Tracker,
     build_errors: BuildErrors,
     /// Whether the current step has reported any package or build.
@@ -56,7 +56,7 @@ pub(super) struct GoParser {
     /// Packages of the current step that were not built, without naming the failed build (before Go 1.24).
     unbuilt: BTreeSet<String>,
     listed: usize,
-    proofs: Proofs,
+    proofs: ProofTracker,
     /// Whether unknown tests did not run because their process ended early.
     unreached: bool,
     /// Packages that did not run because another package does not compile.
@@ -65,16 +65,16 @@ pub(super) struct GoParser {
 }
 
 impl GoParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>, mode: Mode) -> GoParser {
-        let paths = Paths::new(want.workspace);
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>, mode: Mode) -> GoParser {
+        let paths = WorkspacePaths::new(request.workspace);
         GoParser {
             mode,
             steps: plan.steps.clone(),
             current: 0,
             uncovered_reruns: Vec::new(),
             broken_by_others: BTreeSet::new(),
-            lines: Lines::default(),
-            stderr_lines: Lines::default(),
+            lines: LineSplitter::default(),
+            stderr_lines: LineSplitter::default(),
             stderr: Vec::new(),
             stderr_bytes: 0,
             tracker: Tracker::new(paths.clone()),
@@ -83,7 +83,7 @@ impl GoParser {
             has_reported: false,
             unbuilt: BTreeSet::new(),
             listed: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             unreached: false,
             not_built: Vec::new(),
             notes: Notes::default(),
@@ -184,7 +184,7 @@ impl GoParser {
     /// Finishes packages that did not end in a step that ended by itself: their tests become errors.
     fn close_packages(&mut self, events: &mut Vec<RunnerEvent>) {
         for package in self.tracker.open_packages() {
-            self.proofs.lose();
+            self.proofs.invalidate();
             self.notes.add(format!("the runner ended without a result for {package}"));
             self.tracker.package_ended(&package, events);
         }
@@ -316,13 +316,13 @@ impl Parser for GoParser {
             self.broken_by_others.extend(unbuilt.into_iter().filter(|package| !self.build_errors.is_reported(package)));
         }
         match exit {
-            Exit::Code(0) | Exit::NotStarted(_) => self.proofs.excuse(),
+            Exit::Code(0) | Exit::NotStarted(_) => self.proofs.waive(),
             Exit::Code(_) => {
                 if !self.has_reported {
                     self.report_step_failure(events);
                 }
                 // Failures of the packages were reported with the packages.
-                self.proofs.excuse();
+                self.proofs.waive();
             }
             Exit::Signal(_) => {}
         }
@@ -341,7 +341,7 @@ impl Parser for GoParser {
 
     fn summary(&self) -> StreamSummary {
         let mut notes = self.notes.to_vec();
-        let skipped = self.lines.skipped();
+        let skipped = self.lines.skipped_lines();
         if skipped > 0 {
             notes.push(format!("{skipped} line(s) of more than {LINE_BYTES_MAX} bytes were passed over"));
         }

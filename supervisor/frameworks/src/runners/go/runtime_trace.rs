@@ -1,7 +1,7 @@
 //! Reads the Go runtime's crash output (panics, fatal errors) and the race detector's reports.
 
 use super::output_buffer::OutputLine;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -22,7 +22,7 @@ pub(super) struct RuntimeTrace {
 }
 
 /// The first panic or fatal error in `lines`: its message, and the stacks that follow.
-pub(super) fn find_crash(lines: &[OutputLine], paths: &Paths) -> Option<RuntimeTrace> {
+pub(super) fn find_crash(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<RuntimeTrace> {
     let last_stack = lines.iter().rposition(|line| is_goroutine(&line.text))?;
     let at = lines[..last_stack]
         .iter()
@@ -45,7 +45,7 @@ pub(super) fn find_crash(lines: &[OutputLine], paths: &Paths) -> Option<RuntimeT
 }
 
 /// The first data race in `lines`.
-pub(super) fn find_race(lines: &[OutputLine], paths: &Paths) -> Option<RuntimeTrace> {
+pub(super) fn find_race(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<RuntimeTrace> {
     let at = lines.iter().position(|line| line.text == "WARNING: DATA RACE")?;
     let length = lines[at..].iter().position(|line| line.text.starts_with("=======")).unwrap_or(lines.len() - at);
     let report = &lines[at..at + length];
@@ -62,7 +62,7 @@ fn join(lines: &[OutputLine]) -> String {
     texts.join("\n").trim_end().to_owned()
 }
 
-fn first_own_frame(lines: &[OutputLine], paths: &Paths) -> Option<(String, u32)> {
+fn first_own_frame(lines: &[OutputLine], paths: &WorkspacePaths) -> Option<(String, u32)> {
     lines.iter().find_map(|line| {
         let found = FRAME.as_ref()?.captures(&line.text)?;
         let file = paths.relative(&found["file"]).filter(|file| !file.split('/').any(|part| part == "vendor"))?;

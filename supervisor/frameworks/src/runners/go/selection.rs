@@ -4,7 +4,7 @@ use super::detect::{go_directories, is_go_file, module_of_package};
 use super::run_expression::quote;
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ fn groups_of_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let module = project_of(projects, &path).ok_or_else(outside)?;
+        let module = innermost_project(projects, &path).ok_or_else(outside)?;
         let pattern = package_of_file(tree, &go_dirs, module, &path).ok_or_else(outside)?;
         packages.entry(module).or_default().insert(pattern);
     }

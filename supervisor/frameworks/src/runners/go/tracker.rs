@@ -4,7 +4,7 @@ use super::deferred_failures::DeferredFailures;
 use super::event::OutputKind;
 use super::failure::{self, FailureDetails, TestFacts};
 use super::output_buffer::{OutputBuffer, OutputLine};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::clip;
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
@@ -99,7 +99,7 @@ pub(super) enum EndAction {
 #[derive(Debug)]
 pub(super) struct Tracker {
     packages: HashMap<String, PackageState>,
-    paths: Paths,
+    paths: WorkspacePaths,
     retained_bytes: usize,
     sequence: u64,
     spare: Vec<OutputBuffer>,
@@ -109,7 +109,7 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub(super) fn new(paths: Paths) -> Tracker {
+    pub(super) fn new(paths: WorkspacePaths) -> Tracker {
         let (packages, spare) = (HashMap::new(), Vec::new());
         let deferred = DeferredFailures::default();
         Tracker { packages, paths, retained_bytes: 0, sequence: 0, spare, deferred, overflowed: false }
@@ -391,7 +391,7 @@ fn outermost(state: &PackageState, test: &str) -> Option<u64> {
     above.map(|parent| parent.outermost).or(state.alone)
 }
 
-fn failure_of_unfinished(name: &str, running: &TrackedTest, paths: &Paths) -> FailureDetails {
+fn failure_of_unfinished(name: &str, running: &TrackedTest, paths: &WorkspacePaths) -> FailureDetails {
     let facts = TestFacts { name, ended: false, has_failed_subtest: running.has_failed_subtest };
     failure::from_test(facts, &running.output.lines(), paths)
 }
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn releases_held_tests_in_the_order_of_packages() {
-        let mut tracker = Tracker::new(Paths::new("/ws"));
+        let mut tracker = Tracker::new(WorkspacePaths::new("/ws"));
         let packages: Vec<String> = (0..20).map(|number| format!("example.com/p{number:02}")).collect();
         let mut events = Vec::new();
         for package in packages.iter().rev() {

@@ -29,8 +29,8 @@ mod parser;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
-use crate::contract::{Project, holds, project_of};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
@@ -53,7 +53,7 @@ impl Framework for Gradle {
         detect::MARKERS
     }
 
-    fn fills(&self) -> &'static [&'static str] {
+    fn output_dirs(&self) -> &'static [&'static str] {
         &["build"]
     }
 
@@ -61,29 +61,34 @@ impl Framework for Gradle {
         EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         detect::builds(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, command::Mode::Running)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, command::Mode::Running)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, command::Mode::Listing)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, command::Mode::Listing)
     }
 
-    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         let package = target.package();
-        let is_own_script = detect::is_script(package) && project_of(projects, package).is_some();
-        is_own_script || holds(EXTENSIONS, projects, tree, package)
+        let is_own_script = detect::is_script(package) && innermost_project(projects, package).is_some();
+        is_own_script || owns_source(EXTENSIONS, projects, tree, package)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::GradleParser::new(plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::GradleParser::new(plan, request))
     }
 }

@@ -4,11 +4,11 @@
 use super::NAME;
 use super::command::SOURCES;
 use super::compiler::{FileErrors, compile_errors};
-use crate::contract::{Parser, Plan, StreamSummary, Want};
-use crate::ecosystems::jvm::{Seen, Sources, id_of, split};
-use crate::formats::junit::UNNAMED;
-use crate::formats::reporter_protocol::{Dialect, Reported};
-use crate::parsing::assertion_values::values;
+use crate::contract::{Parser, Plan, PlanRequest, StreamSummary};
+use crate::ecosystems::jvm::{CaseNamer, SourceIndex, split, test_id};
+use crate::formats::junit::UNNAMED_TEST;
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::workspace_paths::join;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -21,44 +21,48 @@ const BUILD_SCRIPT: &str = "build.gradle";
 
 static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"'(/[^'\n]+)' line: (\d+)").ok());
 
-const DIALECT: Dialect = Dialect {
-    missing: |said| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |said| {
         said.contains("gradle: not found").then(|| {
             "the project's Gradle was not downloaded yet and the host has none: run it once with --network host"
                 .to_owned()
         })
     },
     nothing_selected: |said| said.contains("ask 'test' not found in "),
-    blamed: |said| {
+    error_location: |said| {
         let found = PLACE.as_ref()?.captures(said)?;
         Some((found[1].to_owned(), found[2].parse().ok()?))
     },
-    reason: |said| {
+    error_reason: |said| {
         let (_, why) = said.split_once("* What went wrong:\n")?;
         let why: Vec<&str> = why.lines().take_while(|line| !line.trim().is_empty()).collect();
         Some(why.join("\n"))
     },
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 /// Parser of a run or a listing.
 pub(super) struct GradleParser {
-    reported: Reported,
-    sources: Sources,
-    seen: Seen,
+    reported: ReporterParser,
+    sources: SourceIndex,
+    namer: CaseNamer,
 }
 
 impl GradleParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> GradleParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> GradleParser {
         GradleParser {
-            reported: Reported::new(DIALECT, plan, want),
-            sources: Sources::of_file(&plan.files, SOURCES),
-            seen: Seen::default(),
+            reported: ReporterParser::new(PROFILE, plan, request),
+            sources: SourceIndex::from_file(&plan.files, SOURCES),
+            namer: CaseNamer::default(),
         }
     }
 
     /// Feeds the report's parser, and forwards its events with workspace paths.
-    fn forward(&mut self, events: &mut Vec<RunnerEvent>, feed: impl FnOnce(&mut Reported, &mut Vec<RunnerEvent>)) {
+    fn forward(
+        &mut self,
+        events: &mut Vec<RunnerEvent>,
+        feed: impl FnOnce(&mut ReporterParser, &mut Vec<RunnerEvent>),
+    ) {
         let mut reported = Vec::new();
         feed(&mut self.reported, &mut reported);
         for event in reported {
@@ -75,22 +79,22 @@ impl GradleParser {
 
     /// The ID of a test of a project directory, by its file.
     fn id_with_file(&self, id: &TestId) -> TestId {
-        id_of(&self.sources, &id.package, &join(&id.package, BUILD_SCRIPT), &id.name)
+        test_id(&self.sources, &id.package, &join(&id.package, BUILD_SCRIPT), &id.name)
     }
 
     fn case_with_place(&mut self, case: TestCase) -> TestCase {
         let module = case.id().package;
         let (class, method) = split(&case.name);
-        let values = case.message.as_deref().and_then(values);
+        let values = case.message.as_deref().and_then(assertion_values);
         let (expected, actual) = values.filter(|_| case.outcome.is_failure()).unzip();
         let case = TestCase {
             package: class.to_owned(),
-            name: method.unwrap_or(UNNAMED).to_owned(),
+            name: method.unwrap_or(UNNAMED_TEST).to_owned(),
             expected,
             actual,
             ..case
         };
-        self.seen.told(case, &self.sources, &module, &join(&module, BUILD_SCRIPT))
+        self.namer.name_case(case, &self.sources, &module, &join(&module, BUILD_SCRIPT))
     }
 
     /// Splits the failure of a compile task into one collector for each file.
@@ -118,7 +122,7 @@ impl GradleParser {
 
 impl Parser for GradleParser {
     fn step_started(&mut self, step: usize) {
-        self.seen = Seen::default();
+        self.namer = CaseNamer::default();
         self.reported.step_started(step);
     }
 

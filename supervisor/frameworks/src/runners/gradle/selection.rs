@@ -6,8 +6,8 @@ use super::NAME;
 use super::detect::{is_script, project_dir};
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
-use crate::ecosystems::jvm::{class_of, identifier, split};
+use crate::contract::{Project, innermost_project};
+use crate::ecosystems::jvm::{class_from_path, method_identifier, split};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use serde::Serialize;
@@ -111,12 +111,12 @@ fn select_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let build = project_of(projects, &path).ok_or_else(outside)?;
+        let build = innermost_project(projects, &path).ok_or_else(outside)?;
         let is_file = tree.contains(&path);
         if !is_file && !tree.has_below(&path) && !tree.is_truncated() {
             return Err(outside());
         }
-        let tests = |path: &str| Some((tests_of(path)?.to_owned(), class_of(path)?));
+        let tests = |path: &str| Some((tests_of(path)?.to_owned(), class_from_path(path)?));
         match tests(&path) {
             Some((dir, class)) => selections.add(build, &dir, class_patterns(&class)),
             None if is_file || tests_of(&path).is_none() => {
@@ -146,13 +146,13 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
     let mut selections = BuildSelections::default();
     for target in targets {
         let path = target.package();
-        let Some(build) = project_of(projects, path) else { return select_everything(projects, None) };
+        let Some(build) = innermost_project(projects, path) else { return select_everything(projects, None) };
         let dir = || project_dir(tree, build, path).to_owned();
         match target {
             RerunTarget::Package(_) => selections.add_all(build, &dir()),
             RerunTarget::Test(test) => {
                 let (class, method) = split(&test.name);
-                let patterns = match method.and_then(identifier) {
+                let patterns = match method.and_then(method_identifier) {
                     // JUnit 4 and TestNG append the parameters to the name.
                     Some(method) => [format!("{class}.{method}"), format!("{class}.{method}[*")],
                     None => class_patterns(class),

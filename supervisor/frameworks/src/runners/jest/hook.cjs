@@ -5,7 +5,7 @@
 const path = require('node:path');
 const { createRequire } = require('node:module');
 
-const { blame, say } = require('../js/report.cjs');
+const { describeLoadError, emit } = require('../js/report.cjs');
 
 // `core` is the path of the project's `@jest/core`.
 function hook(core) {
@@ -19,7 +19,7 @@ function hook(core) {
       const own = globalConfig.reporters ?? [['default', {}]];
       return await runCLI({ ...argv, reporters: [...own, [path.join(__dirname, 'reporter.cjs'), {}]] }, projects);
     } catch (error) {
-      say('collector', { nodeid: '.', ...blame(error), output: String(error?.stack ?? error) });
+      emit('collector', { nodeid: '.', ...describeLoadError(error), output: String(error?.stack ?? error) });
       throw error;
     }
   }

@@ -14,9 +14,11 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Step, Want};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Options, Runner, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
+use crate::ecosystems::js::{
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
 /// Adapter for Jest.
 #[derive(Debug, Clone, Copy)]
@@ -26,61 +28,61 @@ const NAME: &str = "jest";
 
 /// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--rootDir"], takes: Takes::Value },
-    Flag { names: &["--env", "--testEnvironment"], takes: Takes::Value },
-    Flag { names: &["--preset"], takes: Takes::Value },
-    Flag { names: &["--testTimeout"], takes: Takes::Value },
-    Flag { names: &["--maxWorkers", "-w"], takes: Takes::Value },
-    Flag { names: &["--filter"], takes: Takes::Value },
-    Flag { names: &["--globals"], takes: Takes::Value },
-    Flag { names: &["--globalSetup"], takes: Takes::Value },
-    Flag { names: &["--globalTeardown"], takes: Takes::Value },
-    Flag { names: &["--haste"], takes: Takes::Value },
-    Flag { names: &["--maxConcurrency"], takes: Takes::Value },
-    Flag { names: &["--moduleNameMapper"], takes: Takes::Value },
-    Flag { names: &["--openHandlesTimeout"], takes: Takes::Value },
-    Flag { names: &["--resolver"], takes: Takes::Value },
-    Flag { names: &["--runner"], takes: Takes::Value },
-    Flag { names: &["--seed"], takes: Takes::Value },
-    Flag { names: &["--testEnvironmentOptions"], takes: Takes::Value },
-    Flag { names: &["--testRunner"], takes: Takes::Value },
-    Flag { names: &["--testSequencer"], takes: Takes::Value },
-    Flag { names: &["--transform"], takes: Takes::Value },
-    Flag { names: &["--workerGracefulExitTimeout"], takes: Takes::Value },
-    Flag { names: &["--ignoreProjects"], takes: Takes::AllWords },
-    Flag { names: &["--moduleDirectories"], takes: Takes::AllWords },
-    Flag { names: &["--moduleFileExtensions"], takes: Takes::AllWords },
-    Flag { names: &["--modulePathIgnorePatterns"], takes: Takes::AllWords },
-    Flag { names: &["--modulePaths"], takes: Takes::AllWords },
-    Flag { names: &["--projects"], takes: Takes::AllWords },
-    Flag { names: &["--roots"], takes: Takes::AllWords },
-    Flag { names: &["--selectProjects"], takes: Takes::AllWords },
-    Flag { names: &["--setupFiles"], takes: Takes::AllWords },
-    Flag { names: &["--setupFilesAfterEnv"], takes: Takes::AllWords },
-    Flag { names: &["--snapshotSerializers"], takes: Takes::AllWords },
-    Flag { names: &["--testMatch"], takes: Takes::AllWords },
-    Flag { names: &["--testPathIgnorePatterns"], takes: Takes::AllWords },
-    Flag { names: &["--testRegex"], takes: Takes::AllWords },
-    Flag { names: &["--transformIgnorePatterns"], takes: Takes::AllWords },
-    Flag { names: &["--unmockedModulePathPatterns"], takes: Takes::AllWords },
-    Flag { names: &["--testPathPatterns", "--testPathPattern"], takes: Takes::Patterns },
-    Flag { names: &["--automock"], takes: Takes::Nothing },
-    Flag { names: &["--errorOnDeprecated"], takes: Takes::Nothing },
-    Flag { names: &["--runInBand", "-i"], takes: Takes::Nothing },
-    Flag { names: &["--workerThreads"], takes: Takes::Nothing },
-    Flag { names: &["--forceExit"], takes: Takes::Nothing },
-    Flag { names: &["--injectGlobals"], takes: Takes::Nothing },
-    Flag { names: &["--randomize"], takes: Takes::Nothing },
-    Flag { names: &["--resetMocks"], takes: Takes::Nothing },
-    Flag { names: &["--resetModules"], takes: Takes::Nothing },
-    Flag { names: &["--restoreMocks"], takes: Takes::Nothing },
-    Flag { names: &["--clearMocks"], takes: Takes::Nothing },
-    Flag { names: &["--waitForUnhandledRejections"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--rootDir"], arity: Arity::Value },
+    Flag { names: &["--env", "--testEnvironment"], arity: Arity::Value },
+    Flag { names: &["--preset"], arity: Arity::Value },
+    Flag { names: &["--testTimeout"], arity: Arity::Value },
+    Flag { names: &["--maxWorkers", "-w"], arity: Arity::Value },
+    Flag { names: &["--filter"], arity: Arity::Value },
+    Flag { names: &["--globals"], arity: Arity::Value },
+    Flag { names: &["--globalSetup"], arity: Arity::Value },
+    Flag { names: &["--globalTeardown"], arity: Arity::Value },
+    Flag { names: &["--haste"], arity: Arity::Value },
+    Flag { names: &["--maxConcurrency"], arity: Arity::Value },
+    Flag { names: &["--moduleNameMapper"], arity: Arity::Value },
+    Flag { names: &["--openHandlesTimeout"], arity: Arity::Value },
+    Flag { names: &["--resolver"], arity: Arity::Value },
+    Flag { names: &["--runner"], arity: Arity::Value },
+    Flag { names: &["--seed"], arity: Arity::Value },
+    Flag { names: &["--testEnvironmentOptions"], arity: Arity::Value },
+    Flag { names: &["--testRunner"], arity: Arity::Value },
+    Flag { names: &["--testSequencer"], arity: Arity::Value },
+    Flag { names: &["--transform"], arity: Arity::Value },
+    Flag { names: &["--workerGracefulExitTimeout"], arity: Arity::Value },
+    Flag { names: &["--ignoreProjects"], arity: Arity::AllWords },
+    Flag { names: &["--moduleDirectories"], arity: Arity::AllWords },
+    Flag { names: &["--moduleFileExtensions"], arity: Arity::AllWords },
+    Flag { names: &["--modulePathIgnorePatterns"], arity: Arity::AllWords },
+    Flag { names: &["--modulePaths"], arity: Arity::AllWords },
+    Flag { names: &["--projects"], arity: Arity::AllWords },
+    Flag { names: &["--roots"], arity: Arity::AllWords },
+    Flag { names: &["--selectProjects"], arity: Arity::AllWords },
+    Flag { names: &["--setupFiles"], arity: Arity::AllWords },
+    Flag { names: &["--setupFilesAfterEnv"], arity: Arity::AllWords },
+    Flag { names: &["--snapshotSerializers"], arity: Arity::AllWords },
+    Flag { names: &["--testMatch"], arity: Arity::AllWords },
+    Flag { names: &["--testPathIgnorePatterns"], arity: Arity::AllWords },
+    Flag { names: &["--testRegex"], arity: Arity::AllWords },
+    Flag { names: &["--transformIgnorePatterns"], arity: Arity::AllWords },
+    Flag { names: &["--unmockedModulePathPatterns"], arity: Arity::AllWords },
+    Flag { names: &["--testPathPatterns", "--testPathPattern"], arity: Arity::Patterns },
+    Flag { names: &["--automock"], arity: Arity::Nothing },
+    Flag { names: &["--errorOnDeprecated"], arity: Arity::Nothing },
+    Flag { names: &["--runInBand", "-i"], arity: Arity::Nothing },
+    Flag { names: &["--workerThreads"], arity: Arity::Nothing },
+    Flag { names: &["--forceExit"], arity: Arity::Nothing },
+    Flag { names: &["--injectGlobals"], arity: Arity::Nothing },
+    Flag { names: &["--randomize"], arity: Arity::Nothing },
+    Flag { names: &["--resetMocks"], arity: Arity::Nothing },
+    Flag { names: &["--resetModules"], arity: Arity::Nothing },
+    Flag { names: &["--restoreMocks"], arity: Arity::Nothing },
+    Flag { names: &["--clearMocks"], arity: Arity::Nothing },
+    Flag { names: &["--waitForUnhandledRejections"], arity: Arity::Nothing },
 ];
 
 /// Options of the test script that are passed on. The lists cover all options of Jest 30 that take one argument or none.
-const HANDED: Handed = Handed::These {
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--cacheDirectory",
@@ -159,13 +161,13 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("jest/runner.cjs", include_bytes!("runner.cjs")),
 ];
 
-pub(crate) const DIALECT: Dialect = Dialect {
-    missing: |output| js::missing(output, NAME),
+pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |output| js::missing_runner(output, NAME),
     nothing_selected: |output| output.contains("No tests found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Jest {
@@ -186,83 +188,88 @@ impl Framework for Jest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Jest)
+        js::projects(tree, JsRunner::Jest)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Jest)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Jest)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Jest).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Jest).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, |launch, group, mut args| {
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, |launch, group, mut args| {
             args.extend(group.names.expression().map(|names| format!("--testNamePattern={names}")));
             launch.step(args)
         })
     }
 
     /// Jest knows the tests of a file only after loading it: a listing loads every file and runs no test.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, |launch, group, mut args| {
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, |launch, group, mut args| {
             args.push(format!("--testNamePattern={NO_NAME_PATTERN}"));
-            launch.with(js::LISTING, group.names.expression().unwrap_or_default()).step(args)
+            launch.with_env(js::LISTING_VARIABLE, group.names.expression().unwrap_or_default()).step(args)
         })
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
 fn plan(
     projects: &[Project],
     tree: &FileTree,
-    want: &Want<'_>,
-    step: impl Fn(Launch, &Group<'_>, Vec<String>) -> Step,
+    request: &PlanRequest<'_>,
+    step: impl Fn(Launch, &TestGroup<'_>, Vec<String>) -> Step,
 ) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
-    let groups = js::groups(projects, tree, want.selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Jest, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, options } = start;
-        let launch = js::launch(tree, &group, want, "jest/run.cjs", &script);
-        let args = arguments(&group, options, want);
+    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let groups = js::group_selection(projects, tree, request.selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Jest, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
+        let launch = js::launch_with_report(tree, &group, request, "jest/run.cjs", &script);
+        let args = arguments(&group, options, request);
         plan.steps.push(step(launch, &group, args));
     }
     Ok(plan)
 }
 
 /// Files come first: several of Jest's options take all arguments that follow them.
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
     let mut args: Vec<String> = group.files.iter().map(|file| format!("./{file}")).collect();
     if args.is_empty() {
         args = std::mem::take(&mut options.positional);
     } else {
-        args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
+        args.push(if group.are_test_files { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
-    let cache = format!("--cacheDirectory={}/jest", want.cache);
+    let cache = format!("--cacheDirectory={}/jest", request.cache);
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];
     args.extend(ours.map(str::to_owned));
     let in_parallel = |option: &String| option == "--runInBand" || option.starts_with("--maxWorkers=");
-    args.extend(options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option)));
-    args.extend(want.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
+    args.extend(options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option)));
+    args.extend(request.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
     args
 }

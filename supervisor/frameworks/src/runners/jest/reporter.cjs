@@ -5,7 +5,7 @@
 'use strict';
 
 const fs = require('node:fs');
-const { at, beforeStack, blame, end, fileOf, nameOf, placeOf, plain, say, stackOf, valueOf } = require('../js/report.cjs');
+const { locationFields, textBeforeStack, describeLoadError, end, packageOf, joinTitles, projectLocation, stripAnsi, emit, projectStack, formatValue } = require('../js/report.cjs');
 
 const OUTCOMES = { passed: 'passed', failed: 'failed', pending: 'skipped', skipped: 'skipped', disabled: 'skipped', todo: 'skipped' };
 const LISTING = process.env.PROCTOR_LISTING;
@@ -19,12 +19,12 @@ class Reporter {
   }
 
   onRunStart() {
-    say('begin', { runner: 'jest' });
+    emit('begin', { runner: 'jest' });
   }
 
   onTestFileStart(test) {
     this.files.set(test.path, { started: new Map(), told: new Map(), became: new Map(), output: new Map(), retries: mayRetry(test) });
-    say('opened', { package: fileOf(test.path) });
+    emit('opened', { package: packageOf(test.path) });
   }
 
   // The names of these events before Jest 26.
@@ -41,7 +41,7 @@ class Reporter {
     const name = this.nameOf(info);
     if (LISTING !== undefined || info.mode === 'skip' || !this.isSelected(info)) return;
     file.started.set(name, info);
-    say('started', { package: fileOf(test.path), name });
+    emit('started', { package: packageOf(test.path), name });
   }
 
   onTestCaseResult(test, result) {
@@ -56,14 +56,14 @@ class Reporter {
     const file = this.file(test);
     this.files.delete(test.path);
     this.ended += 1;
-    const name = fileOf(test.path);
-    say('closed', { package: name });
+    const name = packageOf(test.path);
+    emit('closed', { package: name });
     const counts = new Map();
     for (const one of result.testResults) {
       const title = this.nameOf(one);
       counts.set(title, (counts.get(title) ?? 0) + 1);
       if (LISTING !== undefined) {
-        if (this.isSelected(one)) say('listed', { package: name, name: title });
+        if (this.isSelected(one)) emit('listed', { package: name, name: title });
       } else if ((file.told.get(title) ?? 0) < counts.get(title)) {
         this.tell(test, one, file);
       } else if (one.status === 'failed' && file.told.get(title) === 1 && file.became.get(title) !== outcomeOf(one)) {
@@ -71,23 +71,23 @@ class Reporter {
       }
     }
     const twice = [...counts].find(([, count]) => count > 1);
-    if (twice) say('note', { text: `${name}: ${twice[1]} tests are called ${JSON.stringify(twice[0])}` });
+    if (twice) emit('note', { text: `${name}: ${twice[1]} tests are called ${JSON.stringify(twice[0])}` });
     const error = result.testExecError;
     if (!error) return;
     for (const [title] of file.started) {
       if (counts.has(title) || file.told.has(title)) continue;
       const message = `did not finish: ${firstLine(error.message ?? error)}`;
-      say('finished', { package: name, name: title, nodeid: `${name} > ${title}`, outcome: 'error', message });
+      emit('finished', { package: name, name: title, nodeid: `${name} > ${title}`, outcome: 'error', message });
     }
-    say('collector', { nodeid: name, ...explain(test, result) });
+    emit('collector', { nodeid: name, ...explain(test, result) });
   }
 
   onRunComplete(contexts, results) {
     const error = results?.runExecError;
-    if (error) say('collector', { nodeid: '.', ...blame(error) });
+    if (error) emit('collector', { nodeid: '.', ...describeLoadError(error) });
     // With `bail` Jest ends the run here, without naming the files that did not run.
     const left = (results?.numTotalTestSuites ?? 0) - this.ended;
-    if (left > 0) say('note', { text: `${left} file(s) did not run: Jest ended before them (bail)`, unreached: true });
+    if (left > 0) emit('note', { text: `${left} file(s) did not run: Jest ended before them (bail)`, unreached: true });
     if (!results?.wasInterrupted) end(Math.max(0, left));
   }
 
@@ -97,7 +97,7 @@ class Reporter {
   }
 
   nameOf(info) {
-    return nameOf([...info.ancestorTitles, info.title]);
+    return joinTitles([...info.ancestorTitles, info.title]);
   }
 
   isSelected(info) {
@@ -107,7 +107,7 @@ class Reporter {
   // Reports a failure of a test after its end, when the test was already reported.
   tellLate(test, result, nodeid, title) {
     const { file, line, message, stack } = failure(test, result);
-    say('collector', { nodeid, file, line, message: `${title} failed after its end: ${message}`, output: stack });
+    emit('collector', { nodeid, file, line, message: `${title} failed after its end: ${message}`, output: stack });
   }
 
   tell(test, result, file = this.file(test)) {
@@ -115,8 +115,8 @@ class Reporter {
     const name = this.nameOf(result);
     file.told.set(name, (file.told.get(name) ?? 0) + 1);
     file.became.set(name, outcomeOf(result));
-    const where = fileOf(test.path);
-    say('finished', {
+    const where = packageOf(test.path);
+    emit('finished', {
       package: where,
       name,
       nodeid: `${where} > ${name}`,
@@ -138,7 +138,7 @@ function outcomeOf({ status, failing, failureMessages }) {
 
 function skip(test, result) {
   if (OUTCOMES[result.status] !== 'skipped') return {};
-  return { ...at(inFile(test, result)), message: result.status === 'todo' ? 'todo' : undefined };
+  return { ...locationFields(inFile(test, result)), message: result.status === 'todo' ? 'todo' : undefined };
 }
 
 // The first failure of a test; further ones are in its stack.
@@ -148,30 +148,30 @@ function failure(test, result) {
   // For an error with a cause, or with several errors, the matcher's result is in the error that the test threw first.
   const matcher = details?.matcherResult ?? details?.error?.matcherResult;
   // Before Jest 28 the message is a function that returns it.
-  const said = typeof matcher?.message === 'string' ? plain(matcher.message) : beforeStack(thrown);
+  const said = typeof matcher?.message === 'string' ? stripAnsi(matcher.message) : textBeforeStack(thrown);
   // A missing snapshot has no expected value.
   const absent = /Snapshot/.test(matcher?.name) && matcher.expected === undefined;
   const both = matcher && 'expected' in matcher && 'actual' in matcher && !absent;
   return {
-    ...at(placeOf(thrown) ?? inFile(test, result)),
+    ...locationFields(projectLocation(thrown) ?? inFile(test, result)),
     message: both ? said.split('\n\n')[0].trim() : said.trim(),
-    expected: both ? valueOf(matcher.expected) : undefined,
-    actual: both ? valueOf(matcher.actual) : undefined,
-    stack: result.failureMessages.map(stackOf).join('\n\n'),
+    expected: both ? formatValue(matcher.expected) : undefined,
+    actual: both ? formatValue(matcher.actual) : undefined,
+    stack: result.failureMessages.map(projectStack).join('\n\n'),
   };
 }
 
 // Why a file has results beside those of its tests, or none.
 function explain(test, result) {
-  const output = plain(result.failureMessage ?? '');
-  const { message, ...place } = blame(result.testExecError, output);
+  const output = stripAnsi(result.failureMessage ?? '');
+  const { message, ...place } = describeLoadError(result.testExecError, output);
   const told = /Test suite failed to run\s+(.+)/.exec(output)?.[1];
   const outside = result.testResults.length > 0 ? 'failed outside of its tests: ' : '';
-  return { ...at({ file: test.path }), ...place, message: outside + (message || told || 'failed'), output };
+  return { ...locationFields({ file: test.path }), ...place, message: outside + (message || told || 'failed'), output };
 }
 
 const inFile = (test, result) => ({ file: test.path, line: result.location?.line });
-const firstLine = (text) => plain(text).split('\n')[0];
+const firstLine = (text) => stripAnsi(text).split('\n')[0];
 
 // Whether a failing test of the file may run again: the file or its set-up files call `jest.retryTimes`.
 function mayRetry(test) {

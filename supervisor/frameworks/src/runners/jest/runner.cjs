@@ -5,7 +5,7 @@
 // that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
-const { Written, plain } = require('../js/report.cjs');
+const { OutputCapture, stripAnsi } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
@@ -26,7 +26,7 @@ class Output {
     const { console } = environment.global;
     // A console that writes at once, as for a single file, may keep what it writes as well.
     this.console = console.constructor.name === 'BufferedConsole' ? console : undefined;
-    this.written = new Written();
+    this.written = new OutputCapture();
     const own = environment.handleTestEvent;
     environment.handleTestEvent = (event, state) => {
       if (event.name === 'run_start') this.isMixed = hasConcurrent(state.rootDescribeBlock);
@@ -43,7 +43,7 @@ class Output {
     if (this.from === undefined || this.isMixed) return undefined;
     const said = this.kept().slice(this.from).map(({ message }) => `${message}\n`);
     this.from = undefined;
-    return plain([...said, this.written.stop() ?? ''].join('')) || undefined;
+    return stripAnsi([...said, this.written.stop() ?? ''].join('')) || undefined;
   }
 
   // The console output that Jest buffers until the file's end.

@@ -3,8 +3,8 @@
 use super::NAME;
 use super::flows::{self, Flow};
 use crate::contract::FileTree;
-use crate::contract::{ARTIFACTS, InjectedFile, Plan, PlanError, Step, Want};
-use crate::contract::{Project, project_of};
+use crate::contract::{ARTIFACTS, InjectedFile, Plan, PlanError, PlanRequest, Step};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::Selection;
 use serde::{Deserialize, Serialize};
@@ -34,17 +34,17 @@ pub(super) struct CommandFlows {
 }
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { artifacts: true, dirs: vec![format!("{ARTIFACTS}/{NAME}")], ..Plan::default() };
     let mut suites = Vec::new();
-    for (project, chosen) in selected_flows(projects, tree, want.selection)? {
+    for (project, chosen) in selected_flows(projects, tree, request.selection)? {
         let suite = flows::suite(tree, project);
         let config = flows::config(tree, project);
         // Maestro reads the configuration of a directory argument, and applies its tags to files too.
         let whole = chosen == suite;
         let bytes: usize = chosen.iter().map(|flow| flow.file.len() + 1).sum();
         let as_directory = whole && (config.is_some() || bytes > FILES_BYTES_MAX);
-        let mut args = options(suites.len(), want);
+        let mut args = options(suites.len(), request);
         let config = config.filter(|_| !as_directory && chosen.iter().all(|flow| suite.contains(flow)));
         args.extend(config.map(|path| format!("--config={}", within(project, &path))));
         if as_directory {
@@ -52,13 +52,13 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
         } else {
             args.extend(chosen.iter().map(|flow| within(project, &flow.file)));
         }
-        let in_order = !as_directory && want.parallel.is_none_or(|parallel| parallel <= 1);
+        let in_order = !as_directory && request.parallel.is_none_or(|parallel| parallel <= 1);
         plan.steps.push(maestro(flows::parent(&project.dir), args));
         suites.push(CommandFlows { flows: chosen, in_order, is_empty: false });
     }
     if suites.is_empty() {
         let text = "no flow has this in its name or its file's\n".to_owned();
-        plan.steps.push(print(&mut plan.files, want, text));
+        plan.steps.push(print(&mut plan.files, request, text));
         suites.push(CommandFlows { is_empty: true, ..CommandFlows::default() });
     }
     plan.files.push(file(COMMAND_FLOWS_FILE, serde_json::to_string(&suites).unwrap_or_default()));
@@ -66,12 +66,16 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Re
 }
 
 /// The plan of a listing: prints the flows, which were read during detection.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    let chosen = selected_flows(projects, tree, want.selection)?;
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
+    let chosen = selected_flows(projects, tree, request.selection)?;
     let flows = chosen.iter().flat_map(|(_, flows)| flows);
     let text: String = flows.map(|flow| serde_json::to_string(flow).unwrap_or_default() + "\n").collect();
     let mut plan = Plan::default();
-    plan.steps.push(print(&mut plan.files, want, text));
+    plan.steps.push(print(&mut plan.files, request, text));
     Ok(plan)
 }
 
@@ -102,8 +106,8 @@ fn debug(number: usize) -> String {
     format!("debug-{number}")
 }
 
-fn options(number: usize, want: &Want<'_>) -> Vec<String> {
-    let left = format!("{}/{ARTIFACTS}/{NAME}", want.scratch);
+fn options(number: usize, request: &PlanRequest<'_>) -> Vec<String> {
+    let left = format!("{}/{ARTIFACTS}/{NAME}", request.scratch);
     let mut args = vec![
         SUBCOMMAND.to_owned(),
         "--no-ansi".to_owned(),
@@ -112,7 +116,7 @@ fn options(number: usize, want: &Want<'_>) -> Vec<String> {
         format!("--debug-output={left}/{}", debug(number)),
         "--flatten-debug-output".to_owned(),
     ];
-    args.extend(want.parallel.filter(|parallel| *parallel > 1).map(|parallel| format!("--shard-split={parallel}")));
+    args.extend(request.parallel.filter(|parallel| *parallel > 1).map(|parallel| format!("--shard-split={parallel}")));
     args
 }
 
@@ -124,9 +128,9 @@ fn maestro(dir: &str, args: Vec<String>) -> Step {
 }
 
 /// A step that prints a text.
-fn print(files: &mut Vec<InjectedFile>, want: &Want<'_>, text: String) -> Step {
+fn print(files: &mut Vec<InjectedFile>, request: &PlanRequest<'_>, text: String) -> Step {
     files.push(file(LIST, text));
-    let args = vec![format!("{}/{LIST}", want.scratch)];
+    let args = vec![format!("{}/{LIST}", request.scratch)];
     Step { programs: vec!["cat".to_owned()], args, dir: String::new(), env: BTreeMap::new() }
 }
 
@@ -183,7 +187,7 @@ fn flows_of_files<'a>(
         let is_outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
         let path = join("", file);
         let inside = projects.iter().filter(|project| is_within(&project.dir, &path));
-        let owners: Vec<&Project> = project_of(projects, &path).into_iter().chain(inside).collect();
+        let owners: Vec<&Project> = innermost_project(projects, &path).into_iter().chain(inside).collect();
         if is_outside || owners.is_empty() {
             return Err(PlanError::FileOutsideProject { file: file.clone(), framework: NAME });
         }
@@ -231,7 +235,7 @@ mod tests {
 
     fn plan_for(config: &str, selection: &Selection, parallel: Option<u32>) -> Result<Plan, PlanError> {
         let tree = tree(config);
-        plan(&flows::projects(&tree), &tree, &Want { parallel, ..Want::plain(selection) })
+        plan(&flows::projects(&tree), &tree, &PlanRequest { parallel, ..PlanRequest::plain(selection) })
     }
 
     fn lines(config: &str, selection: &Selection) -> Vec<String> {

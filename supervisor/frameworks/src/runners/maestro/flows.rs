@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn directories_with_flows_are_projects() {
-        let tree = FileTree::holding(&[
+        let tree = FileTree::with_contents(&[
             (".maestro/login.yaml", FLOW),
             (".maestro/config.yaml", "flows: '*'\n---\nappId: x\n---\n"),
             ("app/maestro/sub/deep.yml", FLOW),
@@ -285,7 +285,7 @@ mod tests {
     fn the_configuration_decides_what_belongs_to_the_suite() {
         let tagged = "appId: x\nname: T\ntags:\n  - slow\n---\n- launchApp\n";
         let names = |config: Option<&str>| -> String {
-            let mut tree = FileTree::holding(&[
+            let mut tree = FileTree::with_contents(&[
                 ("m/.maestro/a.yaml", FLOW),
                 ("m/.maestro/b.yml", tagged),
                 ("m/.maestro/sub/c.yaml", FLOW),

@@ -26,7 +26,7 @@ mod parser;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 
 /// Adapter for Maestro.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ impl Framework for Maestro {
         &[".maestro"]
     }
 
-    fn reads(&self, path: &str) -> bool {
+    fn is_marker_path(&self, path: &str) -> bool {
         flows::directory_of(path).is_some() && flows::is_yaml(path)
     }
 
@@ -56,27 +56,32 @@ impl Framework for Maestro {
         &["yaml", "yml"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         flows::projects(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::MaestroParser::new(plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::MaestroParser::new(plan, request))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::ListingParser::new(plan, want))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::ListingParser::new(plan, request))
     }
 }

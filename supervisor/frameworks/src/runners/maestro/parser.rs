@@ -4,13 +4,13 @@ use super::NAME;
 use super::command::{COMMAND_FLOWS_FILE, CommandFlows, report, rerun};
 use super::console::{FlowLine, FlowResult, after_name, name, parse_line};
 use super::flows::Flow;
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
 use crate::formats::junit;
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said as OutputTail, ending, plain};
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail, describe_exit, strip_ansi};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_CASES_MAX};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -74,11 +74,11 @@ struct PendingFlow {
 
 /// Parser of a run.
 pub(super) struct MaestroParser {
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     commands: Vec<CommandState>,
     current: usize,
-    lines: Lines,
+    lines: LineSplitter,
     open: Option<PendingFlow>,
     /// The flow that runs now, where that is known.
     running: Option<usize>,
@@ -88,22 +88,22 @@ pub(super) struct MaestroParser {
     nothing_selected: bool,
     unknown_flows: usize,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
 
 impl MaestroParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MaestroParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> MaestroParser {
         let suites = plan.files.iter().find(|file| file.path == COMMAND_FLOWS_FILE);
         let suites: Vec<CommandFlows> =
             suites.and_then(|file| serde_json::from_slice(&file.bytes).ok()).unwrap_or_default();
         MaestroParser {
-            paths: Paths::new(want.workspace),
+            paths: WorkspacePaths::new(request.workspace),
             steps: plan.steps.clone(),
             commands: suites.into_iter().map(|suite| CommandState::new(suite, false)).collect(),
             current: 0,
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             open: None,
             running: None,
             stdout: OutputTail::default(),
@@ -112,7 +112,7 @@ impl MaestroParser {
             nothing_selected: false,
             unknown_flows: 0,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -123,7 +123,7 @@ impl MaestroParser {
     }
 
     fn line(&mut self, line: &[u8], events: &mut Vec<RunnerEvent>) {
-        let line = plain(&String::from_utf8_lossy(line));
+        let line = strip_ansi(&String::from_utf8_lossy(line));
         let line = line.trim_end_matches('\r');
         match parse_line(line) {
             FlowLine::Other => self.append_reason(line, events),
@@ -216,23 +216,23 @@ impl MaestroParser {
     }
 
     fn lose_proof(&mut self, why: String) {
-        self.proofs.lose();
+        self.proofs.invalidate();
         self.notes.add(why);
     }
 
     /// Explains a command that ended without a result of any flow.
     fn explain(&mut self, exit: Exit, events: &mut Vec<RunnerEvent>) {
-        let raw = plain(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
+        let raw = strip_ansi(&format!("{}\n{}", self.stderr.text(), self.stdout.text()));
         if NO_FLOWS_MESSAGES.iter().any(|words| raw.contains(words)) {
             self.nothing_selected = true;
-            return self.proofs.excuse();
+            return self.proofs.waive();
         }
         if let Some(option) = raw.lines().find(|line| line.starts_with("Unknown option")) {
             self.summary.runner_missing = true;
-            self.proofs.excuse();
+            self.proofs.waive();
             return self.notes.add(format!("maestro is too old, 1.39 or newer is needed: {}", option.trim()));
         }
-        self.lose_proof(format!("{NAME} {} before it came to any flow", ending(exit)));
+        self.lose_proof(format!("{NAME} {} before it came to any flow", describe_exit(exit)));
         if matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
             return;
         }
@@ -242,7 +242,7 @@ impl MaestroParser {
         let output = self.paths.scrub(raw.trim());
         let first = || output.lines().next().unwrap_or_default().trim().to_owned();
         let message = unreadable_file.map_or_else(first, |(_, _, message)| self.paths.scrub(&message));
-        let message = if message.is_empty() { format!("{NAME} {}", ending(exit)) } else { message };
+        let message = if message.is_empty() { format!("{NAME} {}", describe_exit(exit)) } else { message };
         let nodeid = place.as_ref().map_or(if dir.is_empty() { "." } else { &dir }, |(file, _)| file).to_owned();
         let (file, line) = place.map_or((None, None), |(file, line)| (Some(file), line));
         let collector = Collector { nodeid, kind: CollectorKind::Collection, file, line, message, output };
@@ -257,7 +257,7 @@ impl MaestroParser {
         if let Some(slot) = open.and_then(|open| command.results.get_mut(open)) {
             *slot = Some(FlowResult::Stopped);
         }
-        let message = format!("did not finish: the runner {}", ending(exit));
+        let message = format!("did not finish: the runner {}", describe_exit(exit));
         events.push(self.case(&flow, FlowResult::Stopped, None, Some(message)));
     }
 
@@ -287,9 +287,9 @@ impl MaestroParser {
         let (again, flows, mut names) = (command.again, command.results.len(), FlowNames::new(&command.suite.flows));
         let dir = self.steps.get(number).map(|step| step.dir.clone()).unwrap_or_default();
         let mut found = Vec::new();
-        let read = junit::read(&report(number), bytes, &self.paths, &dir, &mut found);
-        if read.cut_off {
-            self.proofs.lose();
+        let read = junit::parse_report(&report(number), bytes, &self.paths, &dir, &mut found);
+        if read.is_incomplete {
+            self.proofs.invalidate();
         }
         self.notes.extend(read.notes);
         let mut reported = vec![None; flows];
@@ -443,12 +443,12 @@ impl Parser for MaestroParser {
         }
         self.report_pending(events);
         let Some(command) = self.command().filter(|command| !command.suite.is_empty) else {
-            return self.proofs.excuse();
+            return self.proofs.waive();
         };
         command.ended = true;
         if command.has_results() || self.running.is_some() {
             // The report file is compared with the console when it is available (`files`).
-            self.proofs.show(0);
+            self.proofs.record(0);
             self.finish_running(exit, events);
             self.retry();
         } else {
@@ -488,7 +488,7 @@ impl Parser for MaestroParser {
     fn summary(&self) -> StreamSummary {
         let proof = self.proofs.proof();
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
-        if self.lines.skipped() > 0 {
+        if self.lines.skipped_lines() > 0 {
             summary.proof = Proof::Missing;
             summary.notes.push("lines of maestro's were too long to be read".to_owned());
         }
@@ -498,14 +498,14 @@ impl Parser for MaestroParser {
 
 /// Parser of a listing: each line is a flow.
 pub(super) struct ListingParser {
-    lines: Lines,
+    lines: LineSplitter,
     listed: usize,
-    proofs: Proofs,
+    proofs: ProofTracker,
 }
 
 impl ListingParser {
-    pub(super) fn new(_: &Plan, _: &Want<'_>) -> ListingParser {
-        ListingParser { lines: Lines::default(), listed: 0, proofs: Proofs::default() }
+    pub(super) fn new(_: &Plan, _: &PlanRequest<'_>) -> ListingParser {
+        ListingParser { lines: LineSplitter::default(), listed: 0, proofs: ProofTracker::default() }
     }
 }
 
@@ -522,7 +522,7 @@ impl Parser for ListingParser {
                 events.push(RunnerEvent::TestStarted(id(&flow).bounded()));
             }
             Ok(_) => {}
-            Err(_) => proofs.lose(),
+            Err(_) => proofs.invalidate(),
         });
     }
 
@@ -530,7 +530,7 @@ impl Parser for ListingParser {
 
     fn step_ended(&mut self, _exit: Exit, killed: bool, _events: &mut Vec<RunnerEvent>) {
         if !killed {
-            self.proofs.show(0);
+            self.proofs.record(0);
         }
     }
 

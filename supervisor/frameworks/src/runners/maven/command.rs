@@ -5,8 +5,8 @@ use super::detect::{MARKER, has_failsafe, modules};
 use super::selection::{ReactorSelection, reactor_selections};
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanError, REPORT, Step, Want};
-use crate::ecosystems::jvm::Sources;
+use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::ecosystems::jvm::SourceIndex;
 use proctor_core::isolation::Network;
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ const NO_TEST_CLASS: &str = "proctor.NoTest";
 const EXTENSION: &str = "maven/extension";
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    if want.parallel.is_some() {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    if request.parallel.is_some() {
         return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
     }
-    let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, want)?;
+    let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, request)?;
     if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
         plan.notes.push(RERUNS_NOTE.to_owned());
     }
@@ -51,31 +51,35 @@ pub(super) const STOPS_NOTE: &str =
 pub(super) const RERUNS_NOTE: &str = "this project runs failed tests again (rerunFailingTestsCount): classes with failures are reported when Maven has ended";
 
 /// The plan of a listing: the same commands, with an extension that lists tests in place of running them.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
     let listing: [(&str, &[u8]); 2] =
         [("components.xml", include_bytes!("listing.xml")), ("Listing.java", include_bytes!("Listing.java"))];
-    plan_with(&listing, projects, tree, want)
+    plan_with(&listing, projects, tree, request)
 }
 
 fn plan_with(
     extension: &[(&str, &[u8])],
     projects: &[Project],
     tree: &FileTree,
-    want: &Want<'_>,
+    request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
     let mut plan = Plan {
         files: vec![
             file(&format!("{HOME}/.mavenrc"), include_bytes!("start.sh")),
             file(&format!("{EXTENSION}/Report.java"), include_bytes!("Report.java")),
-            Sources::to_file(tree, SOURCES),
+            SourceIndex::to_file(tree, SOURCES),
         ],
         report: true,
         ..Plan::default()
     };
     plan.files.extend(extension.iter().map(|(name, bytes)| file(&format!("{EXTENSION}/{name}"), bytes)));
-    plan.steps = reactor_selections(projects, tree, want.selection)?
+    plan.steps = reactor_selections(projects, tree, request.selection)?
         .iter()
-        .map(|selection| step(selection, tree, want))
+        .map(|selection| step(selection, tree, request))
         .collect();
     Ok(plan)
 }
@@ -98,10 +102,10 @@ const COMMON: [&str; 9] = [
     "-Dorg.slf4j.simpleLogger.log.org.apache.maven.plugin.failsafe=info",
 ];
 
-fn step(selection: &ReactorSelection<'_>, tree: &FileTree, want: &Want<'_>) -> Step {
+fn step(selection: &ReactorSelection<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Step {
     let reactor = selection.reactor;
     let mut args: Vec<String> = COMMON.map(str::to_owned).into();
-    if want.network == Network::None {
+    if request.network == Network::None {
         args.push("--offline".to_owned());
     }
     let is_whole = selection.modules.is_empty() || modules(tree, reactor).count() < 2;
@@ -115,7 +119,7 @@ fn step(selection: &ReactorSelection<'_>, tree: &FileTree, want: &Want<'_>) -> S
         args.extend(select_tests(tests, has_integration_tests));
     }
     args.push(if has_integration_tests { "verify" } else { "test" }.to_owned());
-    Step { programs: programs(reactor, tree, want), args, dir: reactor.dir.clone(), env: environment(want) }
+    Step { programs: programs(reactor, tree, request), args, dir: reactor.dir.clone(), env: environment(request) }
 }
 
 /// Exclude the other plugin's classes, by the name patterns that each plugin includes by default.
@@ -166,21 +170,21 @@ fn is_integration(test: &str) -> bool {
 }
 
 /// The project's Maven wrapper where it can download its Maven, else the host's `mvn`.
-fn programs(reactor: &Project, tree: &FileTree, want: &Want<'_>) -> Vec<String> {
+fn programs(reactor: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
     let wrapper = if reactor.dir.is_empty() { "mvnw".to_owned() } else { format!("{}/mvnw", reactor.dir) };
-    let wrapped = want.network == Network::Host && tree.contains(&wrapper);
+    let wrapped = request.network == Network::Host && tree.contains(&wrapper);
     let own = wrapped.then(|| "./mvnw".to_owned());
     own.into_iter().chain(["mvn".to_owned()]).collect()
 }
 
-fn environment(want: &Want<'_>) -> BTreeMap<String, String> {
+fn environment(request: &PlanRequest<'_>) -> BTreeMap<String, String> {
     BTreeMap::from([
-        ("HOME".to_owned(), format!("{}/{HOME}", want.scratch)),
-        ("PROCTOR_HOME".to_owned(), format!("{}/home", want.scratch)),
-        ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", want.scratch)),
-        ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
+        ("HOME".to_owned(), format!("{}/{HOME}", request.scratch)),
+        ("PROCTOR_HOME".to_owned(), format!("{}/home", request.scratch)),
+        ("PROCTOR_EXTENSION".to_owned(), format!("{}/{EXTENSION}", request.scratch)),
+        ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch)),
         // Where the wrapper keeps the Maven that it downloads.
-        ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", want.cache)),
+        ("MAVEN_USER_HOME".to_owned(), format!("{}/m2", request.cache)),
     ])
 }
 

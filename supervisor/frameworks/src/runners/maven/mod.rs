@@ -44,8 +44,8 @@ mod records;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
-use crate::contract::{Project, holds};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Project, owns_source};
 use crate::ecosystems::jvm::EXTENSIONS;
 use proctor_core::request::RerunTarget;
 
@@ -68,7 +68,7 @@ impl Framework for Maven {
         &[detect::MARKER]
     }
 
-    fn fills(&self) -> &'static [&'static str] {
+    fn output_dirs(&self) -> &'static [&'static str] {
         &["target"]
     }
 
@@ -76,29 +76,34 @@ impl Framework for Maven {
         EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         detect::reactors(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan_listing(projects, tree, request)
     }
 
-    fn owns(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         let package = target.package();
         let is_module = package == detect::MARKER || package.ends_with("/pom.xml");
-        is_module && tree.contains(package) || holds(EXTENSIONS, projects, tree, package)
+        is_module && tree.contains(package) || owns_source(EXTENSIONS, projects, tree, package)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(parser::MavenParser::new(plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(parser::MavenParser::new(plan, request))
     }
 }

@@ -4,14 +4,14 @@ use super::command::{RERUNS_NOTE, SOURCES, STOPS_NOTE};
 use super::console::{ConsoleLine, parse_line};
 use super::detect::MARKER;
 use super::records::{Record, RecordSplitter};
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::ecosystems::jvm::{Seen, Sources, id_of, whole_class};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::ecosystems::jvm::{CaseNamer, SourceIndex, class_id, test_id};
 use crate::formats::junit;
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::Lines;
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::ending;
-use crate::parsing::workspace_paths::{Paths, join};
+use crate::parsing::output_tail::describe_exit;
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use memchr::memmem;
 use proctor_core::bounds::COLLECTORS_MAX;
 use proctor_core::event::RunnerEvent;
@@ -31,11 +31,11 @@ const HELD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Parser of a run or a listing.
 pub(super) struct MavenParser {
-    paths: Paths,
-    sources: Sources,
+    paths: WorkspacePaths,
+    sources: SourceIndex,
     steps: Vec<Step>,
     dir: String,
-    lines: Lines,
+    lines: LineSplitter,
     records: RecordSplitter,
     /// Whether a file with failures may be replaced because failed tests run again.
     reruns: bool,
@@ -43,7 +43,7 @@ pub(super) struct MavenParser {
     stops_after: Option<usize>,
     step: StepState,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -51,7 +51,7 @@ pub(super) struct MavenParser {
 /// StepState of the current step.
 #[derive(Default)]
 struct StepState {
-    seen: Seen,
+    namer: CaseNamer,
     /// Files that were reported, by a hash of name and content.
     files: HashSet<u64>,
     /// Files with failures that may still be replaced, by name.
@@ -114,19 +114,19 @@ impl FailedGoal {
 }
 
 impl MavenParser {
-    pub(super) fn new(plan: &Plan, want: &Want<'_>) -> MavenParser {
+    pub(super) fn new(plan: &Plan, request: &PlanRequest<'_>) -> MavenParser {
         MavenParser {
-            paths: Paths::new(want.workspace),
-            sources: Sources::of_file(&plan.files, SOURCES),
+            paths: WorkspacePaths::new(request.workspace),
+            sources: SourceIndex::from_file(&plan.files, SOURCES),
             steps: plan.steps.clone(),
             dir: String::new(),
-            lines: Lines::default(),
+            lines: LineSplitter::default(),
             records: RecordSplitter::default(),
             reruns: plan.notes.iter().any(|note| note == RERUNS_NOTE),
             stops_after: plan.notes.iter().find_map(|note| note.strip_prefix(STOPS_NOTE)?.parse().ok()),
             step: StepState::default(),
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -139,11 +139,11 @@ impl MavenParser {
                 self.step.ended = Some(if *success { BuildResult::Success } else { BuildResult::Failure })
             }
             Record::Unreadable => {
-                self.proofs.lose();
+                self.proofs.invalidate();
                 self.notes.add("a part of what Surefire reported could not be read".to_owned());
             }
             Record::Forged => {
-                self.proofs.lose();
+                self.proofs.invalidate();
                 self.notes.add(FORGED.to_owned());
             }
             Record::Ran(counts) => {
@@ -198,9 +198,9 @@ impl MavenParser {
         let class = path.rsplit('/').next().and_then(|file| file.strip_prefix("TEST-")?.strip_suffix(".xml"));
         self.finish_class(class.unwrap_or_default());
         let mut found = Vec::new();
-        let suite = junit::read(&path, content, &self.paths, &self.dir, &mut found);
-        if suite.cut_off {
-            self.proofs.lose();
+        let suite = junit::parse_report(&path, content, &self.paths, &self.dir, &mut found);
+        if suite.is_incomplete {
+            self.proofs.invalidate();
         }
         self.flaky += suite.flaky;
         self.notes.extend(suite.notes);
@@ -217,7 +217,7 @@ impl MavenParser {
                 }
                 RunnerEvent::TestFinished(case) => {
                     self.step.finished += 1;
-                    let case = self.step.seen.told(*case, &self.sources, module, &pom);
+                    let case = self.step.namer.name_case(*case, &self.sources, module, &pom);
                     self.step.failures += usize::from(case.outcome.is_failure());
                     RunnerEvent::TestFinished(Box::new(case))
                 }
@@ -238,12 +238,12 @@ impl MavenParser {
             "listed" => {
                 for test in text.lines().filter(|test| !test.is_empty()) {
                     self.step.reported += 1;
-                    events.push(RunnerEvent::TestStarted(id_of(&self.sources, &module, &pom, test).bounded()));
+                    events.push(RunnerEvent::TestStarted(test_id(&self.sources, &module, &pom, test).bounded()));
                 }
             }
             "broken" => {
                 let (class, why) = text.split_once('\n').unwrap_or((&text, ""));
-                let file = whole_class(&self.sources, &module, &pom, class).package;
+                let file = class_id(&self.sources, &module, &pom, class).package;
                 self.step.failures += 1;
                 let collector = Collector {
                     nodeid: file.clone(),
@@ -305,7 +305,7 @@ impl MavenParser {
 
     /// Whether the workspace has the class: a test can print that another one runs.
     fn is_own(&self, class: &str) -> bool {
-        self.sources.of_class(&self.dir, class).is_some()
+        self.sources.class_file(&self.dir, class).is_some()
     }
 
     /// RecordSplitter a compiler or project error. Maven prints each one as it happens and again at the end.
@@ -366,11 +366,11 @@ impl MavenParser {
         let message = if self.step.has_crashed {
             "did not finish: its JVM ended without a word (System.exit, or a crash)".to_owned()
         } else {
-            format!("did not finish: Maven {}", ending(exit))
+            format!("did not finish: Maven {}", describe_exit(exit))
         };
         let mut named = HashSet::new();
         for class in open.into_iter().filter(|class| named.insert(class.clone())) {
-            let id = whole_class(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
+            let id = class_id(&self.sources, &self.dir, &join(&self.dir, MARKER), &class);
             let case = TestCase { message: Some(message.clone()), ..TestCase::new(id, class, TestOutcome::Error) };
             self.step.reported += 1;
             self.step.failures += 1;
@@ -401,7 +401,7 @@ impl MavenParser {
             collect(file.clone(), (Some(file), line), message, output);
         }
         if failed && !explained && goals.is_empty() && !matches!(exit, Exit::Signal(_) | Exit::NotStarted(_)) {
-            collect(pom, (None, None), format!("Maven {} and did not say why", ending(exit)), String::new());
+            collect(pom, (None, None), format!("Maven {} and did not say why", describe_exit(exit)), String::new());
         }
     }
 }
@@ -437,12 +437,12 @@ impl Parser for MavenParser {
             return;
         }
         match self.step.ended {
-            None => {
-                self.notes.add(format!("Maven {} before the extension reported the end of the build", ending(exit)))
-            }
+            None => self
+                .notes
+                .add(format!("Maven {} before the extension reported the end of the build", describe_exit(exit))),
             Some(_) => match self.missing_results().filter(|_| exit == Exit::Code(0)) {
                 Some(note) => self.notes.add(note),
-                None => self.proofs.show(self.step.finished),
+                None => self.proofs.record(self.step.finished),
             },
         }
         let before = events.len();
@@ -464,7 +464,7 @@ impl Parser for MavenParser {
             .running
             .iter()
             .filter(|class| self.is_own(class))
-            .map(|class| whole_class(&self.sources, &self.dir, &pom, class))
+            .map(|class| class_id(&self.sources, &self.dir, &pom, class))
             .collect()
     }
 
@@ -510,7 +510,7 @@ mod tests {
     #[test]
     fn the_last_file_of_a_rerun_class_wins_whatever_its_size() {
         let plan = Plan { notes: vec![RERUNS_NOTE.to_owned()], ..Plan::default() };
-        let mut parser = MavenParser::new(&plan, &Want::plain(&Selection::All));
+        let mut parser = MavenParser::new(&plan, &PlanRequest::plain(&Selection::All));
         let file = |inside: &str| {
             format!(r#"<testsuite name="ATest"><testcase name="a" classname="ATest">{inside}</testcase></testsuite>"#)
         };

@@ -6,8 +6,8 @@ use super::NAME;
 use super::detect::{MARKER, module_of};
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
-use crate::ecosystems::jvm::{class_of, identifier};
+use crate::contract::{Project, innermost_project};
+use crate::ecosystems::jvm::{class_from_path, method_identifier};
 use crate::parsing::workspace_paths::join;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +122,7 @@ fn select_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let reactor = project_of(projects, &path).ok_or_else(outside)?;
+        let reactor = innermost_project(projects, &path).ok_or_else(outside)?;
         let known = tree.contains(&path) || tree.has_below(&path) || tree.is_truncated();
         if !known {
             return Err(outside());
@@ -140,11 +140,11 @@ fn select_files<'a>(
 /// all tests of their module.
 fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
     let found: Vec<String> = if tree.contains(path) {
-        class_of(path).into_iter().collect()
+        class_from_path(path).into_iter().collect()
     } else {
-        tree.files_below(path).filter_map(class_of).collect()
+        tree.files_below(path).filter_map(class_from_path).collect()
     };
-    let is_below_tests = format!("/{path}/").contains("/src/test/") || class_of(path).is_some();
+    let is_below_tests = format!("/{path}/").contains("/src/test/") || class_from_path(path).is_some();
     (is_below_tests && !found.is_empty()).then_some(found)
 }
 
@@ -153,14 +153,16 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
     let mut selections = ReactorSelections { tree, found: BTreeMap::new() };
     let mut methods: BTreeMap<(&Project, &str, &str), Option<BTreeSet<&str>>> = BTreeMap::new();
     for target in targets {
-        let Some(reactor) = project_of(projects, target.package()) else { return select_everything(projects, None) };
+        let Some(reactor) = innermost_project(projects, target.package()) else {
+            return select_everything(projects, None);
+        };
         match target {
             RerunTarget::Package(package) => selections.add(reactor, package, None),
             RerunTarget::Test(test) => {
                 let (class, method) = test
                     .name
                     .split_once('#')
-                    .map_or((test.name.as_str(), None), |(class, method)| (class, identifier(method)));
+                    .map_or((test.name.as_str(), None), |(class, method)| (class, method_identifier(method)));
                 let path = test.package.strip_suffix(MARKER).unwrap_or(&test.package);
                 let known = methods.entry((reactor, path, class)).or_insert_with(|| Some(BTreeSet::new()));
                 match (known.as_mut(), method) {

@@ -16,9 +16,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Options, Runner, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::run::expected_tests::is_hook;
 use proctor_core::request::RerunTarget;
 
@@ -119,7 +119,7 @@ const BARE: &[&str] = &[
 const OMITTED: &[&str] =
     &["--reporter", "-R", "--watch", "-w", "--watch-files", "--watch-ignore", "--color", "--colors", "-c"];
 
-const HANDED: Handed = Handed::AllBut { left_out: OMITTED, valued: VALUED, bare: Some(BARE) };
+const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, valued: VALUED, bare: Some(BARE) };
 
 /// Injected files, beside those of all JavaScript runners.
 pub(crate) const FILES: &[(&str, &[u8])] = &[
@@ -132,16 +132,17 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
 const FILTERS: &[&str] = &["--grep", "-g", "--fgrep", "-f", "--invert", "-i"];
 
 /// Mocha's messages for the reporter protocol.
-pub(crate) const DIALECT: Dialect = Dialect {
-    between: js::TITLES,
-    missing: |output| {
+pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    missing_remedy: |output| {
         let is_old = output.contains("unknown option `--no-color'");
-        js::missing(output, NAME).or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
+        js::missing_runner(output, NAME)
+            .or_else(|| is_old.then(|| "this mocha is too old: 6 or newer is needed".to_owned()))
     },
     nothing_selected: |output| output.contains("No test files found"),
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Mocha {
@@ -162,71 +163,76 @@ impl Framework for Mocha {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Mocha)
+        js::projects(tree, JsRunner::Mocha)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Mocha)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Mocha)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Mocha).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Mocha).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &[])
     }
 
     /// `--dry-run` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, &["--dry-run", "--no-parallel"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, &["--dry-run", "--no-parallel"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::injected(FILES), report: true, ..Plan::default() };
-    let selection = js::retold(want.selection, |target| vec![file_of_hook(target)]);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Mocha, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, options } = start;
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: &[&str]) -> Result<Plan, PlanError> {
+    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let selection = js::map_targets(request.selection, |target| vec![file_of_hook(target)]);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Mocha, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
         let config = options.value_of("--config").map(str::to_owned);
-        let mut launch = Launch::of(tree, group.project, want, NAME, &script)
-            .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        let mut launch = Launch::for_program(tree, group.project, request, NAME, &script)
+            .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         if let Some(config) = config.filter(|_| !group.files.is_empty()) {
-            launch = launch.with("PROCTOR_MOCHA_CONFIG", config);
+            launch = launch.with_env("PROCTOR_MOCHA_CONFIG", config);
         }
-        let mut args = arguments(&group, options, want);
+        let mut args = arguments(&group, options, request);
         args.splice(0..0, more.iter().map(|&word| word.to_owned()));
         plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", want.scratch), "--no-color".to_owned()];
+fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
+    let mut args = vec![format!("--reporter={}/mocha/reporter.cjs", request.scratch), "--no-color".to_owned()];
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
-        files = js::tests_among(&group.files).into_iter().map(|file| format!("./{file}")).collect();
+        files = js::likely_test_files(&group.files).into_iter().map(|file| format!("./{file}")).collect();
         options = options.without(&["--config", "--package", "--spec"]);
-        args.extend([format!("--config={}/mocha/config.cjs", want.scratch), "--no-package".to_owned()]);
+        args.extend([format!("--config={}/mocha/config.cjs", request.scratch), "--no-package".to_owned()]);
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--parallel", "-p", "--no-parallel", "--jobs", "-j"]);
         args.extend(["--parallel".to_owned(), format!("--jobs={}", parallel.max(1))]);
     }
@@ -234,7 +240,7 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>) -> Vec<St
         options = options.without(FILTERS);
         args.push(format!("--grep={names}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args.extend(files);
     args
 }

@@ -2,7 +2,7 @@
 // for people.
 'use strict';
 
-const { Written, end, fileOf, hold, nameOf, say, tellHeld } = require('../js/report.cjs');
+const { OutputCapture, end, packageOf, buffer, joinTitles, emit, flush } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 
@@ -12,29 +12,29 @@ const PARALLEL = 8;
 
 // An expression that no title matches.
 const NOTHING = /(?!)/;
-const { Twins, failure } = require('../js/thrown.cjs');
+const { DuplicateTests, failure } = require('../js/failure.cjs');
 
 // A hook's title in Mocha's format: `"before each" hook: its name for "a test"`.
 const BEFORE_EACH = /^"before each" hook/;
 
 module.exports = class Proctor {
   constructor(runner, options) {
-    this.twins = new Twins();
-    this.written = new Written();
+    this.twins = new DuplicateTests();
+    this.written = new OutputCapture();
     this.inTexts = runner.isParallelMode?.() === true;
     // Mocha replaces `runner.suite` by each suite that it enters.
     this.whole = runner.suite;
     this.ended = 0;
     this.bails = options.bail === true;
-    say('begin', { runner: 'mocha' });
+    emit('begin', { runner: 'mocha' });
     if (options.parallel && itself.major() < PARALLEL) {
-      say('note', { text: `Mocha ${itself.major()} runs one file after the other: --parallel is of Mocha ${PARALLEL}` });
+      emit('note', { text: `Mocha ${itself.major()} runs one file after the other: --parallel is of Mocha ${PARALLEL}` });
     }
     if (options.dryRun === true && itself.major() < DRY) {
       runner.on('start', () => list(runner));
     } else if (options.dryRun === true) {
-      runner.on('test', (test) => say('listed', named(test)));
-      runner.on('pending', (test) => say('listed', named(test)));
+      runner.on('test', (test) => emit('listed', named(test)));
+      runner.on('pending', (test) => emit('listed', named(test)));
     } else {
       runner.on('test', (test) => this.started(test));
       runner.on('pass', (test) => this.finished(named(test), { duration_s: duration(test), outcome: 'passed', failed_attempts: test.currentRetry?.() }));
@@ -43,12 +43,12 @@ module.exports = class Proctor {
       runner.on('suite', (suite) => (this.bails ||= suite._bail === true));
       runner.on('test end', () => (this.ended += 1));
       // A hook's effects come between a test's end and the next one's start.
-      runner.on('hook', tellHeld);
+      runner.on('hook', flush);
     }
     // Hooks may add tests, which Mocha does not run.
     runner.once('start', () => (this.had = runner.grepTotal(this.whole)));
     runner.once('end', () => {
-      this.twins.say();
+      this.twins.report();
       end(options.dryRun === true ? 0 : this.left(runner));
     });
     if (Array.isArray(options.globalTeardown)) options.globalTeardown = options.globalTeardown.map(telling);
@@ -58,7 +58,7 @@ module.exports = class Proctor {
 
   started(test) {
     this.running = named(test);
-    say('started', this.running);
+    emit('started', this.running);
     // The processes of parallel runs write by themselves.
     if (!this.inTexts) this.written.start();
   }
@@ -69,7 +69,7 @@ module.exports = class Proctor {
     const nodeid = `${test.package} > ${test.name}`;
     this.twins.add(nodeid);
     // A failure is reported at once. In a parallel run whole files are reported together, and the next may be long in coming.
-    const tell = told.outcome === 'passed' && !this.inTexts ? hold : say;
+    const tell = told.outcome === 'passed' && !this.inTexts ? buffer : emit;
     tell('finished', { ...test, nodeid, output, ...told });
   }
 
@@ -81,7 +81,7 @@ module.exports = class Proctor {
     told.message = told.message.replace(/ \(\/[^()]*\)$/, '');
     if (test.type !== 'hook' && test.type !== 'test') {
       // Thrown outside of all tests, as by a file that a parallel run cannot load.
-      say('collector', { ...told, nodeid: told.file ?? '.', output: told.stack });
+      emit('collector', { ...told, nodeid: told.file ?? '.', output: told.stack });
     } else if (test.type !== 'hook') {
       this.finished(named(test), { ...told, outcome: 'failed' });
     } else if (this.running && BEFORE_EACH.test(test.title)) {
@@ -90,7 +90,7 @@ module.exports = class Proctor {
       this.finished(this.running, { ...told, message: `${hook}: ${told.message}`, outcome: 'error' });
       this.ended += 1;
     } else {
-      this.finished({ ...named(test), package: fileOf(pathOf(test) ?? told.file ?? '.') }, { ...told, outcome: 'error' });
+      this.finished({ ...named(test), package: packageOf(pathOf(test) ?? told.file ?? '.') }, { ...told, outcome: 'error' });
     }
   }
 
@@ -100,12 +100,12 @@ module.exports = class Proctor {
     const failed = runner.failures > 0;
     if (this.inTexts) {
       // Only the processes of a parallel run know the tests in their files.
-      if (failed && this.bails) say('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
+      if (failed && this.bails) emit('note', { text: 'Mocha ended at a failure (bail), perhaps before other tests', unreached: true });
       return 0;
     }
     const left = this.had - this.ended;
     if (left <= 0 || (failed && !bails(this.whole))) return 0;
-    say('note', { text: `${left} test(s) did not run: Mocha ended before them${failed ? ' (bail)' : ''}`, unreached: true });
+    emit('note', { text: `${left} test(s) did not run: Mocha ended before them${failed ? ' (bail)' : ''}`, unreached: true });
     return left;
   }
 
@@ -118,7 +118,7 @@ module.exports = class Proctor {
 // Lists the tests that would run. None of them runs: no title matches.
 function list(runner) {
   const isAsked = (test) => runner._grep.test(test.fullTitle()) !== Boolean(runner._invert);
-  runner.suite.eachTest((test) => isAsked(test) && say('listed', named(test)));
+  runner.suite.eachTest((test) => isAsked(test) && emit('listed', named(test)));
   runner.grep(NOTHING, false);
 }
 
@@ -131,7 +131,7 @@ function telling(teardown) {
       return await teardown.call(this);
     } catch (error) {
       const { message, file, line, stack } = failure(error);
-      say('collector', { nodeid: '.', file, line, message: `the global teardown failed: ${message}`, output: stack });
+      emit('collector', { nodeid: '.', file, line, message: `the global teardown failed: ${message}`, output: stack });
       throw error;
     }
   };
@@ -146,11 +146,11 @@ function projects(runner, options) {
     try {
       Reporter = reporters[name] ?? whole(require(require.resolve(name, { paths: [process.cwd()] })));
     } catch {
-      say('note', { text: `the project's reporter ${name} cannot be loaded: spec writes the output` });
+      emit('note', { text: `the project's reporter ${name} cannot be loaded: spec writes the output` });
     }
     return new Reporter(runner, options);
   } catch (error) {
-    say('note', { text: `no reporter of Mocha's own writes the output: ${error.message}` });
+    emit('note', { text: `no reporter of Mocha's own writes the output: ${error.message}` });
     return undefined;
   }
 }
@@ -169,7 +169,7 @@ function withoutUs(words) {
 let last;
 
 function named(test) {
-  if (last?.test !== test) last = { test, id: { package: fileOf(pathOf(test) ?? '.'), name: nameOf(test.titlePath()) } };
+  if (last?.test !== test) last = { test, id: { package: packageOf(pathOf(test) ?? '.'), name: joinTitles(test.titlePath()) } };
   return last.id;
 }
 

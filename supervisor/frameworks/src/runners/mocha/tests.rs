@@ -16,10 +16,11 @@ fn tree(script: &str) -> FileTree {
 }
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let want = Want { coverage: CoverageMode::Auto, parallel, ..Want::plain(selection) };
+    let request = PlanRequest { coverage: CoverageMode::Auto, parallel, ..PlanRequest::plain(selection) };
     let tree = tree(script);
     let projects = Mocha.detect(&tree);
-    let plan = if lists { Mocha.plan_listing(&projects, &tree, &want) } else { Mocha.plan(&projects, &tree, &want) };
+    let plan =
+        if lists { Mocha.plan_listing(&projects, &tree, &request) } else { Mocha.plan(&projects, &tree, &request) };
     plan.unwrap()
 }
 

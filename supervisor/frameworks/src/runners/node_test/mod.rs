@@ -24,9 +24,11 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, REPORT, Want};
-use crate::ecosystems::js::{self, Group, Handed, Launch, Names, Options, Runner, Start};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
@@ -55,18 +57,19 @@ const OMITTED: &[&str] = &[
 /// Options that select tests within a file.
 const NAMES: &[&str] = &["--test-name-pattern", "--test-skip-pattern", "--test-only"];
 
-const HANDED: Handed = Handed::AllBut { left_out: OMITTED, valued: js::NODE_VALUED, bare: None };
+const FORWARDED: ForwardPolicy =
+    ForwardPolicy::AllExcept { left_out: OMITTED, valued: js::NODE_VALUE_OPTIONS, bare: None };
 
-const DIALECT: Dialect = Dialect {
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    missing: |output| {
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    missing_remedy: |output| {
         let is_old = output.contains("bad option: --test") || output.contains("Node 18.17, 20.6 or newer is needed");
         is_old.then(|| "this Node is too old: install Node 18.17, 20.6 or newer, better 22".to_owned())
     },
     nothing_selected: |output| output.contains("Could not find "),
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for NodeTest {
@@ -87,108 +90,127 @@ impl Framework for NodeTest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Node)
+        js::projects(tree, JsRunner::Node)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Node)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Node)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Node).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Node).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, false)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, false)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists: bool) -> Result<Plan, PlanError> {
     let files: [(&str, &[u8]); 4] = [
         ("node/listing.cjs", include_bytes!("listing.cjs")),
         ("node/named.cjs", include_bytes!("named.cjs")),
         ("node/output.cjs", include_bytes!("output.cjs")),
         ("node/reporter.cjs", include_bytes!("reporter.cjs")),
     ];
-    let mut plan = Plan { files: js::injected(&files), report: true, ..Plan::default() };
-    let selection = js::retold(want.selection, with_outer_tests);
-    let groups = js::groups(projects, tree, &selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Node, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, options } = start;
+    let mut plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
+    let selection = js::map_targets(request.selection, with_outer_tests);
+    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, options } = start;
         // borp adds the files of its own settings to those on its command line.
         let is_borp = script.program.is_some() && group.files.is_empty();
         let (script, options) =
             if script.program.is_some() && !is_borp { run_by_node(script, &options) } else { (script, options) };
         let mut launch = match script.program.filter(|_| is_borp) {
-            Some(program) => Launch::of(tree, group.project, want, program, &with_options(script, &group, want, lists)),
-            None => Launch::of_node(tree, group.project, want, &script),
+            Some(program) => Launch::for_program(
+                tree,
+                group.project,
+                request,
+                program,
+                &with_options(script, &group, request, lists),
+            ),
+            None => Launch::for_node(tree, group.project, request, &script),
         };
-        launch = launch.with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch));
+        launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         launch = if lists {
-            launch.with("PROCTOR_LISTING", "1")
+            launch.with_env("PROCTOR_LISTING", "1")
         } else {
             let printed = format!("{OUTPUT_DIR}/{}", plan.steps.len());
             plan.dirs.push(printed.clone());
-            launch.with("PROCTOR_OUTPUT", format!("{}/{printed}", want.scratch))
+            launch.with_env("PROCTOR_OUTPUT", format!("{}/{printed}", request.scratch))
         };
         if let Some(names) = group.names.expression().filter(|_| is_borp) {
-            launch = launch.with("PROCTOR_NAMES", names);
+            launch = launch.with_env("PROCTOR_NAMES", names);
         }
-        let asked = matches!(want.selection, Selection::Matching { files, .. } if !files.is_empty());
-        if asked || group.names.expression().is_some() || options.have(NAMES) {
-            launch = launch.with("PROCTOR_ASKED", "1");
+        let asked = matches!(request.selection, Selection::Matching { files, .. } if !files.is_empty());
+        if asked || group.names.expression().is_some() || options.contain(NAMES) {
+            launch = launch.with_env("PROCTOR_ASKED", "1");
         }
         let args = match is_borp {
-            true => arguments_of_borp(options, want),
-            false => arguments(&group, options, want, lists),
+            true => arguments_of_borp(options, request),
+            false => arguments(&group, options, request, lists),
         };
         plan.steps.push(launch.step(args));
     }
     Ok(plan)
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bool) -> Vec<String> {
-    let reporter = format!("--test-reporter={}/node/reporter.cjs", want.scratch);
+fn arguments(
+    group: &TestGroup<'_>,
+    mut options: ForwardedOptions,
+    request: &PlanRequest<'_>,
+    lists: bool,
+) -> Vec<String> {
+    let reporter = format!("--test-reporter={}/node/reporter.cjs", request.scratch);
     let destination = "--test-reporter-destination=stdout";
     let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
     if lists {
-        args.push(format!("--require={}/node/listing.cjs", want.scratch));
+        args.push(format!("--require={}/node/listing.cjs", request.scratch));
     } else {
         args.extend(["--test-reporter=spec", destination].map(str::to_owned));
-        args.push(format!("--require={}/node/output.cjs", want.scratch));
+        args.push(format!("--require={}/node/output.cjs", request.scratch));
     }
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
-        let asked =
-            if matches!(group.names, Names::Exactly(_)) { group.files.clone() } else { js::tests_among(&group.files) };
-        files = asked.iter().map(|file| format!("./{}", js::literal(file))).collect();
+        let asked = if matches!(group.names, NameFilter::Exactly(_)) {
+            group.files.clone()
+        } else {
+            js::likely_test_files(&group.files)
+        };
+        files = asked.iter().map(|file| format!("./{}", js::glob_literal(file))).collect();
         options = options.without(&["--test-shard"]);
     }
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--test-concurrency"]);
         args.push(format!("--test-concurrency={}", parallel.max(1)));
     }
@@ -196,37 +218,42 @@ fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, lists: bo
         options = options.without(NAMES);
         args.push(format!("--test-name-pattern={names}"));
     }
-    args.extend(options.into_words());
+    args.extend(options.into_args());
     args.extend(files);
     args
 }
 
 /// Adds Node's options to the environment: borp starts Node's runner itself.
-fn with_options(mut script: js::Script, group: &Group<'_>, want: &Want<'_>, lists: bool) -> js::Script {
+fn with_options(
+    mut script: js::Invocation,
+    group: &TestGroup<'_>,
+    request: &PlanRequest<'_>,
+    lists: bool,
+) -> js::Invocation {
     let file = if lists { "listing" } else { "output" };
-    script.node.push(format!("--require={}/node/{file}.cjs", want.scratch));
+    script.node.push(format!("--require={}/node/{file}.cjs", request.scratch));
     if group.names.expression().is_some() {
-        script.node.push(format!("--require={}/node/named.cjs", want.scratch));
+        script.node.push(format!("--require={}/node/named.cjs", request.scratch));
     }
     script
 }
 
-fn arguments_of_borp(mut options: Options, want: &Want<'_>) -> Vec<String> {
-    let reporter = format!("--reporter={}/node/reporter.cjs", want.scratch);
+fn arguments_of_borp(mut options: ForwardedOptions, request: &PlanRequest<'_>) -> Vec<String> {
+    let reporter = format!("--reporter={}/node/reporter.cjs", request.scratch);
     let files = std::mem::take(&mut options.positional);
     let mut args = vec!["--reporter=spec".to_owned(), reporter];
-    if let Some(parallel) = want.parallel {
+    if let Some(parallel) = request.parallel {
         options = options.without(&["--concurrency"]);
         args.push(format!("--concurrency={}", parallel.max(1)));
     }
-    args.into_iter().chain(options.into_words()).chain(files).collect()
+    args.into_iter().chain(options.into_args()).chain(files).collect()
 }
 
 /// The script for running borp's files with Node itself, with those of borp's options that change what runs.
-fn run_by_node(script: js::Script, options: &Options) -> (js::Script, Options) {
-    let args = if options.have(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
-    let script = js::Script { args, program: None, ..script };
-    let options = Options::of(&script, HANDED);
+fn run_by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invocation, ForwardedOptions) {
+    let args = if options.contain(&["--expose-gc"]) { vec!["--expose-gc".to_owned()] } else { Vec::new() };
+    let script = js::Invocation { args, program: None, ..script };
+    let options = ForwardedOptions::from_invocation(&script, FORWARDED);
     (script, options)
 }
 

@@ -7,9 +7,9 @@
 'use strict';
 
 const path = require('path');
-const { end, fileOf, say } = require('../js/report.cjs');
+const { end, packageOf, emit } = require('../js/report.cjs');
 const { Printed } = require('./output.cjs');
-const { Twins, failure, lastWords } = require('../js/thrown.cjs');
+const { DuplicateTests, failure, describeCrash } = require('../js/failure.cjs');
 
 const [MAJOR, MINOR] = process.versions.node.split('.').map(Number);
 
@@ -89,7 +89,7 @@ class Run {
   #byId = new Map();
   #stack = [];
   #open = [];
-  #twins = new Twins();
+  #twins = new DuplicateTests();
   // Whether this Node reports ends as they come.
   #hasEnds = false;
 
@@ -203,7 +203,7 @@ class Run {
       }
       this.#judge(file);
     }
-    this.#twins.say();
+    this.#twins.report();
   }
 
   // The file that a test belongs to: the test may be declared in a helper's file.
@@ -212,13 +212,13 @@ class Run {
   }
 
   #package(data) {
-    return fileOf(this.#file(data)?.file ?? data.entryFile ?? data.file);
+    return packageOf(this.#file(data)?.file ?? data.entryFile ?? data.file);
   }
 
   #started(data, node) {
     const test = { package: this.#package(data), name: node.name };
     this.#file(data)?.open.set(node.name, test);
-    if (!LISTING) say('started', test);
+    if (!LISTING) emit('started', test);
   }
 
   #finished(data, node, passed) {
@@ -232,11 +232,11 @@ class Run {
     const failureType = passed ? undefined : details.error?.failureType;
     // A suite is no test: it counts only when something of its own failed.
     if (details.type === 'suite' && (passed || failureType === 'subtestsFailed')) return;
-    if (LISTING && details.type !== 'suite') return say('listed', test);
+    if (LISTING && details.type !== 'suite') return emit('listed', test);
     const id = nodeid(test);
     this.#twins.add(id);
     const told = passed ? succeeded(data) : { ...failed(data, failureType), output: file?.printed?.of(node.whole) };
-    say('finished', { ...test, nodeid: id, duration_s: seconds(details), ...told });
+    emit('finished', { ...test, nodeid: id, duration_s: seconds(details), ...told });
   }
 
   #fileEnded(data) {
@@ -257,15 +257,15 @@ class Run {
     if (left && (left.isEarly || (told === 0 && left.begun > 0))) {
       const message = 'its process left by itself (process.exit) before all of its tests were reported';
       for (const test of open.values()) {
-        say('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message: "did not finish: the file's process left by itself" });
+        emit('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message: "did not finish: the file's process left by itself" });
       }
-      return say('collector', { nodeid: file.file, message, output: file.said });
+      return emit('collector', { nodeid: file.file, message, output: file.said });
     }
     if (passed) {
       // A file without tests is a test itself, as in Node; one whose tests were all excluded is none.
       const isTest = told === 0 && !file.hasTests && !ASKED && !LISTING;
-      const test = { package: fileOf(file.file), name: path.basename(file.file) };
-      if (isTest) say('finished', { ...test, nodeid: nodeid(test), outcome: 'passed', duration_s: seconds(ended.details) });
+      const test = { package: packageOf(file.file), name: path.basename(file.file) };
+      if (isTest) emit('finished', { ...test, nodeid: nodeid(test), outcome: 'passed', duration_s: seconds(ended.details) });
       return;
     }
     const signal = error?.signal;
@@ -273,13 +273,13 @@ class Run {
     const how = signal ? `was ended by ${signal}` : `exited with ${error?.exitCode ?? 'an error'}`;
     for (const test of open.values()) {
       const message = `did not finish: the file's process ${how}`;
-      say('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message });
+      emit('finished', { ...test, nodeid: nodeid(test), outcome: 'error', message });
     }
     const known = open.size > 0 || error?.failureType === 'subtestsFailed' || (LISTING && told > 0);
     if (known && file.late.length === 0) return;
     const message = `its process ${how} outside of its tests`;
     const output = file.late.length > 1 ? file.late.join('\n') : file.said;
-    say('collector', { nodeid: file.file, message, ...lastWords(file.said), ...afterTests(file.late), output });
+    emit('collector', { nodeid: file.file, message, ...describeCrash(file.said), ...afterTests(file.late), output });
   }
 }
 
@@ -352,10 +352,10 @@ function isFile(data) {
 }
 
 module.exports = async function* proctor(source) {
-  say('begin');
+  emit('begin');
   if (MAJOR < WHOLE_NAMES) {
     const text = `Node ${process.versions.node} picks tests by their own titles alone: filters and reruns of single tests need Node ${WHOLE_NAMES}`;
-    say('note', { text });
+    emit('note', { text });
   }
   let run = new Run();
   for await (const { type, data } of source) {

@@ -6,15 +6,18 @@ use proctor_core::filter::Filter;
 use proctor_core::request::CoverageMode;
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let want = Want { coverage: CoverageMode::Auto, parallel, ..Want::plain(selection) };
+    let request = PlanRequest { coverage: CoverageMode::Auto, parallel, ..PlanRequest::plain(selection) };
     let mut tree = FileTree::default();
     tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
     for file in ["a.test.js", "b.test.js", "src/x.js", "src/[id].test.js"] {
         tree.add(file);
     }
     let projects = NodeTest.detect(&tree);
-    let plan =
-        if lists { NodeTest.plan_listing(&projects, &tree, &want) } else { NodeTest.plan(&projects, &tree, &want) };
+    let plan = if lists {
+        NodeTest.plan_listing(&projects, &tree, &request)
+    } else {
+        NodeTest.plan(&projects, &tree, &request)
+    };
     plan.unwrap()
 }
 
@@ -91,7 +94,7 @@ fn borp_gets_the_reporter_and_node_gets_the_files() {
     tree.add("test/a.js");
     let projects = NodeTest.detect(&tree);
     let planned = |selection: &Selection| {
-        let plan = NodeTest.plan(&projects, &tree, &Want::plain(selection)).unwrap();
+        let plan = NodeTest.plan(&projects, &tree, &PlanRequest::plain(selection)).unwrap();
         let step = &plan.steps[0];
         (format!("{} {}", step.programs[0], step.args.join(" ")), step.env.get("NODE_OPTIONS").cloned())
     };

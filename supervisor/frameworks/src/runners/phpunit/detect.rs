@@ -64,7 +64,7 @@ mod tests {
     const REQUIRED: &str = r#"{"require-dev":{"phpunit/phpunit":"^11"}}"#;
 
     fn detect(files: &[(&str, &str)]) -> Vec<String> {
-        projects(&FileTree::holding(files)).into_iter().map(|project| project.dir).collect()
+        projects(&FileTree::with_contents(files)).into_iter().map(|project| project.dir).collect()
     }
 
     #[test]
@@ -87,10 +87,11 @@ mod tests {
 
     #[test]
     fn a_project_without_settings_has_its_tests_in_a_known_directory() {
-        let tree = FileTree::holding(&[("tests/ATest.php", ""), ("b/test/x.phpt", ""), ("c/tests/readme.md", "")]);
+        let tree =
+            FileTree::with_contents(&[("tests/ATest.php", ""), ("b/test/x.phpt", ""), ("c/tests/readme.md", "")]);
         assert_eq!([default_path(&tree, ""), default_path(&tree, "b")], [Some("tests"), Some("test")]);
         assert_eq!(default_path(&tree, "c"), None);
-        let tree = FileTree::holding(&[("tests/ATest.php", ""), ("phpunit.xml", "")]);
+        let tree = FileTree::with_contents(&[("tests/ATest.php", ""), ("phpunit.xml", "")]);
         assert_eq!(default_path(&tree, ""), None, "its settings name the tests");
     }
 }

@@ -21,8 +21,8 @@ mod selection;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, REPORT, Step, Want};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use regex::Regex;
 use selection::{Share, shares};
 use std::collections::BTreeMap;
@@ -47,13 +47,13 @@ const SCRIPTS: [(&str, &[u8]); 3] = [
 /// Options of each run: coverage needs a driver and writes to the workspace, as does the cache.
 const OPTIONS: [&str; 3] = ["--colors=never", "--do-not-cache-result", "--no-coverage"];
 
-const DIALECT: Dialect = Dialect {
-    missing,
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy,
     nothing_selected: |output| output.lines().any(|line| line == "No tests executed!"),
-    blamed,
-    reason,
-    unmet,
-    ..Dialect::plain(NAME)
+    error_location,
+    error_reason,
+    other_failure,
+    ..RunnerProfile::new(NAME)
 };
 
 /// Places in messages of PHP and PHPUnit: `in /ws/a.php on line 3`, `in /ws/a.php:3`, `Location: /ws/a.php:3`, `#1 /ws/a.php(3): f()`.
@@ -64,12 +64,12 @@ static PLACE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-fn missing(output: &str) -> Option<String> {
+fn missing_remedy(output: &str) -> Option<String> {
     output.lines().find_map(|line| line.strip_prefix("proctor: ")).map(str::to_owned)
 }
 
 /// The first place that is neither in PHPUnit nor in a package.
-fn blamed(output: &str) -> Option<(String, u32)> {
+fn error_location(output: &str) -> Option<(String, u32)> {
     let is_own = |file: &str| {
         !file.contains("/vendor/")
             && !file.starts_with("/usr/")
@@ -83,7 +83,7 @@ fn blamed(output: &str) -> Option<(String, u32)> {
 }
 
 /// PHPUnit's message of what it could not load, or the error that ended PHP.
-fn reason(output: &str) -> Option<String> {
+fn error_reason(output: &str) -> Option<String> {
     let bootstrap = || {
         let lines = output.lines().skip_while(|line| !line.starts_with("Error in bootstrap script"));
         let text: Vec<&str> = lines.take_while(|line| !line.starts_with('#')).map(str::trim).collect();
@@ -102,7 +102,7 @@ fn reason(output: &str) -> Option<String> {
 }
 
 /// The line with the counts of risky tests, warnings and others that fail a run where the project's settings say so.
-fn unmet(output: &str) -> Option<String> {
+fn other_failure(output: &str) -> Option<String> {
     let counts = output.lines().rev().find(|line| line.starts_with("Tests: "))?;
     let fails = ["Risky", "Warning", "Incomplete", "Skipped", "Deprecation", "Notice"];
     fails.iter().any(|kind| counts.contains(kind)).then(|| format!("PHPUnit counted {counts}"))
@@ -121,7 +121,7 @@ impl Framework for Phpunit {
         detect::MARKERS
     }
 
-    fn signs(&self) -> String {
+    fn describe_markers(&self) -> String {
         "phpunit.xml, phpunit.xml.dist, phpunit.dist.xml, or a composer.json that requires phpunit/phpunit beside a directory \
          tests or test"
             .to_owned()
@@ -135,38 +135,44 @@ impl Framework for Phpunit {
         detect::projects(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        let mut plan = plan(projects, tree, want, false)?;
-        plan.notes.extend(want.parallel.map(|_| "parallel has no effect: PHPUnit runs tests one at a time".to_owned()));
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        let mut plan = plan(projects, tree, request, false)?;
+        plan.notes
+            .extend(request.parallel.map(|_| "parallel has no effect: PHPUnit runs tests one at a time".to_owned()));
         Ok(plan)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists: bool) -> Result<Plan, PlanError> {
     let file =
         |path: &str, bytes: &[u8]| InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
     let files = SCRIPTS.iter().map(|(path, bytes)| file(path, bytes)).collect();
     let mut plan = Plan { files, report: true, ..Plan::default() };
-    for share in shares(projects, tree, want.selection)? {
+    for share in shares(projects, tree, request.selection)? {
         let mut env = BTreeMap::from([
-            ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch)),
-            ("PROCTOR_ROOT".to_owned(), want.workspace.to_owned()),
+            ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch)),
+            ("PROCTOR_ROOT".to_owned(), request.workspace.to_owned()),
         ]);
         env.extend(lists.then(|| ("PROCTOR_LISTING".to_owned(), "1".to_owned())));
         if !share.tests.is_empty() {
             let path = format!("phpunit/selection-{}", plan.steps.len());
-            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", want.scratch));
+            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", request.scratch));
             plan.files.push(file(&path, share.tests_file().as_bytes()));
         }
-        plan.steps.extend(steps(&share, tree, want, &env));
+        plan.steps.extend(steps(&share, tree, request, &env));
         if detect::has_pest(tree, &share.project.dir) {
             plan.notes
                 .push("composer.json has Pest, whose own tests are not run: only classes of PHPUnit's are".to_owned());
@@ -177,8 +183,8 @@ fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> 
 }
 
 /// One command for each path: PHPUnit takes one before version 11.
-fn steps(share: &Share<'_>, tree: &FileTree, want: &Want<'_>, env: &BTreeMap<String, String>) -> Vec<Step> {
-    let script = format!("{}/{SCRIPT}", want.scratch);
+fn steps(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>, env: &BTreeMap<String, String>) -> Vec<Step> {
+    let script = format!("{}/{SCRIPT}", request.scratch);
     let mut args: Vec<String> = [script].into_iter().chain(OPTIONS.map(str::to_owned)).collect();
     // In one argument, so that a filter stays a filter whatever it begins with.
     args.extend(share.filter.iter().map(|filter| format!("--filter={filter}")));

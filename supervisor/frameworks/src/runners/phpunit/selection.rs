@@ -4,7 +4,7 @@ use super::NAME;
 use super::detect::is_test;
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ fn select_files<'a>(
         let is_there = tree.contains(&path) || tree.has_below(&path) || tree.is_truncated();
         // A directory above projects selects all of them.
         let within: Vec<&Project> = projects.iter().filter(|project| is_within(&project.dir, &path)).collect();
-        let owners = if within.is_empty() { project_of(projects, &path).into_iter().collect() } else { within };
+        let owners = if within.is_empty() { innermost_project(projects, &path).into_iter().collect() } else { within };
         if owners.is_empty() || !is_there {
             return Err(outside());
         }
@@ -121,7 +121,7 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
     let mut shares: BTreeMap<&Project, Share<'a>> = BTreeMap::new();
     for target in targets {
         let path = join("", target.package());
-        let project = project_of(projects, &path).filter(|_| tree.contains(&path) && path.ends_with(".php"))?;
+        let project = innermost_project(projects, &path).filter(|_| tree.contains(&path) && path.ends_with(".php"))?;
         let share = shares.entry(project).or_insert_with(|| Share::whole(project, None));
         let name = match target {
             RerunTarget::Test(test) => test.name.clone(),

@@ -8,7 +8,7 @@ use proctor_core::test_case::TestId;
 const RUN: &str = "api: php /s/phpunit/run.php --colors=never --do-not-cache-result --no-coverage";
 
 fn tree() -> FileTree {
-    let mut tree = FileTree::holding(&[("api/phpunit.xml", "")]);
+    let mut tree = FileTree::with_contents(&[("api/phpunit.xml", "")]);
     for file in
         ["tests/CalcTest.php", "tests/Unit/CalcTest.php", "tests/Unit/CartTest.php", "src/Calc.php", "src/x.php"]
     {
@@ -19,7 +19,7 @@ fn tree() -> FileTree {
 
 fn planned(selection: &Selection) -> Result<Plan, PlanError> {
     let tree = tree();
-    Phpunit.plan(&Phpunit.detect(&tree), &tree, &Want::plain(selection))
+    Phpunit.plan(&Phpunit.detect(&tree), &tree, &PlanRequest::plain(selection))
 }
 
 fn lines(selection: &Selection) -> Vec<String> {
@@ -36,8 +36,8 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 fn a_project_without_settings_runs_its_directory_of_tests() {
     assert_eq!(lines(&Selection::All), [RUN]);
     let composer = r#"{"require-dev":{"phpunit/phpunit":"^9","pestphp/pest":"^1"}}"#;
-    let tree = FileTree::holding(&[("composer.json", composer), ("tests/ATest.php", "")]);
-    let plan = Phpunit.plan(&Phpunit.detect(&tree), &tree, &Want::plain(&Selection::All)).unwrap();
+    let tree = FileTree::with_contents(&[("composer.json", composer), ("tests/ATest.php", "")]);
+    let plan = Phpunit.plan(&Phpunit.detect(&tree), &tree, &PlanRequest::plain(&Selection::All)).unwrap();
     assert_eq!(plan.steps[0].args.last().unwrap(), "./tests");
     assert!(plan.notes[0].contains("Pest"), "{:?}", plan.notes);
 }
@@ -81,17 +81,17 @@ fn reruns_exactly_the_failed_tests() {
 fn a_listing_sets_its_variable_and_parallel_is_noted() {
     let tree = tree();
     let (projects, selection) = (Phpunit.detect(&tree), Selection::All);
-    let listing = Phpunit.plan_listing(&projects, &tree, &Want::plain(&selection)).unwrap();
+    let listing = Phpunit.plan_listing(&projects, &tree, &PlanRequest::plain(&selection)).unwrap();
     assert_eq!(listing.steps[0].env["PROCTOR_LISTING"], "1");
-    let parallel = Want { parallel: Some(2), ..Want::plain(&selection) };
+    let parallel = PlanRequest { parallel: Some(2), ..PlanRequest::plain(&selection) };
     assert_eq!(Phpunit.plan(&projects, &tree, &parallel).unwrap().notes.len(), 1);
 }
 
 #[test]
 fn reads_the_messages_of_a_run_that_cannot_start() {
-    let absent = missing("proctor: phpunit is not installed for this project: install its packages\n").unwrap();
+    let absent = missing_remedy("proctor: phpunit is not installed for this project: install its packages\n").unwrap();
     assert!(absent.starts_with("phpunit is not installed"));
-    assert_eq!(missing("OK (1 test)"), None);
+    assert_eq!(missing_remedy("OK (1 test)"), None);
     let place = |file: &str, line| Some((file.to_owned(), line));
     for (output, why, at) in [
         (
@@ -115,11 +115,11 @@ fn reads_the_messages_of_a_run_that_cannot_start() {
             place("/ws/tests/ATest.php", 4),
         ),
     ] {
-        assert_eq!((reason(output).as_deref(), blamed(output)), (Some(why), at), "{output}");
+        assert_eq!((error_reason(output).as_deref(), error_location(output)), (Some(why), at), "{output}");
     }
     assert_eq!(
-        unmet("Tests: 1, Assertions: 0, Risky: 1.\n").as_deref(),
+        other_failure("Tests: 1, Assertions: 0, Risky: 1.\n").as_deref(),
         Some("PHPUnit counted Tests: 1, Assertions: 0, Risky: 1.")
     );
-    assert_eq!(unmet("Tests: 1, Assertions: 1, Failures: 1.\n"), None);
+    assert_eq!(other_failure("Tests: 1, Assertions: 1, Failures: 1.\n"), None);
 }

@@ -14,9 +14,12 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_MS, Parser, Plan, PlanError, REPORT, Want};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Launch, Names, Options, Runner, Script, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::ecosystems::js::{
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart,
+    TestGroup,
+};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use proctor_core::request::BrowserOptions;
@@ -40,30 +43,30 @@ const MARKERS: &[&str] = &[
 
 /// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--project"], takes: Takes::Words },
-    Flag { names: &["--browser"], takes: Takes::Value },
-    Flag { names: &["--grep", "-g"], takes: Takes::Value },
-    Flag { names: &["--grep-invert", "-G"], takes: Takes::Value },
-    Flag { names: &["--global-timeout"], takes: Takes::Value },
-    Flag { names: &["--max-failures"], takes: Takes::Value },
-    Flag { names: &["--repeat-each"], takes: Takes::Value },
-    Flag { names: &["--reporter"], takes: Takes::Value },
-    Flag { names: &["--retries"], takes: Takes::Value },
-    Flag { names: &["--timeout"], takes: Takes::Value },
-    Flag { names: &["--trace"], takes: Takes::Value },
-    Flag { names: &["--tsconfig"], takes: Takes::Value },
-    Flag { names: &["--workers", "-j"], takes: Takes::Value },
-    Flag { names: &["--fail-on-flaky-tests"], takes: Takes::Nothing },
-    Flag { names: &["--forbid-only"], takes: Takes::Nothing },
-    Flag { names: &["--fully-parallel"], takes: Takes::Nothing },
-    Flag { names: &["--ignore-snapshots"], takes: Takes::Nothing },
-    Flag { names: &["--no-deps"], takes: Takes::Nothing },
-    Flag { names: &["-x"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--project"], arity: Arity::Words },
+    Flag { names: &["--browser"], arity: Arity::Value },
+    Flag { names: &["--grep", "-g"], arity: Arity::Value },
+    Flag { names: &["--grep-invert", "-G"], arity: Arity::Value },
+    Flag { names: &["--global-timeout"], arity: Arity::Value },
+    Flag { names: &["--max-failures"], arity: Arity::Value },
+    Flag { names: &["--repeat-each"], arity: Arity::Value },
+    Flag { names: &["--reporter"], arity: Arity::Value },
+    Flag { names: &["--retries"], arity: Arity::Value },
+    Flag { names: &["--timeout"], arity: Arity::Value },
+    Flag { names: &["--trace"], arity: Arity::Value },
+    Flag { names: &["--tsconfig"], arity: Arity::Value },
+    Flag { names: &["--workers", "-j"], arity: Arity::Value },
+    Flag { names: &["--fail-on-flaky-tests"], arity: Arity::Nothing },
+    Flag { names: &["--forbid-only"], arity: Arity::Nothing },
+    Flag { names: &["--fully-parallel"], arity: Arity::Nothing },
+    Flag { names: &["--ignore-snapshots"], arity: Arity::Nothing },
+    Flag { names: &["--no-deps"], arity: Arity::Nothing },
+    Flag { names: &["-x"], arity: Arity::Nothing },
 ];
 
 /// Options of the test script that are passed on. The lists cover all options of Playwright 1.65.
-const HANDED: Handed = Handed::These {
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--add-reporter",
@@ -86,13 +89,13 @@ const HANDED: Handed = Handed::These {
     subcommands: &["test"],
 };
 
-const DIALECT: Dialect = Dialect {
-    missing: |output| js::missing(output, NAME),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |output| js::missing_runner(output, NAME),
     nothing_selected: |output| output.contains("No tests found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Playwright {
@@ -112,37 +115,37 @@ impl Framework for Playwright {
         js::EXTENSIONS
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Playwright)
+        js::projects(tree, JsRunner::Playwright)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Playwright)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Playwright)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Playwright).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Playwright).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
     /// Where the test script starts another runner only, that one is the project's: browser tests live beside others.
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, Runner::Playwright)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        js::is_tested_by(tree, &project.dir, JsRunner::Playwright)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, false)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, false)
     }
 
     /// Where the configuration has projects, the project selects the browser: by convention it is named after it.
-    fn browse(
+    fn apply_browser_options(
         &self,
         tree: &FileTree,
         plan: &mut Plan,
@@ -162,68 +165,86 @@ impl Framework for Playwright {
     }
 
     /// `--list` loads every file and runs neither tests nor hooks.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, listing: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, listing: bool) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, artifacts: !listing, ..Plan::default() };
-    let groups = js::groups_spelt(projects, tree, want.selection, NAME, grep_expression)?;
-    let starts = js::starts(tree, groups, (Runner::Playwright, NAME), HANDED, &[], &mut plan.notes);
-    for (number, Start { group, script, options }) in starts.into_iter().enumerate() {
+    let groups = js::group_selection_with(projects, tree, request.selection, NAME, grep_expression)?;
+    let starts = js::runner_starts(tree, groups, (JsRunner::Playwright, NAME), FORWARDED, &[], &mut plan.notes);
+    for (number, RunnerStart { group, script, options }) in starts.into_iter().enumerate() {
         // Playwright empties the directory when it starts, so each command has its own.
         let output = format!("{ARTIFACTS}/{ARTIFACTS_DIRECTORY}/{NAME}-{number}");
-        let mut args = arguments(&group, options, want, &output);
+        let mut args = arguments(&group, options, request, &output);
         args.extend(listing.then(|| "--list".to_owned()));
-        plan.steps.push(launch(tree, &group, want, &script, listing).step(args));
+        plan.steps.push(launch(tree, &group, request, &script, listing).step(args));
         plan.dirs.push(output);
     }
     Ok(plan)
 }
 
-fn launch(tree: &FileTree, group: &Group<'_>, want: &Want<'_>, script: &Script, listing: bool) -> Launch {
-    let launch = Launch::of(tree, group.project, want, NAME, script)
-        .with("PROCTOR_REPORT", format!("{}/{REPORT}", want.scratch))
-        .with("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", want.scratch))
+fn launch(
+    tree: &FileTree,
+    group: &TestGroup<'_>,
+    request: &PlanRequest<'_>,
+    script: &Invocation,
+    listing: bool,
+) -> Launch {
+    let launch = Launch::for_program(tree, group.project, request, NAME, script)
+        .with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch))
+        .with_env("PROCTOR_ARTIFACTS", format!("{}/{ARTIFACTS}/{ARTIFACTS_DIRECTORY}", request.scratch))
         // A state file of no interest to people.
-        .with("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", want.scratch))
-        .with("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", want.scratch))
+        .with_env("PLAYWRIGHT_LAST_RUN_OUTPUT_FILE", format!("{}/work/last-run.json", request.scratch))
+        .with_env("PW_TEST_REPORTER", format!("{}/playwright/reporter.cjs", request.scratch))
         // The HTML report would be served, and the run would wait for a person.
-        .with("PLAYWRIGHT_HTML_OPEN", "never");
-    if listing { launch.with(js::LISTING, "") } else { launch }
+        .with_env("PLAYWRIGHT_HTML_OPEN", "never");
+    if listing { launch.with_env(js::LISTING_VARIABLE, "") } else { launch }
 }
 
-fn arguments(group: &Group<'_>, mut options: Options, want: &Want<'_>, output: &str) -> Vec<String> {
+fn arguments(
+    group: &TestGroup<'_>,
+    mut options: ForwardedOptions,
+    request: &PlanRequest<'_>,
+    output: &str,
+) -> Vec<String> {
     let mut args =
-        vec!["test".to_owned(), format!("--output={}/{output}", want.scratch), "--update-snapshots=none".to_owned()];
+        vec!["test".to_owned(), format!("--output={}/{output}", request.scratch), "--update-snapshots=none".to_owned()];
     let replaced = |option: &String| {
         let replaces = [
-            (want.parallel.is_some(), "--workers="),
+            (request.parallel.is_some(), "--workers="),
             (group.names.expression().is_some(), "--grep="),
-            (matches!(group.names, Names::Exactly(_)), "--max-failures="),
-            (matches!(group.names, Names::Exactly(_)), "-x"),
+            (matches!(group.names, NameFilter::Exactly(_)), "--max-failures="),
+            (matches!(group.names, NameFilter::Exactly(_)), "-x"),
         ];
         replaces.iter().any(|(replaces, name)| *replaces && option.starts_with(name))
     };
     let positional = std::mem::take(&mut options.positional);
-    args.extend(options.into_words().filter(|option| !replaced(option)));
-    args.extend(want.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
+    args.extend(options.into_args().filter(|option| !replaced(option)));
+    args.extend(request.parallel.map(|parallel| format!("--workers={}", parallel.max(1))));
     args.extend(match &group.names {
-        Names::All => None,
-        Names::Filter(filter) => Some(format!("--grep={filter}")),
+        NameFilter::All => None,
+        NameFilter::Filter(filter) => Some(format!("--grep={filter}")),
         // Between slashes the expression is case-sensitive.
-        Names::Exactly(expression) => Some(format!("--grep=/{expression}/")),
+        NameFilter::Exactly(expression) => Some(format!("--grep=/{expression}/")),
     });
     if group.files.is_empty() {
         args.extend(positional);
     } else {
-        let path = |file: &String| format!("{}/{}", want.workspace, join(&group.project.dir, file));
-        args.extend(js::tests_among(&group.files).iter().map(|file| format!("^{}$", js::quote(&path(file)))));
+        let path = |file: &String| format!("{}/{}", request.workspace, join(&group.project.dir, file));
+        args.extend(
+            js::likely_test_files(&group.files).iter().map(|file| format!("^{}$", js::quote_regex(&path(file)))),
+        );
     }
     args
 }
@@ -245,17 +266,17 @@ fn grep_expression(titles: &[&str], is_clipped: bool) -> String {
         }
         _ => ("", titles),
     };
-    let quoted: Vec<String> = titles.iter().map(|title| js::quote(title)).collect();
+    let quoted: Vec<String> = titles.iter().map(|title| js::quote_regex(title)).collect();
     let titles = quoted.join(&format!("{TAGS} "));
     let end = if is_clipped { "[\\s\\S]*" } else { TAGS };
-    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote(project))
+    format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote_regex(project))
 }
 
 fn files() -> Vec<InjectedFile> {
     vec![
-        js::file(js::PROGRAM, include_bytes!("../../ecosystems/js/program.cjs")),
-        js::file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::injected_file(js::PROGRAM_FILE, include_bytes!("../../ecosystems/js/program.cjs")),
+        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
+        js::injected_file("playwright/reporter.cjs", include_bytes!("reporter.cjs")),
     ]
 }
 

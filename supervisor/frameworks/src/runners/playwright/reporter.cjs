@@ -5,7 +5,7 @@
 'use strict';
 
 const path = require('node:path');
-const { SEPARATOR, at, blame, end, fileOf, nameOf, plain, say, stackOf } = require('../js/report.cjs');
+const { SEPARATOR, locationFields, describeLoadError, end, packageOf, joinTitles, stripAnsi, emit, projectStack } = require('../js/report.cjs');
 
 const OLDEST = [1, 50];
 
@@ -23,7 +23,7 @@ class Reporter {
     this.told = new Set();
     this.open = new Map();
     this.suite = undefined;
-    say('begin');
+    emit('begin');
   }
 
   printsToStdio() {
@@ -38,11 +38,11 @@ class Reporter {
     }
     this.began = true;
     this.suite = suite;
-    if (listing) for (const test of suite.allTests()) say('listed', idOf(test));
+    if (listing) for (const test of suite.allTests()) emit('listed', idOf(test));
   }
 
   onTestBegin(test, result) {
-    if (result.retry === 0 && !this.told.has(test)) say('started', idOf(test));
+    if (result.retry === 0 && !this.told.has(test)) emit('started', idOf(test));
   }
 
   onTestEnd(test, result) {
@@ -54,20 +54,20 @@ class Reporter {
 
   // Errors that belong to no test: files that cannot be loaded, the global set-up, a worker that cannot be torn down.
   onError(error) {
-    if (/^(Error: )?No tests found/.test(plain(error.message))) return;
-    const { message, ...place } = blame(error);
+    if (/^(Error: )?No tests found/.test(stripAnsi(error.message))) return;
+    const { message, ...place } = describeLoadError(error);
     const file = error.location ? { file: error.location.file, line: error.location.line } : place;
-    const nodeid = file.file ? fileOf(file.file) : '.';
+    const nodeid = file.file ? packageOf(file.file) : '.';
     const outside = this.began && this.suite.allTests().length > 0 ? 'failed outside of its tests: ' : '';
-    const output = plain([error.stack ?? error.message ?? error.value, error.snippet].filter(Boolean).join('\n'));
-    say('collector', { nodeid, ...file, message: outside + withoutPlace(withoutClass(message)), output });
+    const output = stripAnsi([error.stack ?? error.message ?? error.value, error.snippet].filter(Boolean).join('\n'));
+    emit('collector', { nodeid, ...file, message: outside + withoutPlace(withoutClass(message)), output });
   }
 
   onEnd(result) {
     for (const [test, last] of this.open) if (!this.told.has(test)) this.tell(test, last);
     this.open.clear();
     const left = listing ? 0 : (this.suite?.allTests().filter((test) => !this.told.has(test)).length ?? 0);
-    if (left > 0) say('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})`, unreached: true });
+    if (left > 0) emit('note', { text: `${left} test(s) did not run: Playwright ended before them (${result.status})`, unreached: true });
     if (result.status !== 'interrupted') end(left);
   }
 
@@ -79,7 +79,7 @@ class Reporter {
     const failed_attempts = test.outcome() === 'flaky' ? result.retry : undefined;
     const became = becameOf(test, result);
     const output = became.outcome === 'passed' ? undefined : outputOf(result);
-    say('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
+    emit('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
   }
 }
 
@@ -98,7 +98,7 @@ function isSerial(test) {
 const isExpected = (test, result) => result.status === 'skipped' || result.status === test.expectedStatus;
 
 function becameOf(test, result) {
-  const declared = at(test.location);
+  const declared = locationFields(test.location);
   if (result.status === 'skipped') {
     if (test.expectedStatus === 'skipped') return { outcome: 'skipped', ...declared, message: reasonOf(test, result) };
     const message = 'did not run: a hook or an earlier test of its group failed';
@@ -119,14 +119,14 @@ function reasonOf(test, result) {
 
 function failure(test, result) {
   const [first] = result.errors;
-  if (!first) return { ...at(test.location), message: result.status };
-  const text = plain(first.message ?? first.value ?? first.stack);
+  if (!first) return { ...locationFields(test.location), message: result.status };
+  const text = stripAnsi(first.message ?? first.value ?? first.stack);
   const more = result.errors.length > 1 ? ` (and ${result.errors.length - 1} more)` : '';
   return {
-    ...at(first.location ?? test.location),
+    ...locationFields(first.location ?? test.location),
     message: messageOf(text) + more,
     ...valuesOf(text),
-    stack: result.errors.map((error) => stackOf(error.stack)).filter(Boolean).join('\n\n') || undefined,
+    stack: result.errors.map((error) => projectStack(error.stack)).filter(Boolean).join('\n\n') || undefined,
   };
 }
 
@@ -173,7 +173,7 @@ function ofDiff(lines) {
 const textOf = (chunks) => chunks.map((chunk) => (typeof chunk === 'string' ? chunk : chunk.toString('utf8'))).join('');
 
 function outputOf(result) {
-  const output = plain([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
+  const output = stripAnsi([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
   return output === '' ? undefined : output;
 }
 
@@ -182,14 +182,14 @@ function tellArtifacts(test, result) {
   if (!artifacts) return;
   for (const { name, path: file } of result.attachments) {
     const place = file && path.relative(artifacts, file);
-    if (place && !place.startsWith('..') && !path.isAbsolute(place)) say('artifact', { ...idOf(test), path: place, kind: KINDS.includes(name) ? name : 'other' });
+    if (place && !place.startsWith('..') && !path.isAbsolute(place)) emit('artifact', { ...idOf(test), path: place, kind: KINDS.includes(name) ? name : 'other' });
   }
 }
 
 function idOf(test) {
   const [, project, , ...titles] = test.titlePath();
   const within = titles.filter((title) => title !== '');
-  return { package: fileOf(test.location.file), name: nameOf(project ? [`[${project}]`, ...within] : within) };
+  return { package: packageOf(test.location.file), name: joinTitles(project ? [`[${project}]`, ...within] : within) };
 }
 
 module.exports = Reporter;

@@ -10,8 +10,14 @@ fn planned(script: &str, selection: &Selection, parallel: Option<u32>) -> Plan {
     let mut tree = FileTree::default();
     tree.add_with_content("web/package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
     ["web/e2e/a.spec.ts", "web/e2e/b.spec.ts", "web/src/page.ts"].into_iter().for_each(|file| tree.add(file));
-    let want = Want { parallel, workspace: "/w-s", scratch: "/scratch", cache: "/cache", ..Want::plain(selection) };
-    Playwright.plan(&Playwright.detect(&tree), &tree, &want).unwrap()
+    let request = PlanRequest {
+        parallel,
+        workspace: "/w-s",
+        scratch: "/scratch",
+        cache: "/cache",
+        ..PlanRequest::plain(selection)
+    };
+    Playwright.plan(&Playwright.detect(&tree), &tree, &request).unwrap()
 }
 
 fn args(script: &str, selection: &Selection, parallel: Option<u32>) -> Vec<String> {
@@ -78,7 +84,7 @@ fn selects_the_browser_as_the_configuration_allows() {
         let args = ["test", "--project=phone", "e2e"].map(str::to_owned).into();
         plan.steps.push(Step { programs: vec![], args, dir: String::new(), env: BTreeMap::new() });
         let asked = BrowserOptions { headed: true, browser: Some(Browser::Firefox) };
-        Playwright.browse(&tree, &mut plan, "headed", asked).unwrap();
+        Playwright.apply_browser_options(&tree, &mut plan, "headed", asked).unwrap();
         plan.steps[0].args.join(" ")
     };
     assert_eq!(browsed("export default { retries: 1 };"), "test --headed --browser=firefox e2e");

@@ -11,9 +11,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Step, Want};
-use crate::ecosystems::python::{self, Runner};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
+use crate::ecosystems::python::{self, PythonRunner};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::BrowserOptions;
 
 /// Adapter for pytest.
@@ -23,7 +23,13 @@ pub struct Pytest;
 const NAME: &str = "pytest";
 
 /// pytest's messages and exit status when it ends before its plugins are loaded.
-const DIALECT: Dialect = Dialect { missing, reason, unmet, empty_status: Some(5), ..Dialect::plain(NAME) };
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: missing,
+    error_reason: reason,
+    other_failure: unmet,
+    empty_status: Some(5),
+    ..RunnerProfile::new(NAME)
+};
 
 fn missing(output: &str) -> Option<String> {
     let line = output.lines().find(|line| line.ends_with(": No module named pytest"));
@@ -64,12 +70,12 @@ impl Framework for Pytest {
         python::MARKERS
     }
 
-    fn reads(&self, path: &str) -> bool {
-        python::may_be_of_another_tool(path)
+    fn is_marker_path(&self, path: &str) -> bool {
+        python::is_ambiguous_config(path)
     }
 
-    fn signs(&self) -> String {
-        python::signs_of_pytest()
+    fn describe_markers(&self) -> String {
+        python::describe_pytest_markers()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -77,31 +83,34 @@ impl Framework for Pytest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        python::projects(tree, Runner::Pytest)
+        python::projects(tree, PythonRunner::Pytest)
     }
 
-    fn asked(&self, tree: &FileTree) -> Vec<Project> {
+    fn detect_explicit(&self, tree: &FileTree) -> Vec<Project> {
         python::projects_for_pytest(tree)
     }
 
-    fn covers(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
-        python::collects(tree, outer, inner)
+    fn collects_tests_of(&self, tree: &FileTree, outer: &Project, inner: &Project) -> bool {
+        python::pytest_collects(tree, outer, inner)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &[])
     }
 
     /// The options belong to the plugin pytest-playwright.
-    fn browse(
+    fn apply_browser_options(
         &self,
         tree: &FileTree,
         plan: &mut Plan,
         option: &'static str,
         asked: BrowserOptions,
     ) -> Result<(), PlanError> {
-        let mut steps: Vec<&mut Step> =
-            plan.steps.iter_mut().filter(|step| python::needs(tree, &step.dir, "pytest-playwright")).collect();
+        let mut steps: Vec<&mut Step> = plan
+            .steps
+            .iter_mut()
+            .filter(|step| python::requires_package(tree, &step.dir, "pytest-playwright"))
+            .collect();
         if steps.is_empty() {
             return Err(PlanError::NotApplicable { option, framework: "pytest without pytest-playwright" });
         }
@@ -112,12 +121,17 @@ impl Framework for Pytest {
         Ok(())
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, &Want { parallel: None, ..want.clone() }, &["--collect-only", "-q"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, &PlanRequest { parallel: None, ..request.clone() }, &["--collect-only", "-q"])
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
@@ -156,7 +170,7 @@ mod tests {
                 Step { programs: vec![], args: vec!["-m".to_owned()], dir: "web".to_owned(), env: BTreeMap::new() };
             let mut plan = Plan { steps: vec![step], ..Plan::default() };
             let asked = BrowserOptions { headed: true, browser: Some(Browser::Webkit) };
-            Pytest.browse(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
+            Pytest.apply_browser_options(&tree, &mut plan, "headed", asked).map(|()| plan.steps[0].args.join(" "))
         };
         assert_eq!(browsed("pytest-playwright==0.7").unwrap(), "-m --headed --browser=webkit");
         let refused = browsed("pytest").unwrap_err().to_string();

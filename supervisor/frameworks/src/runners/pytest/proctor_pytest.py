@@ -19,7 +19,7 @@ if not hasattr(pytest, "version_tuple"):
     raise pytest.UsageError("proctor needs pytest 7.0 or newer, and this is " + pytest.__version__)
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
-    proctor_python.forget_stale_bytecode()
+    proctor_python.remove_stale_bytecode()
 
 # The attribute of a pytest report that carries our description of a failure from the worker to the controller.
 TOLD = "proctor"
@@ -79,7 +79,7 @@ def pytest_runtest_makereport(item, call):
         setattr(report, LEFT, _left_by(item))
     if call.excinfo is None:
         return
-    told = _example(call.excinfo.value) or proctor_python.described(call.excinfo.value, _values_compared)
+    told = _example(call.excinfo.value) or proctor_python.describe_exception(call.excinfo.value, _values_compared)
     lacking = getattr(report.longrepr, "errorstring", None)
     if lacking is not None:
         told.update(message=lacking.split("\n")[0].strip(), stack=lacking)
@@ -96,7 +96,7 @@ def _example(error):
     line = None if test.lineno is None else test.lineno + example.lineno + 1
     place = {"file": test.filename, "line": line}
     if hasattr(failure, "exc_info"):
-        told = proctor_python.described(failure.exc_info[1])
+        told = proctor_python.describe_exception(failure.exc_info[1])
         return told if told["file"] else dict(told, **place)
     message = "Failed example: " + example.source.strip()
     return dict(place, message=message, expected=example.want.strip(), actual=failure.got.strip())
@@ -124,7 +124,7 @@ def pytest_make_collect_report(collector):
     report = outcome.get_result()
     excinfo = getattr(getattr(report, "call", None), "excinfo", None)
     if report.failed and excinfo is not None:
-        setattr(report, TOLD, proctor_python.described(_cause(excinfo.value)))
+        setattr(report, TOLD, proctor_python.describe_exception(_cause(excinfo.value)))
 
 
 def pytest_assertrepr_compare(config, op, left, right):
@@ -133,7 +133,7 @@ def pytest_assertrepr_compare(config, op, left, right):
         while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in FOREIGN:
             frame = frame.f_back
         if frame is not None:
-            values = proctor_python.printed(right), proctor_python.printed(left)
+            values = proctor_python.format_value(right), proctor_python.format_value(left)
             _compared[:] = [(frame.f_code, frame.f_lineno, values)]
 
 
@@ -198,7 +198,7 @@ class Reporter:
         self._has_plugin = config.pluginmanager.hasplugin
         self._arguments = config.invocation_params.args
         self._places = None
-        self._names = proctor_python.Names()
+        self._names = proctor_python.UniqueNames()
         self._phases = {}
         self._failed_subtests = {}
         self._starts = {}
@@ -219,7 +219,7 @@ class Reporter:
         self._report.end(left=len(self._untold))
 
     def unloadable(self, path, error):
-        told = proctor_python.described(error)
+        told = proctor_python.describe_exception(error)
         self._collector(path, dict(told, file=told["file"] or path, line=told["line"] or 1))
 
     @pytest.hookimpl(tryfirst=True)
@@ -326,7 +326,7 @@ class Reporter:
                 file, line, reason = report.longrepr
                 reason = reason[len("Skipped: ") :] if reason.startswith("Skipped: ") else reason
                 told = {"message": reason}
-                if proctor_python.is_own(os.path.join(self._places.root, str(file))):
+                if proctor_python.is_project_file(os.path.join(self._places.root, str(file))):
                     told.update(file=os.path.join(self._places.root, str(file)), line=line)
         elif not told:
             # A message of pytest or pytest-xdist without an exception.
@@ -383,7 +383,7 @@ class Reporter:
 
     def pytest_internalerror(self, excrepr, excinfo):
         self._is_whole = False
-        told = proctor_python.described(excinfo.value)
+        told = proctor_python.describe_exception(excinfo.value)
         self._collector(self._places.root, dict(told, message="pytest broke: " + told["message"]), str(excrepr))
 
     def pytest_keyboard_interrupt(self, excinfo):
@@ -410,7 +410,7 @@ class Reporter:
         self.end()
 
     def _tell_untold(self):
-        for nodeid, location in list(self._untold.items())[: proctor_python.UNTOLD_MAX]:
+        for nodeid, location in list(self._untold.items())[: proctor_python.UNREPORTED_MAX]:
             del self._untold[nodeid]
             package, name = self._places.of(nodeid)
             told = {"message": "nothing came of this test: a hook of the project or a plugin passed it over"}

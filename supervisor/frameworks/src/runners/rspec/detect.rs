@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn detect(files: &[(&str, &str)]) -> Vec<String> {
-        projects(&FileTree::holding(files)).into_iter().map(|project| project.dir).collect()
+        projects(&FileTree::with_contents(files)).into_iter().map(|project| project.dir).collect()
     }
 
     #[test]
@@ -96,8 +96,11 @@ mod tests {
     #[test]
     fn bundler_runs_the_rspec_of_the_nearest_lock() {
         let lock = "GEM\n  specs:\n    rspec-core (3.13.0)\n";
-        let tree =
-            FileTree::holding(&[("Gemfile.lock", lock), ("a/b/.rspec", ""), ("c/gems.locked", "    rake (13)\n")]);
+        let tree = FileTree::with_contents(&[
+            ("Gemfile.lock", lock),
+            ("a/b/.rspec", ""),
+            ("c/gems.locked", "    rake (13)\n"),
+        ]);
         assert!(is_bundled(&tree, "") && is_bundled(&tree, "a/b") && !is_bundled(&tree, "c"));
         assert!(!is_bundled(&FileTree::default(), ""));
     }

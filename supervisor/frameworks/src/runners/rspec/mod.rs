@@ -21,8 +21,8 @@ mod selection;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, REPORT, Step, Want};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::Selection;
 use regex::Regex;
 use selection::{Share, shares};
@@ -38,7 +38,14 @@ const NAME: &str = "rspec";
 /// The script that starts RSpec, below the scratch directory.
 const START: &str = "rspec/start.rb";
 
-const DIALECT: Dialect = Dialect { between: " > ", missing, blamed, reason, unmet, ..Dialect::plain(NAME) };
+const PROFILE: RunnerProfile = RunnerProfile {
+    separator: " > ",
+    missing_remedy: missing,
+    error_location: blamed,
+    error_reason: reason,
+    other_failure: unmet,
+    ..RunnerProfile::new(NAME)
+};
 
 /// A frame of an exception that ended Ruby: `/workspace/spec/a_spec.rb:3:in ...`.
 static FRAME: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"(?m)^(?:\t?from )?(/[^:\n]+\.rb):(\d+):").ok());
@@ -90,7 +97,7 @@ impl Framework for Rspec {
         detect::MARKERS
     }
 
-    fn signs(&self) -> String {
+    fn describe_markers(&self) -> String {
         ".rspec, files named *_spec.rb below spec, or a Gemfile with rspec".to_owned()
     }
 
@@ -102,44 +109,49 @@ impl Framework for Rspec {
         detect::projects(tree)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        let mut plan = plan(projects, tree, want, false)?;
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        let mut plan = plan(projects, tree, request, false)?;
         plan.notes
-            .extend(want.parallel.map(|_| "parallel has no effect: RSpec runs examples one at a time".to_owned()));
+            .extend(request.parallel.map(|_| "parallel has no effect: RSpec runs examples one at a time".to_owned()));
         Ok(plan)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want, true)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        plan(projects, tree, request, true)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, lists: bool) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists: bool) -> Result<Plan, PlanError> {
     let file =
         |path: &str, bytes: &[u8]| InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
     let mut plan = Plan { files: vec![file(START, include_bytes!("start.rb"))], report: true, ..Plan::default() };
-    let is_narrowed = !matches!(want.selection, Selection::All);
-    for share in shares(projects, tree, want.selection)? {
-        let mut env = BTreeMap::from([("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", want.scratch))]);
+    let is_narrowed = !matches!(request.selection, Selection::All);
+    for share in shares(projects, tree, request.selection)? {
+        let mut env = BTreeMap::from([("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch))]);
         env.extend(lists.then(|| ("PROCTOR_LISTING".to_owned(), "1".to_owned())));
         env.extend(is_narrowed.then(|| ("PROCTOR_ASKED".to_owned(), "1".to_owned())));
         if !share.tests.is_empty() {
             let path = format!("rspec/selection-{}", plan.steps.len());
-            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", want.scratch));
+            env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", request.scratch));
             plan.files.push(file(&path, share.tests_file().as_bytes()));
         }
-        plan.steps.push(step(&share, tree, want, env));
+        plan.steps.push(step(&share, tree, request, env));
         plan.notes.extend(share.notes);
     }
     Ok(plan)
 }
 
-fn step(share: &Share<'_>, tree: &FileTree, want: &Want<'_>, env: BTreeMap<String, String>) -> Step {
-    let script = format!("{}/{START}", want.scratch);
+fn step(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>, env: BTreeMap<String, String>) -> Step {
+    let script = format!("{}/{START}", request.scratch);
     let dir = &share.project.dir;
     let (program, mut args) = if detect::is_bundled(tree, dir) {
         ("bundle", vec!["exec".to_owned(), "ruby".to_owned(), script])

@@ -6,7 +6,8 @@ use proctor_core::request::RerunTarget;
 use proctor_core::test_case::TestId;
 
 fn tree(lock: &str) -> FileTree {
-    let mut tree = FileTree::holding(&[("gem/.rspec", ""), ("gem/Gemfile", "gem 'rspec'"), ("gem/Gemfile.lock", lock)]);
+    let mut tree =
+        FileTree::with_contents(&[("gem/.rspec", ""), ("gem/Gemfile", "gem 'rspec'"), ("gem/Gemfile.lock", lock)]);
     for file in [
         "gem/spec/calc_spec.rb",
         "gem/spec/models/user_spec.rb",
@@ -21,7 +22,7 @@ fn tree(lock: &str) -> FileTree {
 
 fn planned(lock: &str, selection: &Selection) -> Result<Plan, PlanError> {
     let tree = tree(lock);
-    Rspec.plan(&Rspec.detect(&tree), &tree, &Want::plain(selection))
+    Rspec.plan(&Rspec.detect(&tree), &tree, &PlanRequest::plain(selection))
 }
 
 fn lines(selection: &Selection) -> Vec<String> {
@@ -84,9 +85,9 @@ fn reruns_exactly_the_failed_examples() {
 fn a_listing_sets_its_variable_and_parallel_is_noted() {
     let tree = tree("");
     let (projects, selection) = (Rspec.detect(&tree), Selection::All);
-    let listing = Rspec.plan_listing(&projects, &tree, &Want::plain(&selection)).unwrap();
+    let listing = Rspec.plan_listing(&projects, &tree, &PlanRequest::plain(&selection)).unwrap();
     assert_eq!(listing.steps[0].env["PROCTOR_LISTING"], "1");
-    let parallel = Want { parallel: Some(2), ..Want::plain(&selection) };
+    let parallel = PlanRequest { parallel: Some(2), ..PlanRequest::plain(&selection) };
     assert_eq!(Rspec.plan(&projects, &tree, &parallel).unwrap().notes.len(), 1);
 }
 

@@ -134,10 +134,10 @@ fn place_in_line(line: &str, here: PathContext<'_>) -> Option<(String, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parsing::workspace_paths::Paths;
+    use crate::parsing::workspace_paths::WorkspacePaths;
 
     fn parse_scripts(output: &str) -> Vec<Collector> {
-        let paths = Paths::new("/ws");
+        let paths = WorkspacePaths::new("/ws");
         failed_build_scripts(output, PathContext { paths: &paths, dir: "" })
             .into_iter()
             .map(|event| match event {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn joins_cargos_error_with_its_list_and_its_causes() {
-        let paths = Paths::new("/ws");
+        let paths = WorkspacePaths::new("/ws");
         for (output, wanted) in [
             (
                 "warning: x\nerror: rustc 1.85.0 is not supported by the following packages:\n  a@0.1.0 requires rustc 1.99\n  \

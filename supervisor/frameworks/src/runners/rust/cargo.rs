@@ -8,7 +8,7 @@ use super::manifest::{own_runner, packages, wants_all_members};
 use super::selection::{NameSelection, TargetGroup, groups};
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanError, Step, Want};
+use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use crate::parsing::workspace_paths::join;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -31,33 +31,42 @@ const RUNNER_VARIABLES: [&str; 4] = [
 const RUNNER: &str = include_str!("runner.sh");
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    plan_with(projects, tree, want, &[])
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    plan_with(projects, tree, request, &[])
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-    plan_with(projects, tree, want, &["--list"])
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
+    plan_with(projects, tree, request, &["--list"])
 }
 
-fn plan_with(projects: &[Project], tree: &FileTree, want: &Want<'_>, harness: &[&str]) -> Result<Plan, PlanError> {
+fn plan_with(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    harness: &[&str],
+) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    for group in groups(NAME, projects, tree, want.selection)? {
+    for group in groups(NAME, projects, tree, request.selection)? {
         let number = projects.iter().position(|project| project == group.project).unwrap_or(0);
         let path = format!("cargo-runner-{number}");
         if !plan.files.iter().any(|file| file.path == path) {
-            let bytes = runner_script(projects, tree, group.project, want).into_bytes();
+            let bytes = runner_script(projects, tree, group.project, request).into_bytes();
             plan.files.push(InjectedFile { path: path.clone(), bytes, executable: true });
         }
         if !tree.contains(&join(&group.project.dir, "Cargo.lock")) && !tree.is_truncated() {
             plan.notes.push("there is no Cargo.lock: cargo writes one, as it does without proctor".to_owned());
         }
         let mut env: BTreeMap<String, String> =
-            RUNNER_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("{}/{path}", want.scratch))).collect();
+            RUNNER_VARIABLES.iter().map(|name| ((*name).to_owned(), format!("{}/{path}", request.scratch))).collect();
         // An option would also reach binaries with another harness.
-        env.extend(want.parallel.map(|tests| ("RUST_TEST_THREADS".to_owned(), tests.max(1).to_string())));
+        env.extend(request.parallel.map(|tests| ("RUST_TEST_THREADS".to_owned(), tests.max(1).to_string())));
         let mut args: Vec<String> = ["test", "--no-fail-fast", "--message-format=json"].map(str::to_owned).into();
-        args.extend(common_options(&group, tree, want));
+        args.extend(common_options(&group, tree, request));
         args.push("--".to_owned());
         args.extend(harness.iter().map(|option| (*option).to_owned()));
         args.extend(names(&group.names));
@@ -70,9 +79,9 @@ fn plan_with(projects: &[Project], tree: &FileTree, want: &Want<'_>, harness: &[
 ///
 /// The target directory is an option and not a variable, so tests do not see it. It lies in the cache, one for each Cargo
 /// workspace, so that nothing is written to the workspace and a second run builds little.
-pub(super) fn common_options(group: &TargetGroup<'_>, tree: &FileTree, want: &Want<'_>) -> Vec<String> {
+pub(super) fn common_options(group: &TargetGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>) -> Vec<String> {
     let mut hasher = DefaultHasher::new();
-    (want.workspace, &group.project.dir).hash(&mut hasher);
+    (request.workspace, &group.project.dir).hash(&mut hasher);
     let name: String = group
         .project
         .name
@@ -80,7 +89,7 @@ pub(super) fn common_options(group: &TargetGroup<'_>, tree: &FileTree, want: &Wa
         .filter(|letter| letter.is_alphanumeric() || "-_".contains(*letter))
         .take(64)
         .collect();
-    let target = format!("{}/cargo-target-{name}-{:016x}", want.cache, hasher.finish());
+    let target = format!("{}/cargo-target-{name}-{:016x}", request.cache, hasher.finish());
     let mut args = vec![COLOUR.to_owned(), format!("--target-dir={target}")];
     match &group.package {
         Some(package) => args.push(format!("--package={package}")),
@@ -100,13 +109,13 @@ pub(super) fn names(names: &NameSelection) -> Vec<String> {
     }
 }
 
-fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, want: &Want<'_>) -> String {
-    let own = own_runner(tree, project, want.workspace).map(|(_, words)| {
+fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, request: &PlanRequest<'_>) -> String {
+    let own = own_runner(tree, project, request.workspace).map(|(_, words)| {
         format!("set -- {} \"$@\"", words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "))
     });
     let mut plain = String::new();
     for package in packages(projects, tree, project) {
-        let dir = format!("{}/{}", want.workspace, package.dir);
+        let dir = format!("{}/{}", request.workspace, package.dir);
         for name in &package.plain {
             let pattern = quote(&format!("{}:{name}", dir.trim_end_matches('/')));
             plain.push_str(&format!("{pattern})\n  echo \"proctor-plain $binary\"\n  \"$@\" 2>&1\n  ;;\n"));

@@ -3,7 +3,7 @@
 //! `assert_eq!(left, right)` gives its sides no meaning. PathContext left is the actual and right the expected value, the order in
 //! which the standard library's documentation and most tests write them.
 
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use regex::Regex;
 use std::sync::LazyLock;
 
@@ -36,7 +36,7 @@ struct Panic {
 /// Resolves printed paths: the workspace's root, and the directory in it in which the runner runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PathContext<'a> {
-    pub(super) paths: &'a Paths,
+    pub(super) paths: &'a WorkspacePaths,
     pub(super) dir: &'a str,
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn parse(name: &str, output: &str, harness_message: Option<&str>) -> FailureReason {
-        from_test(name, output, harness_message, PathContext { paths: &Paths::new("/ws"), dir: "sub" })
+        from_test(name, output, harness_message, PathContext { paths: &WorkspacePaths::new("/ws"), dir: "sub" })
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn places_a_doctest_where_it_begins_or_where_the_compiler_says() {
-        let here = PathContext { paths: &Paths::new("/ws"), dir: "" };
+        let here = PathContext { paths: &WorkspacePaths::new("/ws"), dir: "" };
         let name = "src/lib.rs - add (line 18)";
         let output = "Test executable failed (exit status: 101).\n\nstderr:\n\nthread 'main' (1) panicked at src/lib.rs:5:1:\nbad\n";
         let failure = from_doctest(name, output, here);

@@ -3,7 +3,7 @@
 
 use super::binary_names::Binary;
 use crate::contract::FileTree;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -148,7 +148,7 @@ fn named_binaries(dir: &str, kind: &str, targets: &[TargetTable]) -> Vec<(Binary
 
 /// The packages of a Cargo workspace, by directory.
 pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project) -> Vec<CargoPackage> {
-    let within = |dir: &str| project_of(projects, dir).is_some_and(|owner| owner.dir == project.dir);
+    let within = |dir: &str| innermost_project(projects, dir).is_some_and(|owner| owner.dir == project.dir);
     let mut packages: Vec<CargoPackage> = tree
         .directories_with("Cargo.toml")
         .filter(|(dir, _)| within(dir))
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_workspace_includes_the_packages_below_it_unless_excluded() {
-        let tree = FileTree::holding(&[
+        let tree = FileTree::with_contents(&[
             ("Cargo.toml", "[workspace]\nmembers = ['crates/*']\nexclude = ['tools']\n[package]\nname = 'root'\n"),
             ("crates/a/Cargo.toml", "[package]\nname = 'a'\n[[test]]\nname = 'ui-tests'\nharness = false\n"),
             ("crates/a/tests/ui/Cargo.toml", "[workspace]\n[package]\nname = 'ui'\n"),
@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn projects_without_a_common_root_are_separate() {
-        let tree = FileTree::holding(&[("b/Cargo.toml", "broken ["), ("a/Cargo.toml", "[package]\nname = 'x'\n")]);
+        let tree =
+            FileTree::with_contents(&[("b/Cargo.toml", "broken ["), ("a/Cargo.toml", "[package]\nname = 'x'\n")]);
         let found: Vec<(String, String)> =
             workspaces(&tree).into_iter().map(|project| (project.dir, project.name)).collect();
         assert_eq!(found, [("a".to_owned(), "x".to_owned()), ("b".to_owned(), "b".to_owned())]);
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn finds_the_projects_own_runner_above_it() {
         let here = format!("[target.{}-unknown-linux-gnu]\nrunner = ['tools/run', '--fast']\n", std::env::consts::ARCH);
-        let tree = FileTree::holding(&[
+        let tree = FileTree::with_contents(&[
             (".cargo/config.toml", &here),
             ("a/.cargo/config.toml", "[target.wasm32-wasip1]\nrunner = 'wasmtime'\n"),
             ("b/.cargo/config.toml", "[target.'cfg(unix)']\nrunner = 'nice -n 5'\n"),

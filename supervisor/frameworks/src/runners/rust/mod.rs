@@ -26,7 +26,7 @@ mod selection;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_MS, Parser, Plan, PlanError, Want};
+use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
 use crate::parsing::workspace_paths::join;
 use parser::{Mode, RunnerKind, RustParser};
 
@@ -54,32 +54,37 @@ impl Framework for Cargo {
         &["rs"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         manifest::workspaces(tree)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         !uses_nextest(tree, project)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        cargo::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        cargo::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        cargo::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        cargo::plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Running, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Running, plan, request))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Listing, plan, want))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(RunnerKind::Cargo, Mode::Listing, plan, request))
     }
 }
 
@@ -104,32 +109,37 @@ impl Framework for Nextest {
         &["rs"]
     }
 
-    fn wall_ms(&self) -> Option<u64> {
-        Some(LONG_MS)
+    fn default_wall_ms(&self) -> Option<u64> {
+        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
         manifest::workspaces(tree)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
         uses_nextest(tree, project)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        nextest::plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        nextest::plan(projects, tree, request)
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        nextest::plan_listing(projects, tree, want)
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        nextest::plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Running, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Running, plan, request))
     }
 
-    fn listing(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Listing, plan, want))
+    fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(RustParser::new(RunnerKind::Nextest, Mode::Listing, plan, request))
     }
 }
 

@@ -8,7 +8,7 @@ use super::cargo::{COLOUR, common_options, names};
 use super::selection::groups;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Plan, PlanError, Step, Want};
+use crate::contract::{Plan, PlanError, PlanRequest, Step};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -19,30 +19,39 @@ pub(super) const NAME: &str = "nextest";
 pub(super) const SETTINGS: &str = ".config/nextest.toml";
 
 /// The plan of a run.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut options = ["run", "--no-fail-fast", "--cargo-message-format=json", "--message-format=libtest-json-plus"]
         .map(str::to_owned)
         .to_vec();
-    options.extend(want.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
-    plan_with(projects, tree, want, &options)
+    options.extend(request.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
+    plan_with(projects, tree, request, &options)
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
-pub(super) fn plan_listing(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+pub(super) fn plan_listing(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+) -> Result<Plan, PlanError> {
     plan_with(
         projects,
         tree,
-        want,
+        request,
         &["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned),
     )
 }
 
-fn plan_with(projects: &[Project], tree: &FileTree, want: &Want<'_>, options: &[String]) -> Result<Plan, PlanError> {
+fn plan_with(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    options: &[String],
+) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
-    for group in groups(NAME, projects, tree, want.selection)? {
+    for group in groups(NAME, projects, tree, request.selection)? {
         let mut args = vec!["nextest".to_owned()];
         args.extend_from_slice(options);
-        args.extend(common_options(&group, tree, want));
+        args.extend(common_options(&group, tree, request));
         args.push("--".to_owned());
         args.extend(names(&group.names));
         let env = BTreeMap::from([("NEXTEST_EXPERIMENTAL_LIBTEST_JSON".to_owned(), "1".to_owned())]);

@@ -4,7 +4,7 @@ use super::binary_names::{Binary, DOCTEST_LINE};
 use super::manifest::{CargoPackage, packages};
 use crate::contract::FileTree;
 use crate::contract::PlanError;
-use crate::contract::{Project, project_of};
+use crate::contract::{Project, innermost_project};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,7 +86,7 @@ fn groups_of_files<'a>(
             return Err(outside());
         }
         let path = join("", file);
-        let project = project_of(projects, &path).ok_or_else(outside)?;
+        let project = innermost_project(projects, &path).ok_or_else(outside)?;
         let packages = packages(projects, tree, project);
         let owner =
             packages.iter().filter(|package| is_within(&path, &package.dir)).max_by_key(|package| package.dir.len());

@@ -1,11 +1,11 @@
-//! Reads what reporters of ours say that processes below a command were given. There may be several, also at a time; each line
-//! begins with the token of its own. Must not know the command, or how a reporter came to be there.
+//! Parses the reports of proctor's reporters in the processes below a command. Several may run at the same time; each line starts
+//! with its reporter's token.
 
 use crate::contract::{Parser, Step, StreamSummary};
-use crate::formats::reporter_protocol::{Dialect, Reported};
-use crate::parsing::line_splitter::Lines;
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::parsing::line_splitter::LineSplitter;
 use crate::parsing::notes::Notes;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::runners::jest;
 use crate::runners::mocha;
 use proctor_core::event::RunnerEvent;
@@ -21,13 +21,13 @@ const REPORTERS_MAX: usize = 256;
 /// Longest token, in bytes.
 const TOKEN_BYTES_MAX: usize = 64;
 
-/// What stands between a file and the titles within it.
-const BETWEEN: &str = " > ";
+/// Separator between a file and the titles within it.
+const SEPARATOR: &str = " > ";
 
-/// The runners whose reporters can come to be below a command.
-const RUNNERS: [Dialect; 2] = [mocha::DIALECT, jest::DIALECT];
+/// The runners whose reporters can be loaded below a command.
+const RUNNERS: [RunnerProfile; 2] = [mocha::PROFILE, jest::PROFILE];
 
-/// With which a reporter begins.
+/// The line with which a reporter begins.
 #[derive(Debug, Deserialize)]
 struct Begin {
     event: String,
@@ -38,31 +38,31 @@ struct Begin {
 /// The reporters of the current command.
 #[derive(Debug)]
 pub(super) struct Reporters {
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     step: usize,
-    /// What its tests are called after.
+    /// Package of its tests.
     package: String,
-    lines: Lines,
-    by_token: BTreeMap<String, Reported>,
-    /// Lines of no reporter that is known.
+    lines: LineSplitter,
+    by_token: BTreeMap<String, ReporterParser>,
+    /// Lines of unknown reporters.
     foreign: u64,
 }
 
 impl Reporters {
-    pub(super) fn new(paths: Paths, steps: Vec<Step>) -> Reporters {
-        let (lines, by_token) = (Lines::default(), BTreeMap::new());
+    pub(super) fn new(paths: WorkspacePaths, steps: Vec<Step>) -> Reporters {
+        let (lines, by_token) = (LineSplitter::default(), BTreeMap::new());
         Reporters { paths, steps, step: 0, package: String::new(), lines, by_token, foreign: 0 }
     }
 
     pub(super) fn step_started(&mut self, step: usize, package: &str) {
         (self.step, self.package) = (step, package.to_owned());
-        (self.lines, self.foreign) = (Lines::default(), 0);
+        (self.lines, self.foreign) = (LineSplitter::default(), 0);
         self.by_token.clear();
     }
 
     /// Whether a reporter has begun.
-    pub(super) fn have_begun(&self) -> bool {
+    pub(super) fn are_active(&self) -> bool {
         !self.by_token.is_empty()
     }
 
@@ -84,47 +84,48 @@ impl Reporters {
             let is_token = !begin.token.is_empty() && begin.token.len() <= TOKEN_BYTES_MAX;
             begin.event == "begin" && is_token && !begin.token.contains(' ') && self.by_token.len() < REPORTERS_MAX
         });
-        let of = |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
-        let Some((dialect, token)) = begin.and_then(of) else {
+        let identify =
+            |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
+        let Some((profile, token)) = begin.and_then(identify) else {
             self.foreign += u64::from(!line.is_empty());
             return;
         };
-        let mut reported = Reported::of(dialect, self.paths.clone(), self.steps.clone());
+        let mut reported = ReporterParser::with_steps(profile, self.paths.clone(), self.steps.clone());
         reported.step_started(self.step);
         [line, b"\n"].iter().for_each(|bytes| reported.report(bytes, events));
         self.by_token.insert(token, reported);
     }
 
-    /// What the reporters come to. One that did not say that it was done leaves the whole without a proof.
+    /// The combined summary and the number of flaky tests. A reporter without an end leaves the command without a proof.
     pub(super) fn step_ended(
         &mut self,
         exit: Exit,
         killed: bool,
         events: &mut Vec<RunnerEvent>,
     ) -> (StreamSummary, u64) {
-        let (mut whole, mut notes, from) = (StreamSummary::default(), Notes::default(), events.len());
+        let (mut summary, mut notes, from) = (StreamSummary::default(), Notes::default(), events.len());
         let (mut flaky, mut proof) = (0, Proof::Shown { tests: 0 });
         for reported in self.by_token.values_mut() {
             reported.step_ended(exit, killed, events);
             let own = reported.summary();
             proof = proof.and(own.proof);
-            whole.unreached |= own.unreached;
+            summary.unreached |= own.unreached;
             own.notes.into_iter().for_each(|note| notes.add(note));
             flaky += reported.flaky();
         }
         if self.foreign > 0 {
             proof = Proof::Missing;
-            notes.add(format!("{} line(s) of the report were of no reporter that is known", self.foreign));
+            notes.add(format!("{} line(s) of the report came from no known reporter", self.foreign));
         }
         self.rename(events, from);
-        (StreamSummary { proof, structured: true, notes: notes.to_vec(), ..whole }, flaky)
+        (StreamSummary { proof, structured: true, notes: notes.to_vec(), ..summary }, flaky)
     }
 
     pub(super) fn running(&self) -> Vec<TestId> {
-        self.by_token.values().flat_map(Reported::running).map(|id| renamed(&self.package, id)).collect()
+        self.by_token.values().flat_map(ReporterParser::running).map(|id| renamed(&self.package, id)).collect()
     }
 
-    /// A rerun is one of the command, so its tests are the command's.
+    /// Gives the tests the package of the command, which is what a rerun runs.
     fn rename(&self, events: &mut [RunnerEvent], from: usize) {
         for event in events.iter_mut().skip(from) {
             match event {
@@ -140,5 +141,5 @@ impl Reporters {
 }
 
 fn renamed(package: &str, TestId { package: file, name }: TestId) -> TestId {
-    TestId { package: package.to_owned(), name: format!("{file}{BETWEEN}{name}") }
+    TestId { package: package.to_owned(), name: format!("{file}{SEPARATOR}{name}") }
 }

@@ -1,9 +1,11 @@
 //! Builds the command lines of the injected runners for unittest and for Django.
 
 use crate::contract::FileTree;
-use crate::contract::{Plan, PlanError, Want};
-use crate::contract::{Project, project_of};
-use crate::ecosystems::python::{MANAGE, START, Share, Steps, files_of_unittest, is_django, shares};
+use crate::contract::{Plan, PlanError, PlanRequest};
+use crate::contract::{Project, innermost_project};
+use crate::ecosystems::python::{
+    MANAGE_FILE, PlanBuilder, ProjectSelection, START_MODULE, is_django, project_selections, unittest_files,
+};
 use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +16,22 @@ const MODULES: &[(&str, &[u8])] = &[
 ];
 
 /// The plan of a run, or with `more` arguments of a listing.
-pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut steps = Steps::new(super::NAME, want, MODULES);
-    if want.parallel.is_some() {
+pub(super) fn plan(
+    projects: &[Project],
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    more: &[&str],
+) -> Result<Plan, PlanError> {
+    let mut steps = PlanBuilder::new(super::NAME, request, MODULES);
+    if request.parallel.is_some() {
         steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
     }
-    for share in shares(super::NAME, projects, tree, want.selection)? {
+    for share in project_selections(super::NAME, projects, tree, request.selection)? {
         let tests = selected_tests(&share);
         let commands = if is_django(tree, &share.project.dir) {
-            vec![["-m", START, "proctor_django", MANAGE].map(str::to_owned)]
+            vec![["-m", START_MODULE, "proctor_django", MANAGE_FILE].map(str::to_owned)]
         } else {
-            let of = |start: String| ["-m", START, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
+            let of = |start: String| ["-m", START_MODULE, "proctor_unittest", &format!("./{start}")].map(str::to_owned);
             start_directories(projects, tree, &share).into_iter().map(of).collect()
         };
         for command in commands {
@@ -35,11 +42,11 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>, more:
         }
         share.notes.into_iter().for_each(|note| steps.note(note));
     }
-    Ok(steps.done(&[]))
+    Ok(steps.build(&[]))
 }
 
 /// The tests of a share by file, in the form that the injected runner reads: an empty name selects the whole file or directory.
-fn selected_tests(share: &Share<'_>) -> BTreeMap<String, Vec<String>> {
+fn selected_tests(share: &ProjectSelection<'_>) -> BTreeMap<String, Vec<String>> {
     if !share.tests.is_empty() {
         return share.tests.clone();
     }
@@ -50,10 +57,10 @@ fn selected_tests(share: &Share<'_>) -> BTreeMap<String, Vec<String>> {
 ///
 /// Tests that a `load_tests` adds can be in any file, and the `load_tests` that adds the tests of such a path in any of the
 /// project's test files.
-fn start_directories(projects: &[Project], tree: &FileTree, share: &Share<'_>) -> BTreeSet<String> {
+fn start_directories(projects: &[Project], tree: &FileTree, share: &ProjectSelection<'_>) -> BTreeSet<String> {
     let dir = &share.project.dir;
-    let is_own = |file: &&str| project_of(projects, file) == Some(share.project);
-    let files: Vec<&str> = files_of_unittest(tree).filter(is_own).collect();
+    let is_own = |file: &&str| innermost_project(projects, file) == Some(share.project);
+    let files: Vec<&str> = unittest_files(tree).filter(is_own).collect();
     let paths: Vec<String> = share.paths.iter().map(|path| join(dir, path)).collect();
     let is_known = paths.iter().all(|path| files.iter().any(|file| is_within(file, path)));
     let is_whole = paths.is_empty() || !is_known;

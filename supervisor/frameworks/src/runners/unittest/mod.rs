@@ -17,9 +17,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, Want};
-use crate::ecosystems::python::{self, Runner};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
+use crate::ecosystems::python::{self, PythonRunner};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
 /// Adapter for unittest.
 #[derive(Debug, Clone, Copy)]
@@ -28,13 +28,13 @@ pub struct Unittest;
 const NAME: &str = "unittest";
 
 /// Exit status 5 without any test: of Python 3.12 and newer, and of the injected runner for older versions.
-const DIALECT: Dialect = Dialect {
+const PROFILE: RunnerProfile = RunnerProfile {
     empty_status: Some(5),
-    missing: |output| {
+    missing_remedy: |output| {
         let ours = output.lines().filter_map(|line| line.strip_prefix("proctor: "));
         ours.map(str::to_owned).find(|line| line.starts_with("django is not installed"))
     },
-    ..Dialect::plain(NAME)
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Unittest {
@@ -50,12 +50,12 @@ impl Framework for Unittest {
         python::MARKERS
     }
 
-    fn reads(&self, path: &str) -> bool {
-        python::may_load_tests(path) || python::may_be_django(path)
+    fn is_marker_path(&self, path: &str) -> bool {
+        python::may_define_load_tests(path) || python::is_manage_file(path)
     }
 
-    fn signs(&self) -> String {
-        python::signs_of_unittest()
+    fn describe_markers(&self) -> String {
+        python::describe_unittest_markers()
     }
 
     fn extensions(&self) -> &'static [&'static str] {
@@ -63,26 +63,31 @@ impl Framework for Unittest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        python::projects(tree, Runner::Unittest)
+        python::projects(tree, PythonRunner::Unittest)
     }
 
     fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {
         python::is_django(tree, &inner.dir)
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &[])
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &[])
     }
 
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, want, &["--list"])
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        command::plan(projects, tree, request, &["--list"])
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }

@@ -19,7 +19,7 @@ NOT_FOUND = 127
 
 
 def main(arguments):
-    proctor_python.forget_stale_bytecode()
+    proctor_python.remove_stale_bytecode()
     manage, more = arguments[0], arguments[1:]
     try:
         import django.test.utils as utils
@@ -45,7 +45,7 @@ class Run:
     def __init__(self, report, lists):
         self.report = report
         self.lists = lists
-        self.names = proctor_python.Names()
+        self.names = proctor_python.UniqueNames()
         self.results = []
         self.unbegun = None
 

@@ -47,7 +47,7 @@ BROUGHT_BY = "proctor_brought_by"
 
 
 def main(arguments):
-    proctor_python.forget_stale_bytecode()
+    proctor_python.remove_stale_bytecode()
     start = arguments[0]
     patterns = [argument[len("-k=") :] for argument in arguments[1:] if argument.startswith("-k=")]
     report = proctor_python.Report()
@@ -70,7 +70,7 @@ def main(arguments):
 def run(suite, report):
     """Runs the tests. Returns the exit status of unittest's command, and how many unreported tests are left."""
     warnings = None if sys.warnoptions else "default"
-    names, unbegun = proctor_python.Names(), Unbegun(suite)
+    names, unbegun = proctor_python.UniqueNames(), Unbegun(suite)
 
     def result(*arguments, **named):
         return Result(report, names, unbegun, *arguments, **named)
@@ -83,7 +83,7 @@ def run(suite, report):
 
 
 def list_tests(suite, report):
-    status, names = 0, proctor_python.Names()
+    status, names = 0, proctor_python.UniqueNames()
     for test in each(suite):
         if type(test).__name__ == UNLOADABLE:
             unloadable(test, report)
@@ -198,7 +198,7 @@ def place(test):
     file, name = defined(test)
     # The code of a library's test is outside the workspace, where no rerun could begin.
     files = (os.path.join(START, file) for file in (file, getattr(test, BROUGHT_BY, None)) if file)
-    return next(map(relative, filter(proctor_python.is_own, files)), "."), name
+    return next(map(relative, filter(proctor_python.is_project_file, files)), "."), name
 
 
 def defined(test):
@@ -242,7 +242,7 @@ def unloadable(test, report, error=None):
     words = str(getattr(test, "_exception", None) or error).strip()
     file = os.path.normpath(os.path.join(START, unloaded_file(test)))
     frames = re.findall(r'^ +File "(.+)", line (\d+)', words, re.MULTILINE)
-    own = [frame for frame in frames if proctor_python.is_own(frame[0])] or [(file, 1)]
+    own = [frame for frame in frames if proctor_python.is_project_file(frame[0])] or [(file, 1)]
     report.write(
         "collector",
         nodeid=file + "/." if file == proctor_python.workspace() else file,
@@ -284,13 +284,13 @@ class Unbegun:
         if left and not outcome.wasSuccessful():
             report.write("note", text="%d test(s) did not run: unittest was stopped before them" % len(left), unreached=True)
             return len(left)
-        for (package, name), (kind, method) in left[: proctor_python.UNTOLD_MAX]:
+        for (package, name), (kind, method) in left[: proctor_python.UNREPORTED_MAX]:
             told = {"message": "did not run: unittest was stopped before it, or its suite passed it over"}
             of = code_of(getattr(kind, method, None))
-            if of is not None and proctor_python.is_own(of.co_filename):
+            if of is not None and proctor_python.is_project_file(of.co_filename):
                 told.update(file=of.co_filename, line=of.co_firstlineno)
             report.write("finished", package=package, name=names.unique(package, name), outcome="error", **told)
-        return max(0, len(left) - proctor_python.UNTOLD_MAX)
+        return max(0, len(left) - proctor_python.UNREPORTED_MAX)
 
     def _is_excused(self, kind):
         around = "setUpClass (%s.%s)" % (kind.__module__, kind.__qualname__), "setUpModule (%s)" % kind.__module__
@@ -342,12 +342,12 @@ class Result(unittest.TextTestResult):
         self._ended(test, {"outcome": "passed"})
 
     def addFailure(self, test, err):
-        told = described(test, err[1])
+        told = describe_failure(test, err[1])
         super().addFailure(test, err)
         self._ended(test, dict(told, outcome="failed"))
 
     def addError(self, test, err):
-        told, is_fixture = described(test, err[1]), self._is_fixture(err[1].__traceback__)
+        told, is_fixture = describe_failure(test, err[1]), self._is_fixture(err[1].__traceback__)
         super().addError(test, err)
         if type(test).__name__ == UNLOADABLE:
             unloadable(test, self._report, err[1])
@@ -365,7 +365,7 @@ class Result(unittest.TextTestResult):
             self._part(whole, test, dict(where(whole), outcome="skipped", message=reason))
 
     def addExpectedFailure(self, test, err):
-        told = proctor_python.described(err[1])
+        told = proctor_python.describe_exception(err[1])
         super().addExpectedFailure(test, err)
         self._ended(test, dict(told, outcome="xfailed"))
 
@@ -377,7 +377,7 @@ class Result(unittest.TextTestResult):
     def addSubTest(self, test, subtest, err):
         told = {"outcome": "passed"}
         if err is not None:
-            told = dict(proctor_python.described(err[1]), outcome="failed")
+            told = dict(proctor_python.describe_exception(err[1]), outcome="failed")
         super().addSubTest(test, subtest, err)
         self._part(test, subtest, told)
 
@@ -460,12 +460,12 @@ class Written:
 
 def interrupted(error):
     """Result of a test that ends with an exception that unittest does not catch: KeyboardInterrupt."""
-    return error and dict(proctor_python.described(error), outcome="failed")
+    return error and dict(proctor_python.describe_exception(error), outcome="failed")
 
 
-def described(test, error):
+def describe_failure(test, error):
     """Description of an exception. A doctest's is raised outside of the example, and its text names the line."""
-    told = proctor_python.described(error)
+    told = proctor_python.describe_exception(error)
     if told["file"]:
         return told
     told.update(where(test))
@@ -481,7 +481,7 @@ def where(test):
         file, line = os.path.join(START, test._dt_test.filename), (test._dt_test.lineno or 0) + 1
     else:
         file, line = getattr(code(test), "co_filename", ""), getattr(code(test), "co_firstlineno", None)
-    return {"file": file, "line": line} if proctor_python.is_own(file) else {}
+    return {"file": file, "line": line} if proctor_python.is_project_file(file) else {}
 
 
 def code(test):

@@ -16,9 +16,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, Want};
-use crate::ecosystems::js::{self, Flag, Group, Handed, Runner, Start, Takes};
-use crate::formats::reporter_protocol::{Dialect, Reported};
+use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest};
+use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsRunner, RunnerStart, TestGroup};
+use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use serde::Serialize;
 
 /// Adapter for Vitest.
@@ -29,32 +29,32 @@ const NAME: &str = "vitest";
 
 /// Options of the test script that define the project's tests and how they run.
 const FLAGS: &[Flag] = &[
-    Flag { names: &["--config", "-c"], takes: Takes::Value },
-    Flag { names: &["--root", "-r"], takes: Takes::Value },
-    Flag { names: &["--dir"], takes: Takes::Value },
-    Flag { names: &["--mode"], takes: Takes::Value },
-    Flag { names: &["--project"], takes: Takes::Value },
-    Flag { names: &["--workspace"], takes: Takes::Value },
-    Flag { names: &["--environment"], takes: Takes::Value },
-    Flag { names: &["--exclude"], takes: Takes::Value },
-    Flag { names: &["--pool"], takes: Takes::Value },
-    Flag { names: &["--testTimeout"], takes: Takes::Value },
-    Flag { names: &["--hookTimeout"], takes: Takes::Value },
-    Flag { names: &["--teardownTimeout"], takes: Takes::Value },
-    Flag { names: &["--retry"], takes: Takes::Value },
-    Flag { names: &["--maxConcurrency"], takes: Takes::Value },
-    Flag { names: &["--maxWorkers"], takes: Takes::Value },
-    Flag { names: &["--configLoader"], takes: Takes::Value },
-    Flag { names: &["--allowOnly"], takes: Takes::Nothing },
-    Flag { names: &["--globals"], takes: Takes::Nothing },
-    Flag { names: &["--dom"], takes: Takes::Nothing },
-    Flag { names: &["--typecheck"], takes: Takes::Nothing },
-    Flag { names: &["--no-isolate"], takes: Takes::Nothing },
-    Flag { names: &["--no-file-parallelism"], takes: Takes::Nothing },
+    Flag { names: &["--config", "-c"], arity: Arity::Value },
+    Flag { names: &["--root", "-r"], arity: Arity::Value },
+    Flag { names: &["--dir"], arity: Arity::Value },
+    Flag { names: &["--mode"], arity: Arity::Value },
+    Flag { names: &["--project"], arity: Arity::Value },
+    Flag { names: &["--workspace"], arity: Arity::Value },
+    Flag { names: &["--environment"], arity: Arity::Value },
+    Flag { names: &["--exclude"], arity: Arity::Value },
+    Flag { names: &["--pool"], arity: Arity::Value },
+    Flag { names: &["--testTimeout"], arity: Arity::Value },
+    Flag { names: &["--hookTimeout"], arity: Arity::Value },
+    Flag { names: &["--teardownTimeout"], arity: Arity::Value },
+    Flag { names: &["--retry"], arity: Arity::Value },
+    Flag { names: &["--maxConcurrency"], arity: Arity::Value },
+    Flag { names: &["--maxWorkers"], arity: Arity::Value },
+    Flag { names: &["--configLoader"], arity: Arity::Value },
+    Flag { names: &["--allowOnly"], arity: Arity::Nothing },
+    Flag { names: &["--globals"], arity: Arity::Nothing },
+    Flag { names: &["--dom"], arity: Arity::Nothing },
+    Flag { names: &["--typecheck"], arity: Arity::Nothing },
+    Flag { names: &["--no-isolate"], arity: Arity::Nothing },
+    Flag { names: &["--no-file-parallelism"], arity: Arity::Nothing },
 ];
 
 /// Options of the test script that are passed on. Vitest 3 and 4 have all of these options.
-const HANDED: Handed = Handed::These {
+const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: FLAGS,
     valued: &[
         "--api",
@@ -121,13 +121,13 @@ struct RunSettings<'a> {
     workers: Option<u32>,
 }
 
-const DIALECT: Dialect = Dialect {
-    missing: |output| js::missing(output, NAME),
+const PROFILE: RunnerProfile = RunnerProfile {
+    missing_remedy: |output| js::missing_runner(output, NAME),
     nothing_selected: |output| output.contains("No test files found"),
-    between: js::TITLES,
-    blamed: js::blamed,
-    reason: js::reason,
-    ..Dialect::plain(NAME)
+    separator: js::TITLE_SEPARATOR,
+    error_location: js::error_location,
+    error_reason: js::error_reason,
+    ..RunnerProfile::new(NAME)
 };
 
 impl Framework for Vitest {
@@ -148,79 +148,86 @@ impl Framework for Vitest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, Runner::Vitest)
+        js::projects(tree, JsRunner::Vitest)
     }
 
-    fn signs_in(&self, tree: &FileTree) -> String {
-        js::signs(tree, Runner::Vitest)
+    fn describe_markers_in(&self, tree: &FileTree) -> String {
+        js::describe_markers(tree, JsRunner::Vitest)
     }
 
-    fn started_by(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::starts_it(tree, &project.dir, Runner::Vitest).then(|| js::manifest_of(&project.dir))
+    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
+        js::script_starts(tree, &project.dir, JsRunner::Vitest).then(|| js::package_json_path(&project.dir))
     }
 
     fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_linked(tree, &outer.dir)
+        js::is_monorepo(tree, &outer.dir)
     }
 
-    fn claims(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_script(tree, &project.dir)
+    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
+        !js::is_left_to_test_script(tree, &project.dir)
     }
 
-    fn unbuilt(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::unbuilt(tree, &project.dir)).collect()
+    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
+        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
     }
 
-    fn plan(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        plan(projects, tree, want)
+    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+        plan(projects, tree, request)
     }
 
     /// A listing loads every file and runs no test.
-    fn plan_listing(&self, projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
-        let mut plan = plan(projects, tree, want)?;
-        plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING.to_owned(), String::new())));
+    fn plan_listing(
+        &self,
+        projects: &[Project],
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+    ) -> Result<Plan, PlanError> {
+        let mut plan = plan(projects, tree, request)?;
+        plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING_VARIABLE.to_owned(), String::new())));
         Ok(plan)
     }
 
-    fn blocks(&self) -> bool {
+    fn build_error_hides_tests(&self) -> bool {
         false
     }
 
-    fn parser(&self, plan: &Plan, want: &Want<'_>) -> Box<dyn Parser> {
-        Box::new(Reported::new(DIALECT, plan, want))
+    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
-fn plan(projects: &[Project], tree: &FileTree, want: &Want<'_>) -> Result<Plan, PlanError> {
+fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = Plan { files: files(), report: true, ..Plan::default() };
-    let groups = js::groups(projects, tree, want.selection, NAME)?;
-    for start in js::starts(tree, groups, (Runner::Vitest, NAME), HANDED, &[], &mut plan.notes) {
-        let Start { group, script, mut options } = start;
+    let groups = js::group_selection(projects, tree, request.selection, NAME)?;
+    for start in js::runner_starts(tree, groups, (JsRunner::Vitest, NAME), FORWARDED, &[], &mut plan.notes) {
+        let RunnerStart { group, script, mut options } = start;
         let in_parallel = |option: &String| option.starts_with("--maxWorkers=");
         let positional = std::mem::take(&mut options.positional);
-        let kept = options.into_words().filter(|option| want.parallel.is_none() || !in_parallel(option));
-        let launch = js::launch(tree, &group, want, "vitest/run.mjs", &script);
-        plan.steps.push(launch.with("PROCTOR_VITEST", settings(&group, want)).step(positional.into_iter().chain(kept)));
+        let kept = options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option));
+        let launch = js::launch_with_report(tree, &group, request, "vitest/run.mjs", &script);
+        plan.steps.push(
+            launch.with_env("PROCTOR_VITEST", settings(&group, request)).step(positional.into_iter().chain(kept)),
+        );
     }
     Ok(plan)
 }
 
-fn settings(group: &Group<'_>, want: &Want<'_>) -> String {
+fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
     let settings = RunSettings {
         files: &group.files,
-        related: !group.files.is_empty() && !group.exactly,
+        related: !group.files.is_empty() && !group.are_test_files,
         expression: group.names.expression(),
-        cache: format!("{}/vitest", want.cache),
-        workers: want.parallel.map(|parallel| parallel.max(1)),
+        cache: format!("{}/vitest", request.cache),
+        workers: request.parallel.map(|parallel| parallel.max(1)),
     };
     serde_json::to_string(&settings).unwrap_or_default()
 }
 
 fn files() -> Vec<InjectedFile> {
     vec![
-        js::file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::file("vitest/run.mjs", include_bytes!("run.mjs")),
-        js::file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
-        js::file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
+        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
+        js::injected_file("vitest/run.mjs", include_bytes!("run.mjs")),
+        js::injected_file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
+        js::injected_file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
     ]
 }

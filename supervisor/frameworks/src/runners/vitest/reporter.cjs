@@ -5,7 +5,7 @@
 
 const report = require('../js/report.cjs');
 
-const { SEPARATOR, at, beforeStack, blame, end, fileOf, nameOf, placeOf, plain, sayTogether: say, stackOf, valueOf } = report;
+const { SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, joinTitles, projectLocation, stripAnsi, emitBatched: emit, projectStack, formatValue } = report;
 
 class Reporter {
   constructor(filter) {
@@ -19,17 +19,17 @@ class Reporter {
   }
 
   onTestRunStart() {
-    say('begin');
+    emit('begin');
   }
 
   // Vitest does not wait for one event to be reported before the next.
   onTestCaseReady(test) {
     if (this.finished.has(test)) return;
-    if (test.options.mode === 'run' || test.options.mode === 'only') say('started', this.idOf(test));
+    if (test.options.mode === 'run' || test.options.mode === 'only') emit('started', this.idOf(test));
   }
 
   onUserConsoleLog({ taskId, content }) {
-    if (taskId) this.written.set(taskId, plain((this.written.get(taskId) ?? '') + content));
+    if (taskId) this.written.set(taskId, stripAnsi((this.written.get(taskId) ?? '') + content));
   }
 
   onTestCaseResult(test) {
@@ -42,7 +42,7 @@ class Reporter {
     const nodeid = id.package + SEPARATOR + id.name;
     this.count(id, nodeid);
     const { duration, flaky, retryCount } = test.diagnostic() ?? {};
-    say('finished', {
+    emit('finished', {
       ...id,
       nodeid,
       duration_s: typeof duration === 'number' ? duration / 1000 : undefined,
@@ -67,7 +67,7 @@ class Reporter {
   list(modules, errors) {
     for (const module of modules) {
       this.tellErrors(module, module);
-      for (const test of module.children.allTests()) if (this.isSelected(test)) say('listed', this.idOf(test));
+      for (const test of module.children.allTests()) if (this.isSelected(test)) emit('listed', this.idOf(test));
     }
     this.tellUnhandled(errors);
     end();
@@ -94,7 +94,7 @@ class Reporter {
       return { outcome: 'error', ...failure(test, around.errors()) };
     }
     const message = result.note ?? (test.options.mode === 'todo' ? 'todo' : undefined);
-    return { outcome: 'skipped', ...at(inFile(test)), message };
+    return { outcome: 'skipped', ...locationFields(inFile(test)), message };
   }
 
   // Reports errors of a file or a suite beside those of its tests.
@@ -104,25 +104,25 @@ class Reporter {
     // Returns early in the usual case: looking for the tests costs time proportional to their number.
     if (errors.length === 0) return;
     this.told.add(entity);
-    const file = fileOf(module.moduleId);
+    const file = packageOf(module.moduleId);
     const outside = [...module.children.allTests()].length > 0 ? 'failed outside of its tests: ' : '';
     for (const error of errors) {
-      const { message, ...place } = blame(error);
-      say('collector', { nodeid: file, ...at({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
+      const { message, ...place } = describeLoadError(error);
+      emit('collector', { nodeid: file, ...locationFields({ file: module.moduleId }), ...place, message: outside + message, output: textOf(error) });
     }
   }
 
   tellUnhandled(errors) {
     for (const error of errors) {
-      const { message, ...place } = blame(error);
+      const { message, ...place } = describeLoadError(error);
       const file = error.VITEST_TEST_PATH;
-      const nodeid = file ? fileOf(file) : '.';
-      say('collector', { nodeid, ...place, message: `failed outside of its tests: ${message}`, output: textOf(error) });
+      const nodeid = file ? packageOf(file) : '.';
+      emit('collector', { nodeid, ...place, message: `failed outside of its tests: ${message}`, output: textOf(error) });
     }
   }
 
   idOf(test) {
-    return { package: fileOf(test.module.moduleId), name: nameOf(titlesOf(test)) };
+    return { package: packageOf(test.module.moduleId), name: joinTitles(titlesOf(test)) };
   }
 
   isSelected(test) {
@@ -134,7 +134,7 @@ class Reporter {
   count(id, nodeid) {
     const count = (this.counts.get(nodeid) ?? 0) + 1;
     this.counts.set(nodeid, count);
-    if (count === 2) say('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
+    if (count === 2) emit('note', { text: `${id.package}: several tests are called ${JSON.stringify(id.name)}` });
   }
 }
 
@@ -152,24 +152,24 @@ function failedAround(test) {
 function failure(test, errors) {
   const [first] = errors;
   const known = 'expected' in first && 'actual' in first && (first.diff || first.showDiff);
-  const text = (value) => (typeof value === 'string' ? plain(value) : valueOf(value));
+  const text = (value) => (typeof value === 'string' ? stripAnsi(value) : formatValue(value));
   return {
-    ...at(placeIn(first) ?? inFile(test)),
+    ...locationFields(placeIn(first) ?? inFile(test)),
     message: messageOf(first),
     expected: known ? text(first.expected) : undefined,
     actual: known ? text(first.actual) : undefined,
-    stack: errors.map((error) => stackOf(error.stack)).join('\n\n'),
+    stack: errors.map((error) => projectStack(error.stack)).join('\n\n'),
   };
 }
 
 // Prefixes the message with the error's class, unless it is `Error` or `AssertionError`.
 function messageOf(error) {
-  const said = plain(error.message || beforeStack(error.stack));
+  const said = stripAnsi(error.message || textBeforeStack(error.stack));
   return ['Error', 'AssertionError', undefined].includes(error.name) ? said : `${error.name}: ${said}`;
 }
 
-const placeIn = (error) => placeOf(error.stack ?? error.stackStr);
+const placeIn = (error) => projectLocation(error.stack ?? error.stackStr);
 const inFile = (test) => ({ file: test.module.moduleId, line: test.location?.line });
-const textOf = (error) => plain(error.stack ?? error.message ?? error);
+const textOf = (error) => stripAnsi(error.stack ?? error.message ?? error);
 
 module.exports = { Reporter };

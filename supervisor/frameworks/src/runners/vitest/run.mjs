@@ -6,7 +6,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const require = createRequire(import.meta.url);
-const { blame, sayTogether: say } = require('../js/report.cjs');
+const { describeLoadError, emitBatched: emit } = require('../js/report.cjs');
 const { Reporter } = require('./reporter.cjs');
 const { Tasks } = require('./tasks.cjs');
 
@@ -98,7 +98,7 @@ async function create(options, vite) {
 async function main() {
   const { vitest, reporter, filters } = await prepare();
   if (listing && !speaksOfTasks) {
-    say('begin');
+    emit('begin');
     const { testModules, unhandledErrors } = await vitest.collect(filters);
     reporter.list(testModules, unhandledErrors);
   } else {
@@ -125,7 +125,7 @@ function tellClosing({ logger }) {
 }
 
 function tell(error) {
-  say('collector', { nodeid: '.', ...blame(error), output: String(error?.stack ?? error) });
+  emit('collector', { nodeid: '.', ...describeLoadError(error), output: String(error?.stack ?? error) });
 }
 
 main().catch((error) => {

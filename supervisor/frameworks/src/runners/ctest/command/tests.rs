@@ -4,8 +4,8 @@ use super::*;
 use proctor_core::filter::Filter;
 use proctor_core::test_case::TestId;
 
-fn want(selection: &Selection) -> Want<'_> {
-    Want { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..Want::plain(selection) }
+fn request(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
 fn projects() -> [Project; 2] {
@@ -21,13 +21,13 @@ fn line(step: &Step) -> String {
 }
 
 fn configured(selection: &Selection) -> Vec<String> {
-    plan(&projects(), &want(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
+    plan(&projects(), &request(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
 }
 
 /// Arguments that select tests in the directory `a`.
 fn selected(selection: &Selection) -> Vec<String> {
     let expression = |step: &Step| step.args.get(3..).unwrap_or_default().join(" ");
-    test("a", &want(selection)).iter().map(expression).collect()
+    test("a", &request(selection)).iter().map(expression).collect()
 }
 
 fn matching(filter: &str, files: &[&str]) -> Selection {
@@ -37,20 +37,20 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 
 #[test]
 fn configures_builds_and_tests_in_the_cache() {
-    let want = want(&Selection::All);
+    let request = request(&Selection::All);
     assert_eq!(
-        line(&plan(&projects()[..1], &want).unwrap().steps[0]),
+        line(&plan(&projects()[..1], &request).unwrap().steps[0]),
         "a: cmake -S . -B /cache/cmake/34a9c9d855a4ae4c"
     );
-    assert_eq!(line(&build("a", &want)), "a: cmake --build /cache/cmake/34a9c9d855a4ae4c --parallel 2");
-    assert_eq!(line(&test("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c -V");
-    assert_eq!(line(&list("a", &want)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c --show-only=json-v1");
-    assert!(line(&properties("a", &want)).ends_with(" sh /cache/cmake/34a9c9d855a4ae4c /scratch/report"));
-    let many = Want { parallel: Some(4), ..want.clone() };
+    assert_eq!(line(&build("a", &request)), "a: cmake --build /cache/cmake/34a9c9d855a4ae4c --parallel 2");
+    assert_eq!(line(&test("a", &request)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c -V");
+    assert_eq!(line(&list("a", &request)[0]), "a: ctest --test-dir /cache/cmake/34a9c9d855a4ae4c --show-only=json-v1");
+    assert!(line(&properties("a", &request)).ends_with(" sh /cache/cmake/34a9c9d855a4ae4c /scratch/report"));
+    let many = PlanRequest { parallel: Some(4), ..request.clone() };
     assert!(line(&test("a", &many)[0]).ends_with(" -V --parallel 4"));
     assert!(line(&build("a", &many)).ends_with(" --parallel 4"));
-    assert_ne!(directory("a", &want), directory("b/c", &want));
-    assert_ne!(directory("a", &want), directory("a", &Want { workspace: "/other", ..want.clone() }));
+    assert_ne!(directory("a", &request), directory("b/c", &request));
+    assert_ne!(directory("a", &request), directory("a", &PlanRequest { workspace: "/other", ..request.clone() }));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn selects_the_project_of_a_file() {
     assert_eq!(configured(&Selection::All), ["a", "b/c"]);
     assert_eq!(configured(&matching("", &["b/c/x.cpp"])), ["b/c"]);
     for outside in ["x.cpp", "/etc/passwd", "a/../../x"] {
-        let error = plan(&projects(), &want(&matching("", &[outside]))).unwrap_err();
+        let error = plan(&projects(), &request(&matching("", &[outside]))).unwrap_err();
         assert_eq!(error, PlanError::FileOutsideProject { file: outside.to_owned(), framework: "ctest" });
     }
 }
@@ -97,7 +97,7 @@ fn splits_a_long_list_and_runs_everything_for_a_very_long_one() {
 fn names_the_workspace_root_with_a_dot() {
     let root = [Project { dir: String::new(), name: "x".to_owned() }];
     let again = Selection::Exactly(vec![test_of(".", "t")]);
-    let want = want(&again);
-    assert_eq!(plan(&root, &want).unwrap().steps.len(), 1);
-    assert_eq!(test("", &want)[0].args[3..], ["-R", "^t$"]);
+    let request = request(&again);
+    assert_eq!(plan(&root, &request).unwrap().steps.len(), 1);
+    assert_eq!(test("", &request)[0].args[3..], ["-R", "^t$"]);
 }

@@ -20,8 +20,8 @@ fn tree() -> FileTree {
     tree
 }
 
-fn want(selection: &Selection) -> Want<'_> {
-    Want { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..Want::plain(selection) }
+fn want(selection: &Selection) -> PlanRequest<'_> {
+    PlanRequest { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
 /// The arguments of each command beyond the common ones.
@@ -109,9 +109,9 @@ fn integration_tests_go_to_failsafe() {
 fn uses_the_wrapper_only_with_a_network() {
     let tree = tree();
     let projects = Maven.detect(&tree);
-    let plan = |want: &Want<'_>| Maven.plan(&projects, &tree, want).unwrap().steps[0].clone();
+    let plan = |request: &PlanRequest<'_>| Maven.plan(&projects, &tree, request).unwrap().steps[0].clone();
     assert_eq!(plan(&want(&Selection::All)).programs, ["mvn"]);
-    let step = plan(&Want { network: Network::Host, ..want(&Selection::All) });
+    let step = plan(&PlanRequest { network: Network::Host, ..want(&Selection::All) });
     assert_eq!(step.programs, ["./mvnw", "mvn"]);
     assert!(!step.args.contains(&"--offline".to_owned()));
     assert_eq!(step.env["PROCTOR_REPORT"], "/tmp/proctor/report");
@@ -140,7 +140,7 @@ fn a_listing_is_the_same_command_with_another_extension() {
 fn refuses_unsupported_options_and_unknown_files() {
     let tree = tree();
     let projects = Maven.detect(&tree);
-    let parallel = Want { parallel: Some(4), ..want(&Selection::All) };
+    let parallel = PlanRequest { parallel: Some(4), ..want(&Selection::All) };
     assert_eq!(Maven.plan(&projects, &tree, &parallel).unwrap_err().to_string(), "parallel has no meaning for maven");
     for (filter, file) in [("ATest", "core/src/test/java/x/ATest.java"), ("", "../x.java"), ("", "core/src/Gone.java")]
     {

@@ -2,7 +2,7 @@
 
 use super::test_binary::push_bounded;
 use super::{HELD_MAX, RunnerKind, RustParser};
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use crate::runners::rust::binary_names::node_id;
 use crate::runners::rust::event::{HarnessLine, TestLine};
 use crate::runners::rust::failure::{self, FailureReason};
@@ -81,7 +81,7 @@ impl RustParser {
             self.flaky += 1;
             self.notes.add(format!("{} is flaky: it passed at attempt {attempt}", node_id(&id.package, &id.name)));
         }
-        let output = plain(&test.stdout.unwrap_or_default());
+        let output = strip_ansi(&test.stdout.unwrap_or_default());
         let failure = match outcome {
             TestOutcome::Failed => {
                 let failure = failure::from_test(&id.name, &output, test.message.as_deref(), self.here());

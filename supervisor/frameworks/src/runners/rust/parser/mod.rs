@@ -15,13 +15,13 @@ use super::build_errors;
 use super::failure::{FailureReason, PathContext};
 use super::libtest_text::LibtestTextParser;
 use super::nextest;
-use crate::contract::{Parser, Plan, Step, StreamSummary, Want};
-use crate::parsing::completeness::Proofs;
-use crate::parsing::line_splitter::{LINE_BYTES_MAX, Lines};
+use crate::contract::{Parser, Plan, PlanRequest, Step, StreamSummary};
+use crate::parsing::line_splitter::{LINE_BYTES_MAX, LineSplitter};
 use crate::parsing::notes::Notes;
-use crate::parsing::output_tail::{Said, plain};
-use crate::parsing::running_tests::Begun;
-use crate::parsing::workspace_paths::Paths;
+use crate::parsing::output_tail::{OutputTail, strip_ansi};
+use crate::parsing::proof_tracker::ProofTracker;
+use crate::parsing::running_tests::RunningTests;
+use crate::parsing::workspace_paths::WorkspacePaths;
 use build_output::BuildOutput;
 use libtest_json::UnexplainedFailure;
 use missing_toolchain::missing_remedy;
@@ -59,12 +59,12 @@ pub(super) enum Mode {
 pub(super) struct RustParser {
     runner: RunnerKind,
     mode: Mode,
-    paths: Paths,
+    paths: WorkspacePaths,
     steps: Vec<Step>,
     step: usize,
     dir: String,
-    lines: Lines,
-    stderr: Said,
+    lines: LineSplitter,
+    stderr: OutputTail,
     build_output: BuildOutput,
     current: Option<CurrentBinary>,
     doctests: LibtestTextParser,
@@ -75,12 +75,12 @@ pub(super) struct RustParser {
     lists_ignored: bool,
     planned: usize,
     nothing_selected: bool,
-    begun: Begun,
+    running: RunningTests,
     /// Failures and errors reported in the current step: they explain a bad exit status.
     reported_failures: u64,
     listed: usize,
     flaky: u64,
-    proofs: Proofs,
+    proofs: ProofTracker,
     /// Tests that the harnesses of this step's complete binaries announced.
     announced: u64,
     summary: StreamSummary,
@@ -88,16 +88,16 @@ pub(super) struct RustParser {
 }
 
 impl RustParser {
-    pub(super) fn new(runner: RunnerKind, mode: Mode, plan: &Plan, want: &Want<'_>) -> RustParser {
+    pub(super) fn new(runner: RunnerKind, mode: Mode, plan: &Plan, request: &PlanRequest<'_>) -> RustParser {
         RustParser {
             runner,
             mode,
-            paths: Paths::new(want.workspace),
+            paths: WorkspacePaths::new(request.workspace),
             steps: plan.steps.clone(),
             step: 0,
             dir: String::new(),
-            lines: Lines::default(),
-            stderr: Said::default(),
+            lines: LineSplitter::default(),
+            stderr: OutputTail::default(),
             build_output: BuildOutput::default(),
             current: None,
             doctests: LibtestTextParser::default(),
@@ -107,11 +107,11 @@ impl RustParser {
             lists_ignored: false,
             planned: plan.steps.len(),
             nothing_selected: false,
-            begun: Begun::default(),
+            running: RunningTests::default(),
             reported_failures: 0,
             listed: 0,
             flaky: 0,
-            proofs: Proofs::default(),
+            proofs: ProofTracker::default(),
             announced: 0,
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
@@ -148,7 +148,7 @@ impl RustParser {
 
     /// Reports why the runner failed, when nothing reported so far explains it.
     fn explain(&mut self, events: &mut Vec<RunnerEvent>) {
-        let output = plain(&self.stderr.text());
+        let output = strip_ansi(&self.stderr.text());
         if let Some(remedy) = missing_remedy(&output) {
             self.summary.runner_missing = true;
             return self.notes.add(remedy);
@@ -175,7 +175,7 @@ impl Parser for RustParser {
     fn step_started(&mut self, step: usize) {
         self.step = step;
         self.dir = self.steps.get(step).or(self.steps.last()).map(|step| step.dir.clone()).unwrap_or_default();
-        self.stderr = Said::default();
+        self.stderr = OutputTail::default();
         (self.reported_failures, self.announced) = (0, 0);
         self.proofs.start_step();
         self.build_output.begin();
@@ -213,18 +213,20 @@ impl Parser for RustParser {
         let is_done = self.runner == RunnerKind::Nextest && matches!(exit, Exit::Code(0 | 4 | 100)) && !killed;
         if is_done && self.suites.are_all_closed() {
             // Open tests are ignored ones, of which nextest reports only the start.
-            self.begun.take();
+            self.running.drain();
         }
-        let is_cut =
-            self.suites.are_incomplete() || self.current.is_some() || self.doctests.is_open() || !self.begun.is_empty();
+        let is_cut = self.suites.are_incomplete()
+            || self.current.is_some()
+            || self.doctests.is_open()
+            || !self.running.is_empty();
         if killed {
             return;
         }
         if !is_cut {
-            self.proofs.show(self.announced);
+            self.proofs.record(self.announced);
         }
         let how = "did not finish: the runner ended before it";
-        for id in self.begun.take() {
+        for id in self.running.drain() {
             let failure = FailureReason { message: Some(how.to_owned()), ..FailureReason::default() };
             self.finish_test(id, TestOutcome::Error, None, failure, "", events);
         }
@@ -254,7 +256,7 @@ impl Parser for RustParser {
     }
 
     fn running(&self) -> Vec<TestId> {
-        self.begun.iter().cloned().collect()
+        self.running.iter().cloned().collect()
     }
 
     fn summary(&self) -> StreamSummary {
@@ -262,7 +264,7 @@ impl Parser for RustParser {
         let mut summary = StreamSummary { proof, notes: self.notes.to_vec(), ..self.summary.clone() };
         let lost = [
             (self.build_output.unreadable, "line(s) of Cargo's could not be read".to_owned()),
-            (self.lines.skipped(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
+            (self.lines.skipped_lines(), format!("line(s) of more than {LINE_BYTES_MAX} bytes were passed over")),
         ];
         for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
             summary.proof = Proof::Missing;

@@ -2,7 +2,7 @@
 //! and their end.
 
 use super::{Mode, RustParser};
-use crate::parsing::output_tail::plain;
+use crate::parsing::output_tail::strip_ansi;
 use crate::runners::rust::failure::{self, FailureReason};
 use crate::runners::rust::libtest_text::{LibtestTextParser, TextResult, listed_name};
 use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
@@ -56,7 +56,7 @@ impl RustParser {
     }
 
     pub(super) fn text_line(&mut self, line: &str, events: &mut Vec<RunnerEvent>) {
-        let text = plain(line);
+        let text = strip_ansi(line);
         if self.mode == Mode::Listing {
             if let Some(name) = listed_name(&text) {
                 let package = self
@@ -108,8 +108,8 @@ impl RustParser {
         };
         let began = began.map(|name| TestId { package: current.id.clone(), name });
         let tests: Vec<TestId> =
-            self.begun.iter().filter(|id| id.package == current.id).cloned().chain(began).collect();
-        let output = self.paths.scrub(plain(&current.output).trim());
+            self.running.iter().filter(|id| id.package == current.id).cloned().chain(began).collect();
+        let output = self.paths.scrub(strip_ansi(&current.output).trim());
         if !tests.is_empty() {
             self.summary.unreached = true;
             self.notes.add(format!("{}: the test program {how}, and tests that had not begun did not run", current.id));

@@ -9,7 +9,7 @@ use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOu
 
 impl RustParser {
     pub(super) fn start_test(&mut self, id: TestId, events: &mut Vec<RunnerEvent>) {
-        if self.begun.add(&id) {
+        if self.running.start(&id) {
             events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
@@ -33,7 +33,7 @@ impl RustParser {
         output: &str,
         events: &mut Vec<RunnerEvent>,
     ) {
-        self.begun.remove(&id);
+        self.running.finish(&id);
         if self.runner == RunnerKind::Nextest && outcome == TestOutcome::Skipped {
             self.suites.record_skipped(&id);
         }

@@ -1,0 +1,130 @@
+//! A plan: the commands of a run, the files they need, and the request they are made from.
+
+use proctor_core::isolation::Network;
+use proctor_core::request::{CoverageMode, Selection};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Directory below scratch for the files that runners leave: for proctor, in one directory per framework, and for the caller, in
+/// [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY). The caller's do not go to
+/// [`Parser::files`](crate::Parser::files) and [`Framework::ingest_coverage`](crate::Framework::ingest_coverage).
+pub const ARTIFACTS: &str = "artifacts";
+
+/// Wall time of a run that builds a whole project before the first test, or drives a browser or a device: 15 minutes.
+pub const LONG_WALL_MS: u64 = 900_000;
+
+/// Path of the report FIFO of a run with [`Plan::report`], below the scratch directory.
+pub const REPORT: &str = "report";
+
+/// What an adapter needs to plan a run.
+#[derive(Debug, Clone)]
+pub struct PlanRequest<'a> {
+    /// The tests to run. Never [`Selection::LastFailed`]: the session has resolved it.
+    pub selection: &'a Selection,
+    /// Whether to measure coverage.
+    pub coverage: CoverageMode,
+    /// Requested number of tests that run at the same time within one package.
+    pub parallel: Option<u32>,
+    /// Whether the run will have a network.
+    pub network: Network,
+    /// Absolute path of the workspace inside the sandbox, without a trailing slash.
+    pub workspace: &'a str,
+    /// Absolute path of the scratch directory inside the sandbox, without a trailing slash.
+    pub scratch: &'a str,
+    /// Absolute path of a directory for build caches, which outlives the run.
+    pub cache: &'a str,
+    /// Random word that no earlier run knew. It goes into injected files of which a tool caches a compiled form by their content.
+    pub nonce: &'a str,
+}
+
+#[cfg(test)]
+impl<'a> PlanRequest<'a> {
+    /// A request for `selection` with short paths and no options.
+    pub(crate) const fn plain(selection: &'a Selection) -> PlanRequest<'a> {
+        PlanRequest {
+            selection,
+            coverage: CoverageMode::Off,
+            parallel: None,
+            network: Network::None,
+            workspace: "/w",
+            scratch: "/s",
+            cache: "/c",
+            nonce: "n",
+        }
+    }
+}
+
+/// The commands of a run and the files they need.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// Commands, run one after the other.
+    pub steps: Vec<Step>,
+    /// Files to write below the scratch directory before the run.
+    pub files: Vec<InjectedFile>,
+    /// Empty directories to create below the scratch directory before the run.
+    pub dirs: Vec<String>,
+    /// Whether the files below [`ARTIFACTS`] go to [`Parser::files`](crate::Parser::files) and
+    /// [`Framework::ingest_coverage`](crate::Framework::ingest_coverage).
+    pub artifacts: bool,
+    /// Whether the runner writes to the FIFO [`REPORT`], which [`Parser::report`](crate::Parser::report) reads.
+    pub report: bool,
+    /// Sentences for the report, such as why coverage is not measured.
+    pub notes: Vec<String>,
+}
+
+/// One command of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// Candidates; the first that exists is executed: a name, which the supervisor looks up on PATH, a path relative to `dir`
+    /// (`.venv/bin/python`), or an absolute path. If none exists, the error names the last.
+    pub programs: Vec<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Working directory relative to the workspace, empty for the root.
+    pub dir: String,
+    /// Variables on top of the allow-listed environment. Requests cannot override these.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A file of proctor's own that a plan brings into the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InjectedFile {
+    /// Path below the scratch directory.
+    pub path: String,
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// Whether the file gets the execute permission.
+    pub executable: bool,
+}
+
+/// Why no command can be planned.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum PlanError {
+    /// A file of the request is in no project of this framework.
+    #[error("{file} is in no {framework} project of this workspace")]
+    FileOutsideProject {
+        /// The file, relative to the workspace.
+        file: String,
+        /// The framework's name.
+        framework: &'static str,
+    },
+    /// The framework does not support an option.
+    #[error("{option} has no meaning for {framework}")]
+    NotApplicable {
+        /// The option.
+        option: &'static str,
+        /// The framework's name.
+        framework: &'static str,
+    },
+    /// More commands than a run may have.
+    #[error(
+        "{steps} commands are needed (one per module or package), at most {max} in one run: \
+         run fewer at a time, by file or directory"
+    )]
+    TooManySteps {
+        /// Number of commands needed.
+        steps: usize,
+        /// Most commands of one run.
+        max: usize,
+    },
+}

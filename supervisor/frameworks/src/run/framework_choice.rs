@@ -1,0 +1,416 @@
+//! The frameworks of one run: plans their commands one after the other and combines their parsers.
+
+use crate::contract::FileTree;
+use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest, Step, StreamSummary};
+use crate::contract::{Project, owns_source};
+use crate::run::remedy_parser::RemedyParser;
+use proctor_core::artifact::ArtifactKind;
+use proctor_core::event::RunnerEvent;
+use proctor_core::outcome::Exit;
+use proctor_core::proof::Proof;
+use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
+use proctor_core::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A framework and its projects in one workspace.
+#[derive(Clone)]
+pub struct DetectedFramework {
+    /// The adapter.
+    pub framework: &'static dyn Framework,
+    /// Its projects, at least one.
+    pub projects: Vec<Project>,
+}
+
+impl DetectedFramework {
+    /// Whether a file or directory belongs to one of its projects.
+    pub(crate) fn owns(&self, tree: &FileTree, path: &str) -> bool {
+        owns_source(self.framework.extensions(), &self.projects, tree, path)
+    }
+}
+
+/// The frameworks chosen for a run, at least one.
+#[derive(Clone)]
+pub struct FrameworkChoice {
+    pub(crate) detected: Vec<DetectedFramework>,
+    /// Sentences about projects and frameworks that were left out.
+    pub(crate) notes: Vec<String>,
+}
+
+impl FrameworkChoice {
+    /// Their names as a report shows them: `go`, or `go, pytest`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
+        names.join(", ")
+    }
+
+    /// See [`Framework::build_error_hides_tests`]. Of several frameworks it is not known which one did not build.
+    #[must_use]
+    pub fn build_error_hides_tests(&self) -> bool {
+        self.detected.iter().any(|detected| detected.framework.build_error_hides_tests())
+    }
+
+    /// Wall time in milliseconds of a run that requests none: that of the slowest framework. `configured` is the operator's
+    /// setting for a framework, `default_ms` applies to frameworks without a setting or a default of their own.
+    pub fn default_wall_ms(&self, configured: impl Fn(&str) -> Option<u64>, default_ms: u64) -> u64 {
+        let each = self.detected.iter().map(|DetectedFramework { framework, .. }| {
+            configured(framework.name()).or_else(|| framework.default_wall_ms()).unwrap_or(default_ms)
+        });
+        each.max().unwrap_or(default_ms)
+    }
+
+    /// Plans the commands and creates the parser. A framework without a part of the selection has no command.
+    pub fn plan(
+        &self,
+        kind: RunKind,
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+        browsing: BrowserOptions,
+    ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+        if let [only] = self.detected.as_slice() {
+            let (mut plan, parser) = plan(only, kind, tree, request, browsing)?;
+            plan.notes.extend(self.notes.iter().cloned());
+            return Ok((plan, parser));
+        }
+        let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
+        let mut multi = MultiParser { parts: Vec::new(), owners: Vec::new(), current: 0 };
+        for (selection, detected) in self.split_selection(tree, request.selection).iter().zip(&self.detected) {
+            let Some(selection) = selection else { continue };
+            let (plan, parser) = plan(detected, kind, tree, &PlanRequest { selection, ..request.clone() }, browsing)?;
+            let part = multi.parts.len();
+            multi.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
+            multi.parts.push(Part { parser, steps: plan.steps.len() });
+            all.absorb(plan);
+        }
+        Ok((all, Box::new(multi)))
+    }
+
+    /// The part of `selection` for each framework; `None` for nothing.
+    fn split_selection(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
+        let of = |detected: &DetectedFramework| match selection {
+            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.supports_selection() => {
+                let own = files.iter().filter(|file| detected.owns(tree, file)).cloned();
+                let files: Vec<String> = own.collect();
+                (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
+            }
+            Selection::Exactly(targets) => {
+                let owns = |target: &&RerunTarget| detected.framework.owns_target(&detected.projects, tree, target);
+                let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
+                (!own.is_empty()).then_some(Selection::Exactly(own))
+            }
+            Selection::Matching { .. } if !detected.framework.supports_selection() => {
+                let is_all = matches!(selection, Selection::Matching { filter: None, files } if files.is_empty());
+                is_all.then(|| selection.clone())
+            }
+            other => Some(other.clone()),
+        };
+        let shares: Vec<Option<Selection>> = self.detected.iter().map(of).collect();
+        // If no framework owns any of it, each plans the whole selection and reports its own error.
+        if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
+    }
+
+    /// Coverage from the files that the run left.
+    #[must_use]
+    pub fn ingest_coverage(
+        &self,
+        workspace: &str,
+        files: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        let mut all = CoverageHarvest::default();
+        for DetectedFramework { framework, projects } in &self.detected {
+            let harvest = framework.ingest_coverage(projects, workspace, files, finished);
+            all.measured.extend(harvest.measured);
+            all.notes.extend(harvest.notes);
+        }
+        all
+    }
+}
+
+fn plan(
+    detected: &DetectedFramework,
+    kind: RunKind,
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    browsing: BrowserOptions,
+) -> Result<(Plan, Box<dyn Parser>), PlanError> {
+    let DetectedFramework { framework, projects } = detected;
+    Ok(match kind {
+        RunKind::Tests => {
+            let mut plan = framework.plan(projects, tree, request)?;
+            if let Some(option) = browsing.requested_option() {
+                framework.apply_browser_options(tree, &mut plan, option, browsing)?;
+            }
+            let parser = framework.parser(&plan, request);
+            let parser = RemedyParser::new(parser, request.network, framework.missing_build_outputs(tree, projects));
+            (plan, Box::new(parser))
+        }
+        RunKind::Listing => {
+            let plan = framework.plan_listing(projects, tree, request)?;
+            let parser = framework.listing_parser(&plan, request);
+            (plan, Box::new(RemedyParser::new(parser, request.network, Vec::new())))
+        }
+    })
+}
+
+impl Plan {
+    /// Appends another plan.
+    fn absorb(&mut self, other: Plan) {
+        self.steps.extend(other.steps);
+        self.files.extend(other.files);
+        self.dirs.extend(other.dirs);
+        self.notes.extend(other.notes);
+        self.report |= other.report;
+        self.artifacts |= other.artifacts;
+    }
+}
+
+/// One framework's parser, and how many steps it has so far.
+struct Part {
+    parser: Box<dyn Parser>,
+    steps: usize,
+}
+
+/// Passes each step's output to the parser of its framework.
+struct MultiParser {
+    parts: Vec<Part>,
+    /// For each step: the index in `parts`, and the step's number within that part.
+    owners: Vec<(usize, usize)>,
+    current: usize,
+}
+
+impl MultiParser {
+    fn current(&mut self) -> Option<&mut Box<dyn Parser>> {
+        self.parts.get_mut(self.current).map(|part| &mut part.parser)
+    }
+}
+
+impl Parser for MultiParser {
+    fn step_started(&mut self, step: usize) {
+        let Some(&(part, own)) = self.owners.get(step) else { return };
+        self.current = part;
+        if let Some(parser) = self.current() {
+            parser.step_started(own);
+        }
+    }
+
+    fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stdout(bytes, events);
+        }
+    }
+
+    fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.stderr(bytes, events);
+        }
+    }
+
+    fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.report(bytes, events);
+        }
+    }
+
+    fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
+        if let Some(parser) = self.current() {
+            parser.step_ended(exit, killed, events);
+        }
+    }
+
+    fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
+        for part in &mut self.parts {
+            part.parser.files(files, events);
+        }
+    }
+
+    fn follow_up(&mut self) -> Vec<Step> {
+        let owner = self.current;
+        let Some(part) = self.parts.get_mut(owner) else { return Vec::new() };
+        let steps = part.parser.follow_up();
+        self.owners.extend((part.steps..part.steps + steps.len()).map(|own| (owner, own)));
+        part.steps += steps.len();
+        steps
+    }
+
+    fn nothing_selected(&self) -> bool {
+        self.parts.get(self.current).is_some_and(|part| part.parser.nothing_selected())
+    }
+
+    fn artifact_source(&self, path: &str) -> Option<(ArtifactKind, TestId)> {
+        self.parts.iter().find_map(|part| part.parser.artifact_source(path))
+    }
+
+    fn running(&self) -> Vec<TestId> {
+        self.parts.iter().flat_map(|part| part.parser.running()).collect()
+    }
+
+    fn flaky(&self) -> u64 {
+        self.parts.iter().map(|part| part.parser.flaky()).sum()
+    }
+
+    fn summary(&self) -> StreamSummary {
+        let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
+        // A framework without a command has nothing to prove.
+        let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
+        StreamSummary {
+            structured: all.iter().all(|one| one.structured),
+            proof: proofs.reduce(Proof::and).unwrap_or_default(),
+            unreached: all.iter().any(|one| one.unreached),
+            runner_missing: all.iter().any(|one| one.runner_missing),
+            not_built: all.iter().flat_map(|one| one.not_built.iter().cloned()).collect(),
+            notes: all.into_iter().flat_map(|one| one.notes).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contract::Framework;
+
+    /// Plans one step per requested file, package or `all`, and follows up with one more step. Its source files have its name as
+    /// their extension.
+    pub(crate) struct FakeFramework(pub(crate) [&'static str; 1]);
+
+    struct FakeParser {
+        name: &'static str,
+        steps: Vec<usize>,
+        more: bool,
+    }
+
+    impl Framework for FakeFramework {
+        fn name(&self) -> &'static str {
+            self.0[0]
+        }
+
+        fn proof(&self) -> &'static str {
+            ""
+        }
+
+        fn markers(&self) -> &'static [&'static str] {
+            &[]
+        }
+
+        fn extensions(&self) -> &'static [&'static str] {
+            match self.0 {
+                ["a"] => &["a"],
+                _ => &["b"],
+            }
+        }
+
+        fn default_wall_ms(&self) -> Option<u64> {
+            (self.0 == ["b"]).then_some(20)
+        }
+
+        fn detect(&self, _: &FileTree) -> Vec<Project> {
+            vec![Project { dir: String::new(), name: self.name().to_owned() }]
+        }
+
+        fn plan(&self, _: &[Project], _: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+            let args = match request.selection {
+                Selection::Matching { files, .. } => files.clone(),
+                Selection::Exactly(targets) => targets.iter().map(|target| target.package().to_owned()).collect(),
+                _ => vec!["all".to_owned()],
+            };
+            let step = |arg| Step {
+                programs: vec![self.name().into()],
+                args: vec![arg],
+                dir: String::new(),
+                env: BTreeMap::new(),
+            };
+            Ok(Plan { steps: args.into_iter().map(step).collect(), ..Plan::default() })
+        }
+
+        fn plan_listing(&self, _: &[Project], _: &FileTree, _: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+            Ok(Plan::default())
+        }
+
+        fn parser(&self, _: &Plan, _: &PlanRequest<'_>) -> Box<dyn Parser> {
+            Box::new(FakeParser { name: self.name(), steps: Vec::new(), more: true })
+        }
+    }
+
+    impl Parser for FakeParser {
+        fn step_started(&mut self, step: usize) {
+            self.steps.push(step);
+        }
+
+        fn stdout(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn stderr(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+
+        fn step_ended(&mut self, _: Exit, _: bool, _: &mut Vec<RunnerEvent>) {}
+
+        fn follow_up(&mut self) -> Vec<Step> {
+            let step =
+                Step { programs: vec![self.name.into()], args: vec![], dir: String::new(), env: BTreeMap::new() };
+            if std::mem::take(&mut self.more) { vec![step] } else { Vec::new() }
+        }
+
+        fn running(&self) -> Vec<TestId> {
+            Vec::new()
+        }
+
+        fn summary(&self) -> StreamSummary {
+            let notes = vec![format!("{} {:?}", self.name, self.steps)];
+            let proof = if self.name == "b" { Proof::Missing } else { Proof::Shown { tests: 1 } };
+            StreamSummary { structured: true, proof, notes, ..StreamSummary::default() }
+        }
+    }
+
+    pub(crate) static A: FakeFramework = FakeFramework(["a"]);
+    pub(crate) static B: FakeFramework = FakeFramework(["b"]);
+
+    fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
+        let mut tree = FileTree::default();
+        ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
+        let chosen = [&A, &B].map(|framework| DetectedFramework { framework, projects: framework.detect(&tree) });
+        let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(selection) };
+        let (plan, parser) = FrameworkChoice { detected: chosen.into(), notes: Vec::new() }
+            .plan(RunKind::Tests, &tree, &request, BrowserOptions::default())
+            .unwrap();
+        (plan.steps.iter().map(|step| format!("{} {}", step.programs[0], step.args[0])).collect(), parser)
+    }
+
+    #[test]
+    fn each_framework_plans_its_own_part_of_the_selection() {
+        assert_eq!(planned(&Selection::All).0, ["a all", "b all"]);
+        let files = |files: &[&str]| Selection::Matching {
+            filter: None,
+            files: files.iter().map(|file| (*file).to_owned()).collect(),
+        };
+        assert_eq!(planned(&files(&["z.b", "x.a"])).0, ["a x.a", "b z.b"]);
+        assert_eq!(planned(&files(&["z.b"])).0, ["b z.b"]);
+        assert_eq!(planned(&files(&["unknown"])).0, ["a unknown", "b unknown"]);
+        let failed = ["y.b", "x.a"].map(|file| RerunTarget::Package(file.to_owned()));
+        assert_eq!(planned(&Selection::Exactly(failed.into())).0, ["a x.a", "b y.b"]);
+    }
+
+    #[test]
+    fn the_wall_time_is_that_of_the_slowest_framework() {
+        let of = |frameworks: &[&'static FakeFramework], set: &[(&str, u64)]| {
+            let detected = frameworks.iter().map(|&framework| DetectedFramework { framework, projects: Vec::new() });
+            let set = |name: &str| set.iter().find(|(framework, _)| *framework == name).map(|(_, ms)| *ms);
+            FrameworkChoice { detected: detected.collect(), notes: Vec::new() }.default_wall_ms(set, 10)
+        };
+        assert_eq!((of(&[&A], &[]), of(&[&B], &[]), of(&[&A, &B], &[])), (10, 20, 20));
+        assert_eq!((of(&[&A], &[("a", 5)]), of(&[&B], &[("b", 5)]), of(&[&A, &B], &[("a", 30)])), (5, 5, 30));
+    }
+
+    #[test]
+    fn each_parser_gets_its_own_steps_and_its_follow_ups() {
+        let (_, mut parser) = planned(&Selection::All);
+        for step in 0..2 {
+            parser.step_started(step);
+            parser.step_ended(Exit::Code(0), false, &mut Vec::new());
+            assert_eq!(parser.follow_up().len(), 1);
+            assert!(parser.follow_up().is_empty());
+        }
+        parser.step_started(3);
+        parser.step_started(2);
+        let summary = parser.summary();
+        assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
+        assert!(summary.proof.is_missing() && summary.structured);
+    }
+}
