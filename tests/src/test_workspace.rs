@@ -91,6 +91,10 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::ensure_installed("rspec"));
     }
+    if fixture.starts_with("phpunit/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::ensure_installed("phpunit"));
+    }
     // The lock file has the versions of this host's gems.
     if fixture == "rspec/bundled" {
         let mut bundle = command(&find_on_path("bundle"));

@@ -16,8 +16,8 @@ pub use run::detection;
 pub use run::expected_tests::ExpectedTests;
 pub use run::framework_choice::{DetectedFramework, FrameworkChoice};
 use runners::{
-    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, playwright, pytest, rspec, rust, script,
-    unittest, vitest,
+    ctest, cypress, go, gradle, jest, maestro, maven, mocha, node_test, phpunit, playwright, pytest, rspec, rust,
+    script, unittest, vitest,
 };
 use std::sync::LazyLock;
 
@@ -40,6 +40,7 @@ pub static FRAMEWORKS: &[&dyn Framework] = &[
     &maestro::Maestro,
     &cypress::Cypress,
     &rspec::Rspec,
+    &phpunit::Phpunit,
 ];
 
 /// The toolchains of all frameworks, each once, in the order of [`FRAMEWORKS`].

@@ -186,6 +186,13 @@ const RECORDINGS: &[Recording] = &[
         output: &[(Report, golden!("rspec/pass.jsonl"))],
         without: REPORTERS,
     },
+    Recording {
+        framework: "phpunit",
+        files: &[],
+        step: 0,
+        output: &[(Report, golden!("phpunit/pass.jsonl"))],
+        without: REPORTERS,
+    },
 ];
 
 /// The outcome of the recording with `change` applied to everything the runner wrote.

@@ -13,6 +13,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_core::test_case::TestCase;
+use proctor_frameworks::runners::phpunit::Phpunit;
 use proctor_frameworks::runners::rspec::Rspec;
 use proctor_frameworks::{FileTree, Framework, Parser};
 use proptest::prelude::*;
@@ -32,6 +33,31 @@ macro_rules! golden {
 
 /// All recordings of runs that ended by themselves.
 const GOLDENS: &[Golden] = &[
+    golden!(Phpunit, "phpunit/collection", 2),
+    golden!(Phpunit, "phpunit/crash", 0),
+    golden!(Phpunit, "phpunit/error", 2),
+    golden!(Phpunit, "phpunit/error-phpunit11", 2),
+    golden!(Phpunit, "phpunit/error-phpunit13", 2),
+    golden!(Phpunit, "phpunit/fail", 2),
+    golden!(Phpunit, "phpunit/fail-phpunit11", 2),
+    golden!(Phpunit, "phpunit/fail-phpunit13", 2),
+    golden!(Phpunit, "phpunit/pass", 0),
+    golden!(Phpunit, "phpunit/pass-phpunit11", 0),
+    golden!(Phpunit, "phpunit/pass-phpunit13", 0),
+    golden!(Phpunit, "phpunit/provider", 2),
+    golden!(Phpunit, "phpunit/provider-phpunit11", 2),
+    golden!(Phpunit, "phpunit/provider-phpunit13", 2),
+    golden!(Phpunit, "phpunit/risky", 1),
+    golden!(Phpunit, "phpunit/risky-phpunit11", 1),
+    golden!(Phpunit, "phpunit/skip", 0),
+    golden!(Phpunit, "phpunit/skip-phpunit11", 0),
+    golden!(Phpunit, "phpunit/skip-phpunit13", 0),
+    golden!(Phpunit, "phpunit/stops", 1),
+    golden!(Phpunit, "phpunit/stops-phpunit11", 1),
+    golden!(Phpunit, "phpunit/teardown", 1),
+    golden!(Phpunit, "phpunit/teardown-phpunit11", 2),
+    golden!(Phpunit, "phpunit/unicode", 2),
+    golden!(Phpunit, "phpunit/unicode-phpunit13", 2),
     golden!(Rspec, "rspec/collection", 1),
     golden!(Rspec, "rspec/collection-rspec313", 1),
     golden!(Rspec, "rspec/crash", 0),
@@ -52,14 +78,25 @@ const GOLDENS: &[Golden] = &[
 ];
 
 /// Recordings of runs that were killed during a test, and that test.
-const KILLED: &[(Golden, &str)] = &[(golden!(Rspec, "rspec/hang-killed", 137), "hang > b hangs")];
+const KILLED: &[(Golden, &str)] = &[
+    (golden!(Phpunit, "phpunit/hang-killed", 137), "HangTest::testHangs"),
+    (golden!(Phpunit, "phpunit/hang-killed-phpunit11", 137), "HangTest::testHangs"),
+    (golden!(Rspec, "rspec/hang-killed", 137), "hang > b hangs"),
+];
 
 /// Recordings of listings: how many tests they have, and one of these.
-const LISTINGS: &[(Golden, usize, &str)] =
-    &[(golden!(Rspec, "rspec/list", 0), 12, "spec/shout_spec.rb > shout > with a nil > example [1:10:1]")];
+const LISTINGS: &[(Golden, usize, &str)] = &[
+    (golden!(Phpunit, "phpunit/list", 0), 11, "tests/ShoutTest.php > ShoutTest::testLetters with data set #0"),
+    (
+        golden!(Phpunit, "phpunit/list-phpunit11", 0),
+        11,
+        "tests/ShoutTest.php > ShoutTest::testLetters with data set #0",
+    ),
+    (golden!(Rspec, "rspec/list", 0), 12, "spec/shout_spec.rb > shout > with a nil > example [1:10:1]"),
+];
 
 /// A file by which the framework detects a project.
-const MARKERS: &[(&str, &str)] = &[("rspec", ".rspec")];
+const MARKERS: &[(&str, &str)] = &[("rspec", ".rspec"), ("phpunit", "phpunit.xml")];
 
 /// Parses `chunks` as the report of one step.
 fn parse(golden: &Golden, chunks: &[&[u8]], exit: Exit) -> (Vec<RunnerEvent>, Box<dyn Parser>) {

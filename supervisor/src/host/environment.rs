@@ -91,6 +91,7 @@ mod tests {
             "CYPRESS_SPEC_PATTERN",
             "SPEC_OPTS",
             "BUNDLE_WITHOUT",
+            "PHPRC",
             "RUST_TEST_THREADS",
             "npm_config_ignore_scripts",
             "NPM_CONFIG_SCRIPT_SHELL",

@@ -13,6 +13,7 @@ mod maven;
 mod mocha;
 mod nextest;
 mod node;
+mod phpunit;
 mod playwright;
 mod pytest;
 pub mod required_rows;
@@ -43,6 +44,7 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("maestro", maestro::TABLE),
     ("cypress", cypress::TABLE),
     ("rspec", rspec::TABLE),
+    ("phpunit", phpunit::TABLE),
 ];
 
 /// Error for [`MISSING_COMMAND`]; no run starts.

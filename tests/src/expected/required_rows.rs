@@ -28,6 +28,7 @@ pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     ("maestro",    ["pass", "fail", "crash", NONE,   "collection", "hang", "crash", "filtered_out", "unicode", NONE,      "many"]),
     ("cypress",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("rspec",      ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
+    ("phpunit",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("custom",     ["result_words_exit_0", "junit", "junit_broken", "tap", "junit_broken", "hang",
                     "crash", "tap_empty", "unicode", "unicode", "many"]),
 ];

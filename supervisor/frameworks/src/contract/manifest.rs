@@ -74,6 +74,8 @@ pub enum ParallelSupport {
 pub struct RerunNames {
     /// Whether names are sentences, one of which may be the beginning of another: only a title separator parts parent and child.
     pub are_titles: bool,
+    /// Separators between a test and its parameters, besides the usual ones (`/`, `#`, `::`, `.`, `$`, `[`, `(`).
+    pub separators: &'static [&'static str],
     /// Whether a name is reported only when it fails: a hook, a fixture, a process. Any other result of its file then shows that
     /// it did not fail.
     pub is_reported_only_on_failure: fn(&str) -> bool,
@@ -87,6 +89,7 @@ impl RerunNames {
     /// Names without relations beyond the separators between parent and child.
     pub(crate) const PLAIN: RerunNames = RerunNames {
         are_titles: false,
+        separators: &[],
         is_reported_only_on_failure: |_| false,
         stable_part: |_| None,
         parent: |_| None,

@@ -47,8 +47,7 @@ impl ExpectedTests {
         let Some(expected) = self.0.get_mut(package) else { return };
         expected.names.remove(name);
         // A class or parent that failed as a whole counts as run once something within it reports.
-        let within: &[&str] = if has_titles(package) { &[TITLE_SEPARATOR] } else { CHILD_SEPARATORS };
-        for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
+        for (at, _) in separators(package).into_iter().flat_map(|mark| name.match_indices(mark)) {
             expected.names.remove(&name[..at]);
         }
         let names = [Some(name), stable_part(name)].into_iter().flatten();
@@ -82,8 +81,12 @@ fn manifests_of(file: &str) -> impl Iterator<Item = &'static Manifest> {
     manifests().filter(move |manifest| extension.is_some_and(|extension| manifest.extensions.contains(&extension)))
 }
 
-fn has_titles(file: &str) -> bool {
-    manifests_of(file).any(|manifest| manifest.rerun_names.are_titles)
+/// The separators between parent and child in names of this file's tests.
+fn separators(file: &str) -> Vec<&'static str> {
+    if manifests_of(file).any(|manifest| manifest.rerun_names.are_titles) {
+        return vec![TITLE_SEPARATOR];
+    }
+    CHILD_SEPARATORS.iter().chain(manifests().flat_map(|manifest| manifest.rerun_names.separators)).copied().collect()
 }
 
 fn stable_part(name: &str) -> Option<&str> {
@@ -122,6 +125,7 @@ mod tests {
             ("T", "T2", false),
             ("T", "T_a", false),
             ("T", "T of another kind", false),
+            ("CartTest::testAdds", "CartTest::testAdds with data set #0", true),
             ("adds", "adds(int)[1]", true),
             ("com.example.Foo", "com.example.Foo$Inner#adds", true),
             ("com.example.FooTest", "com.example.FooTest#adds", true),

@@ -10,6 +10,7 @@ pub mod maestro;
 pub mod maven;
 pub mod mocha;
 pub mod node_test;
+pub mod phpunit;
 pub mod playwright;
 pub mod pytest;
 pub mod rspec;
