@@ -87,6 +87,23 @@ pub fn copy_fixture(fixture: &str, to: &Path) {
         static INSTALLED: Once = Once::new();
         INSTALLED.call_once(|| process::ensure_installed("gradle"));
     }
+    if fixture.starts_with("rspec/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::ensure_installed("rspec"));
+    }
+    if fixture.starts_with("phpunit/") {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| process::ensure_installed("phpunit"));
+    }
+    // The lock file has the versions of this host's gems.
+    if fixture == "rspec/bundled" {
+        let mut bundle = command(&find_on_path("bundle"));
+        bundle.args(["lock", "--local"]);
+        bundle.env("PATH", process::search_path()).env("HOME", to).current_dir(to);
+        let locked = wait_for_exit(bundle.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        assert_eq!(locked.status, 0, "{locked:?}");
+        _ = fs::remove_dir_all(to.join(".bundle"));
+    }
 }
 
 /// Gives a directory tree to a user and the group of the same id. Does nothing for an ordinary user, whose runs have the

@@ -123,7 +123,7 @@ mod tests {
     use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
     use proctor_core::request::{BrowserOptions, CoverageMode, RunKind, Selection};
-    use proctor_frameworks::{PlanRequest, detection};
+    use proctor_frameworks::{FRAMEWORKS, PlanRequest, detection};
 
     #[test]
     fn each_workspace_has_its_own_directory_even_at_the_path_of_another() {
@@ -144,10 +144,6 @@ mod tests {
         assert_ne!(of("c"), b);
         assert!(!is_workspace_name(c"fresh-0") && !is_workspace_name(c"go-build"));
     }
-
-    /// Frameworks that use caches, each with the fixture `pass`.
-    const FRAMEWORKS: [&str; 11] =
-        ["cargo", "ctest", "go", "gradle", "jest", "maven", "mocha", "nextest", "pytest", "unittest", "vitest"];
 
     /// Everything that a run of framework `name` in `workspace` is given: arguments, variables, files and links.
     fn given(name: &str, workspace: &Workspace, cache: &Path) -> Vec<String> {
@@ -174,7 +170,7 @@ mod tests {
     #[test]
     fn no_tool_gets_the_cache_of_another_workspace() {
         let (fixtures, tenant_dir) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures"), "/tenants-caches");
-        for name in FRAMEWORKS {
+        for name in FRAMEWORKS.iter().map(|framework| framework.name()) {
             let workspace = Workspace::open(&fixtures.canonicalize().unwrap().join(name).join("pass")).unwrap();
             let own = RunCache::for_workspace(Path::new(tenant_dir), &workspace);
             let given = given(name, &workspace, &own.dir());

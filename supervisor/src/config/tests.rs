@@ -39,7 +39,7 @@ fn the_example_file_is_valid() {
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
     assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DRAIN_GRACE));
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
-    assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.default_wall_ms()));
+    assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.manifest().default_wall_ms));
 }
 
 #[test]

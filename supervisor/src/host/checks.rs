@@ -7,6 +7,7 @@ use crate::host::toolchain::is_visible;
 use crate::runs::context::Context;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
+use proctor_frameworks::{Probe, TOOLCHAINS};
 use proctor_sandbox::{CommandSpec, HostReport, Jail, KillSwitch, RowGroup, RunSpec, SandboxEvent, Status};
 use serde::Serialize;
 use std::fs::{self, DirBuilder};
@@ -30,15 +31,6 @@ pub struct Check {
     /// The command or setting that repairs it; empty if it is usable or not needed.
     pub remedy: String,
 }
-
-/// Each toolchain's program, the argument that prints its version, and how to install it.
-const TOOLCHAINS: [(&str, &str, &str); 5] = [
-    ("go", "version", "install Go 1.21 or newer and put its bin directory on the supervisor's PATH"),
-    ("cargo", "--version", "install Rust with rustup and put cargo on the supervisor's PATH"),
-    ("python3", "--version", "install Python 3.9 or newer (Debian: apt-get install python3)"),
-    ("node", "--version", "install Node.js 20 or newer (Debian: apt-get install nodejs)"),
-    ("java", "-version", "install a JDK 17 or newer (Debian: apt-get install default-jdk)"),
-];
 
 /// Runs all checks. Starts each toolchain once, in the sandbox, so not for a tokio thread.
 #[must_use]
@@ -64,10 +56,9 @@ pub fn checks_until(context: &Context, kill: Option<&KillSwitch>) -> Vec<Check> 
         needed: row.needed,
         remedy: row.remedy.clone(),
     }));
-    let toolchains = TOOLCHAINS.iter().take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
-    checks.extend(
-        toolchains.map(|(program, argument, remedy)| toolchain_check(context, kill, program, argument, remedy)),
-    );
+    let probes = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.probe);
+    let probes = probes.take_while(|_| kill.is_none_or(|kill| kill.reason().is_none()));
+    checks.extend(probes.map(|probe| toolchain_check(context, kill, probe)));
     checks
 }
 
@@ -114,7 +105,8 @@ fn worker_check(context: &Context) -> Check {
     Check { group: "kernel", name, status, detail, needed: true, remedy }
 }
 
-fn toolchain_check(context: &Context, kill: Option<&KillSwitch>, program: &str, argument: &str, remedy: &str) -> Check {
+fn toolchain_check(context: &Context, kill: Option<&KillSwitch>, probe: Probe) -> Check {
+    let Probe { program, argument, remedy } = probe;
     let line = |status, detail: String| Check {
         group: "toolchain",
         name: program.to_owned(),

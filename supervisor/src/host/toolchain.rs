@@ -1,11 +1,12 @@
 //! Locates programs on PATH and builds the environment of runs: an allow-list, never the supervisor's own environment.
 
 use crate::caches;
-use crate::host::environment::{CACHES, HOME, HOMES, INSTALLED, home};
+use crate::host::environment::{HOME, home, installations};
 use crate::host::read_access::ReadAccess;
 use crate::host::resolved_path::ResolvedPath;
-use crate::host::toolchain_mounts::{MountPolicy, MountSet, VENV_INTERPRETERS, is_program, is_system};
+use crate::host::toolchain_mounts::{MountPolicy, MountSet, is_program, is_system};
 use proctor_core::isolation::Network;
+use proctor_frameworks::{DownloadAccess, HostDownloads, HostPath, RunCondition, TOOLCHAINS};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,12 +22,8 @@ pub struct Toolchain {
     read_only: Vec<PathBuf>,
     /// The same paths with their resolved forms.
     resolved_paths: Vec<ResolvedPath>,
-    /// Go modules that the host's user has downloaded, as a module proxy directory.
-    go_downloads: Option<PathBuf>,
-    /// Cargo's home, with the crates that the host's user has downloaded.
-    cargo_home: Option<PathBuf>,
-    /// Maven's local repository, with the artifacts that the host's user has downloaded.
-    maven_repository: Option<PathBuf>,
+    /// Downloads of the host's user that exist, with their directories.
+    downloads: Vec<(&'static HostDownloads, PathBuf)>,
     policy: MountPolicy,
     /// Current paths that no read-only path may contain or be in: tenants' roots and the like.
     private: Option<watch::Receiver<Vec<PathBuf>>>,
@@ -58,12 +55,8 @@ pub struct CacheDirs {
     pub links: Vec<(String, PathBuf)>,
 }
 
-/// Where Go fetches modules that the host lacks, if the run has a network.
-const GO_PROXIES: &str = "https://proxy.golang.org,direct";
-
-/// Variables passed through unchanged: language and time zone change how tests print and sort, and the Rust toolchain
-/// chosen by the host's user overrides the project's.
-const PASSED_THROUGH: [&str; 7] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "RUSTUP_TOOLCHAIN"];
+/// Variables passed through unchanged, besides those of the toolchains: language and time zone change how tests print and sort.
+const PASSED_THROUGH: [&str; 6] = ["LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME"];
 
 impl Toolchain {
     /// Reads PATH and toolchain locations from a process environment and inspects the file system.
@@ -73,38 +66,38 @@ impl Toolchain {
         let dir = |name: &str| text(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
         let home = dir("HOME");
         let in_home = |below: &str| home.as_ref().filter(|_| !below.is_empty()).map(|home| home.join(below));
-        let cargo_home = dir("CARGO_HOME").or_else(|| in_home(".cargo"));
-        let go_path =
-            text("GOPATH").and_then(|list| list.split(':').next().map(PathBuf::from)).or_else(|| in_home("go"));
-        let go_modules = dir("GOMODCACHE").or_else(|| go_path.as_ref().map(|go| go.join("pkg/mod")));
-        let go_downloads = go_modules.map(|modules| modules.join("cache/download")).filter(|dir| dir.is_dir());
-        // Maven has no variable for it; users who move the repository set an option in one of these.
-        let configured = ["MAVEN_OPTS", "MAVEN_ARGS"].iter().find_map(|name| maven_repository_in(&text(name)?));
-        let maven_repository = configured.or_else(|| in_home(".m2/repository")).filter(|dir| dir.is_dir());
-        let only_programs = cargo_home.iter().chain(&go_path).cloned().collect();
-        // Yarn's cache holds packages as archives, and pnpm links all projects to its store.
-        let yarn_cache = dir("YARN_GLOBAL_FOLDER").or_else(|| in_home(".yarn/berry")).map(|dir| dir.join("cache"));
-        let data = dir("PNPM_HOME").or_else(|| Some(dir("XDG_DATA_HOME")?.join("pnpm")));
-        let pnpm_store = data.or_else(|| in_home(".local/share/pnpm")).map(|data| data.join("store"));
-        let packages = [yarn_cache, pnpm_store].into_iter().flatten().filter(|dir| dir.is_dir());
+        let locate = |location: &HostPath| match *location {
+            HostPath::Variable(name, below) => Some(join(dir(name)?, below)),
+            HostPath::ListVariable(name, below) => Some(join(text(name)?.split(':').next()?.into(), below)),
+            HostPath::Option(name, prefix) => path_in_options(&text(name)?, prefix),
+            HostPath::Home(below) => in_home(below),
+        };
+        let only_programs =
+            TOOLCHAINS.iter().filter_map(|toolchain| toolchain.user_dir.iter().find_map(locate)).collect();
+        let located = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.downloads);
+        let located = located.filter_map(|downloads| Some((downloads, downloads.locations.iter().find_map(locate)?)));
+        let downloads: Vec<(&HostDownloads, PathBuf)> = located.filter(|(_, dir)| dir.is_dir()).collect();
         let policy = MountPolicy { home: home.clone(), only_programs, private: config.private.borrow().clone() };
 
         let mut mounts = MountSet::default();
-        let mut env: BTreeMap<String, String> =
-            PASSED_THROUGH.iter().filter_map(|name| Some(((*name).to_owned(), text(name)?))).collect();
+        let passed_through = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.passed_through);
+        let mut env: BTreeMap<String, String> = (PASSED_THROUGH.iter().chain(passed_through))
+            .filter_map(|name| Some(((*name).to_owned(), text(name)?)))
+            .collect();
         let path: Vec<PathBuf> = var("PATH").map(|list| std::env::split_paths(&list).collect()).unwrap_or_default();
         path.iter().filter(|dir| dir.is_absolute()).for_each(|dir| policy.add_directory(dir, &mut mounts));
-        for (name, below) in INSTALLED {
+        for (name, below) in installations() {
             let installed = dir(name).or_else(|| in_home(below)).filter(|dir| dir.is_dir() && policy.may_mount(dir));
             if let Some(installed) = installed {
                 env.insert(name.to_owned(), installed.to_string_lossy().into_owned());
                 mounts.add(installed);
             }
         }
-        let crates = ["registry", "git"].iter().filter_map(|part| Some(cargo_home.as_ref()?.join(part)));
-        let downloads = go_downloads.iter().chain(&maven_repository).cloned();
-        crates.chain(downloads).chain(packages).chain(config.toolchains).for_each(|dir| mounts.add(dir));
-        let cargo_home = cargo_home.filter(|home| home.join("registry").is_dir());
+        let readable = downloads.iter().flat_map(|(downloads, dir)| match downloads.parts {
+            [] => vec![dir.clone()],
+            parts => parts.iter().map(|part| dir.join(part)).collect(),
+        });
+        readable.chain(config.toolchains).for_each(|dir| mounts.add(dir));
         let read_only = mounts.into_paths();
         tracing::debug!(?read_only, "what runs see of this host's toolchains");
         Toolchain {
@@ -112,9 +105,7 @@ impl Toolchain {
             env,
             resolved_paths: read_only.iter().map(|path| ResolvedPath::new(path)).collect(),
             read_only,
-            go_downloads,
-            cargo_home,
-            maven_repository,
+            downloads,
             policy,
             private: Some(config.private),
         }
@@ -141,10 +132,10 @@ impl Toolchain {
         env.insert("HOME".to_owned(), home.to_owned());
         env.insert("TMPDIR".to_owned(), "/tmp".to_owned());
         env.insert("TERM".to_owned(), "dumb".to_owned());
-        if env.contains_key("RUSTUP_HOME") {
-            // Runs only read what rustup has installed. With automatic installation off, missing components are
-            // skipped, and a missing toolchain is an error instead of a download.
-            env.insert("RUSTUP_AUTO_INSTALL".to_owned(), "0".to_owned());
+        for variable in TOOLCHAINS.iter().flat_map(|toolchain| toolchain.variables) {
+            if matches!(variable.when, RunCondition::Installed(name) if env.contains_key(name)) {
+                env.insert(variable.name.to_owned(), variable.value.to_owned());
+            }
         }
         env
     }
@@ -155,41 +146,53 @@ impl Toolchain {
     #[must_use]
     pub fn caches(&self, cache_dir: Option<&Path>, network: Network) -> CacheDirs {
         let cache = caches::cache_dir_of_run(cache_dir);
-        let is_filled = |below| cache_dir.is_some_and(|cache_dir| is_filled(cache_dir, below));
+        let has_own = |below| cache_dir.is_some_and(|cache_dir| is_filled(cache_dir, below));
         let below = |name: &str| cache.join(name).to_string_lossy().into_owned();
-        let mut env: BTreeMap<String, String> =
-            CACHES.iter().map(|(name, dir)| ((*name).to_owned(), below(dir))).collect();
+        let is_offline = network == Network::None;
+        let mut env = BTreeMap::new();
         let mut set = |name: &str, value: String| _ = env.insert(name.to_owned(), value);
-        let fallback = if network == Network::Host { GO_PROXIES } else { "off" };
-        let host_proxy = self.go_downloads.iter().map(|dir| format!("file://{},", dir.display()));
-        set("GOPROXY", host_proxy.chain([fallback.to_owned()]).collect());
-        // The owner of a cache must be able to remove its contents.
-        set("GOFLAGS", "-modcacherw".to_owned());
-        if network == Network::None {
-            set("CARGO_NET_OFFLINE", "true".to_owned());
+        for (name, dir) in TOOLCHAINS.iter().flat_map(|toolchain| toolchain.caches) {
+            set(name, below(dir));
         }
-        // Without a network the run uses the host user's crates, until the workspace has its own.
-        let filled = is_filled("cargo/registry/cache");
-        let host = self.cargo_home.as_ref().filter(|_| network == Network::None && !filled);
-        let mut links = Vec::new();
-        for (name, dir, parts) in HOMES {
-            set(name, format!("{}/{dir}", home()));
-            for part in parts {
-                let own = cache.join(dir.trim_start_matches('.')).join(part);
-                let host_dir = host.filter(|_| name == "CARGO_HOME").map(|host| host.join(part));
-                let cache_dir = host_dir.filter(|dir| dir.is_dir()).unwrap_or(own);
-                links.push((format!("{HOME}/{dir}/{part}"), cache_dir));
+        for variable in TOOLCHAINS.iter().flat_map(|toolchain| toolchain.variables) {
+            if variable.when == RunCondition::Always || variable.when == RunCondition::Offline && is_offline {
+                set(variable.name, variable.value.to_owned());
             }
         }
-        // A JVM takes the home from the user database, which does not know a run's HOME. As for Cargo, the host's
-        // repository serves until the workspace has its own; without a network Maven only reads it, as does Gradle
-        // (`mavenLocal`).
-        let filled = is_filled("m2/repository");
-        let host = self.maven_repository.as_ref().filter(|_| network == Network::None && !filled);
-        let repository = host.map_or_else(|| below("m2/repository"), |dir| dir.display().to_string());
-        let options = format!("-Duser.home={} -Dmaven.repo.local={repository}", home());
-        set("GRADLE_OPTS", options.clone());
-        set("MAVEN_OPTS", options);
+        // Without a network a run uses the downloads of the host's user, until the workspace has its own.
+        let mut links = Vec::new();
+        for tool_home in TOOLCHAINS.iter().flat_map(|toolchain| toolchain.homes) {
+            let dir = tool_home.dir;
+            set(tool_home.variable, format!("{}/{dir}", home()));
+            let host = self.downloads.iter().find_map(|(downloads, host)| match downloads.access {
+                DownloadAccess::Home { variable, needed, own } if variable == tool_home.variable => {
+                    (is_offline && !has_own(own) && host.join(needed).is_dir()).then_some(host)
+                }
+                _ => None,
+            });
+            for part in tool_home.kept {
+                let own = cache.join(dir.trim_start_matches('.')).join(part);
+                let target = host.map(|host| host.join(part)).filter(|dir| dir.is_dir()).unwrap_or(own);
+                links.push((format!("{HOME}/{dir}/{part}"), target));
+            }
+        }
+        for downloads in TOOLCHAINS.iter().flat_map(|toolchain| toolchain.downloads) {
+            let host = self.downloads.iter().find(|(known, _)| std::ptr::eq(*known, downloads)).map(|(_, dir)| dir);
+            match downloads.access {
+                DownloadAccess::InPlace | DownloadAccess::Home { .. } => {}
+                DownloadAccess::Source { variable, online, offline } => {
+                    let host = host.map(|dir| format!("file://{}", dir.display()));
+                    let further = if is_offline { offline } else { online }.to_owned();
+                    set(variable, host.into_iter().chain([further]).collect::<Vec<_>>().join(","));
+                }
+                DownloadAccess::Options { variables, value, own } => {
+                    let host = host.filter(|_| is_offline && !has_own(own));
+                    let path = host.map_or_else(|| below(own), |dir| dir.display().to_string());
+                    let value = value.replace("{home}", &home()).replace("{downloads}", &path);
+                    variables.iter().for_each(|variable| set(variable, value.clone()));
+                }
+            }
+        }
         CacheDirs { env, links }
     }
 
@@ -227,7 +230,8 @@ pub fn invisible_interpreter(workspace: &Path, read_only: &[PathBuf]) -> Option<
         let target_is_visible = || path.canonicalize().is_ok_and(|real| is_visible(&real, workspace, read_only));
         path.is_symlink() && !target_is_visible()
     };
-    VENV_INTERPRETERS.into_iter().find(is_invisible)
+    let environments = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.environments);
+    environments.flat_map(|environments| environments.interpreters.iter().copied()).find(is_invisible)
 }
 
 /// Whether the cache has the directory `below`. Runs write there freely, so links are not followed: a link would reveal
@@ -239,10 +243,15 @@ fn is_filled(cache: &Path, below: &str) -> bool {
     found.and_then(|cache| openat2(cache, below, how, Mode::empty(), inside)).is_ok()
 }
 
-/// The local repository named by Maven options.
-fn maven_repository_in(options: &str) -> Option<PathBuf> {
-    let path = options.split_whitespace().find_map(|option| option.strip_prefix("-Dmaven.repo.local="))?;
+/// The absolute path that follows `prefix` in a list of options.
+fn path_in_options(options: &str, prefix: &str) -> Option<PathBuf> {
+    let path = options.split_whitespace().find_map(|option| option.strip_prefix(prefix))?;
     Some(PathBuf::from(path)).filter(|dir| dir.is_absolute())
+}
+
+/// `dir` itself for an empty `below`.
+fn join(dir: PathBuf, below: &str) -> PathBuf {
+    if below.is_empty() { dir } else { dir.join(below) }
 }
 
 /// Whether a run in `workspace` that reads `read_only` sees this path.
@@ -255,6 +264,7 @@ pub fn is_visible(path: &Path, workspace: &Path, read_only: &[PathBuf]) -> bool 
 mod tests {
     use super::*;
     use proctor_sandbox::SCRATCH;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -318,7 +328,7 @@ mod tests {
     #[test]
     fn runs_read_toolchains_and_downloads() {
         let (dir, toolchain) = host();
-        let mut expected: Vec<PathBuf> = [
+        let mut expected: BTreeSet<PathBuf> = [
             ".cargo/bin",
             "ws/tools/bin",
             ".rustup",
@@ -330,13 +340,12 @@ mod tests {
         .map(|part| dir.path().join(part))
         .into();
         expected.extend(Path::new("/opt").exists().then(|| "/opt".into()));
-        assert_eq!(toolchain.read_only(Path::new("/ws"), ReadAccess::Supervisor), expected);
-        expected.remove(1);
-        assert_eq!(
-            toolchain.read_only(&dir.path().join("ws"), ReadAccess::Supervisor),
-            expected,
-            "no part of a workspace is mounted read-only"
-        );
+        let read_only = |workspace: &Path| -> BTreeSet<PathBuf> {
+            toolchain.read_only(workspace, ReadAccess::Supervisor).into_iter().collect()
+        };
+        assert_eq!(read_only(Path::new("/ws")), expected);
+        expected.remove(&dir.path().join("ws/tools/bin"));
+        assert_eq!(read_only(&dir.path().join("ws")), expected, "no part of a workspace is mounted read-only");
         let env = toolchain.base_env("/h");
         assert_eq!(env["RUSTUP_HOME"], dir.path().join(".rustup").to_str().unwrap());
         assert_eq!(env["RUSTUP_AUTO_INSTALL"], "0", "rustup installs nothing");
@@ -401,7 +410,9 @@ mod tests {
                 assert!(path.starts_with(SCRATCH), "{}", path.display());
             }
         }
-        let named: Vec<&str> = CACHES.iter().map(|(name, _)| *name).chain(HOMES.map(|(name, ..)| name)).collect();
+        let caches = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.caches).map(|(name, _)| *name);
+        let homes = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.homes).map(|home| home.variable);
+        let named: Vec<&str> = caches.chain(homes).collect();
         for (name, value) in &env {
             let is_known = named.contains(&name.as_str()) || !value.contains("/cache") || name.ends_with("_OPTS");
             assert!(is_known, "{name}={value}: say where its tool looks for settings");

@@ -3,6 +3,7 @@
 
 use crate::host::read_access::ReadAccess;
 use proctor_core::bounds::TOOLCHAIN_MOUNTS_MAX;
+use proctor_frameworks::TOOLCHAINS;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -21,42 +22,12 @@ const SYSTEM: [&str; 12] =
 /// Names of program directories whose parent is the installation.
 const PROGRAM_DIRS: [&str; 3] = ["bin", "sbin", "shims"];
 
-/// Directories of a home that hold only installed toolchains: no settings, credentials or history.
-const INSTALLATIONS: [&str; 19] = [
-    ".asdf",
-    ".fnm",
-    ".jdks",
-    ".local/pipx/venvs",
-    ".local/share/fnm",
-    ".local/share/mise/installs",
-    ".local/share/mise/shims",
-    ".local/share/pipx/venvs",
-    ".local/share/pnpm",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-    ".nodenv",
-    ".nvm/versions",
-    ".pyenv",
-    ".rbenv",
-    ".rustup",
-    ".sdkman/candidates",
-    ".volta",
-    "miniconda3",
-];
+/// Directories of a home that hold only what version managers for several languages installed. Those of one language are in
+/// its [`Toolchain`](proctor_frameworks::Toolchain).
+const VERSION_MANAGERS: [&str; 3] = [".asdf", ".local/share/mise/installs", ".local/share/mise/shims"];
 
-/// Where programs in `~/.local/bin` have their libraries.
-const LOCAL_BIN_LIBRARIES: [&str; 6] = [
-    ".local/lib",
-    ".local/pipx/venvs",
-    ".local/share/pipx/venvs",
-    ".local/share/pnpm",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-];
-
-/// Each of these marks its directory as an installation: a Python environment, conda, Go, a JDK, Node, Ruby.
-const INSTALLATION_MARKERS: [&str; 8] =
-    ["pyvenv.cfg", "conda-meta", "pkg/tool", "lib/modules", "jre/lib", "lib/node_modules", "include/node", "lib/ruby"];
+/// Libraries of programs in `~/.local/bin`, in any language.
+const LOCAL_LIBRARIES: &str = ".local/lib";
 
 /// Each of these marks its directory as a home, whatever its name.
 const HOME_MARKERS: [&str; 17] = [
@@ -78,9 +49,6 @@ const HOME_MARKERS: [&str; 17] = [
     "credentials.json",
     "credentials.toml",
 ];
-
-/// Interpreter links of Python environments in a workspace.
-pub(crate) const VENV_INTERPRETERS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
 
 /// Decides which directories may be mounted.
 #[derive(Debug, Clone, Default)]
@@ -160,7 +128,9 @@ impl MountPolicy {
                 None => {}
             }
             if let Some(home) = self.home_of(dir).filter(|home| dir == home.join(".local/bin")) {
-                LOCAL_BIN_LIBRARIES.iter().for_each(|part| mounts.add(home.join(part)));
+                let libraries = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.local_bin_libraries);
+                let libraries = [&LOCAL_LIBRARIES].into_iter().chain(libraries);
+                libraries.for_each(|part| mounts.add(home.join(part)));
             }
         }
         let links = fs::read_dir(&real).into_iter().flatten().flatten();
@@ -184,10 +154,12 @@ impl MountPolicy {
         }
     }
 
-    /// Adds what the interpreter of a workspace's Python environment needs. The workspace's owner made the link, so it
-    /// adds only Python installations that `reader` could read anyway.
+    /// Adds what the interpreter of an environment in the workspace needs. The workspace's owner made the link, so it adds only
+    /// installations of the language that `reader` could read anyway.
     pub fn add_interpreter(&self, workspace: &Path, reader: ReadAccess, mounts: &mut MountSet) {
-        for link in VENV_INTERPRETERS {
+        let environments = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.environments);
+        let links = environments.flat_map(|found| found.interpreters.iter().map(move |link| (found, link)));
+        for (environments, link) in links {
             for target in link_targets(&workspace.join(link)) {
                 if is_system(&target) || mounts.covers(&target) || target.starts_with(workspace) {
                     continue;
@@ -198,12 +170,15 @@ impl MountPolicy {
                 }
                 let installation = target.parent().and_then(|dir| self.installation(dir));
                 let in_own_home = |found: &PathBuf| self.home.as_ref().is_some_and(|home| found.starts_with(home));
-                let is_python = |found: &PathBuf| has_python(found) && !found.join("pyvenv.cfg").exists();
+                let is_language = |found: &PathBuf| {
+                    has_marker(found, environments.installation_marker)
+                        && !has_marker(found, environments.environment_marker)
+                };
                 let is_private =
                     |found: &PathBuf| self.private.iter().any(|private_path| found.starts_with(private_path));
                 let readable = installation.filter(|found| {
                     let is_known = self.home_of(found).is_some_and(|home| known_installation(home, found).is_some());
-                    let common = self.home_of(found).is_none() && is_python(found);
+                    let common = self.home_of(found).is_none() && is_language(found);
                     !is_private(found) && ((is_known && in_own_home(found)) || common) && reader.may_list(found)
                 });
                 readable.into_iter().for_each(|installation| mounts.add(installation));
@@ -236,11 +211,14 @@ impl MountPolicy {
 }
 
 fn known_installation(home: &Path, path: &Path) -> Option<PathBuf> {
-    INSTALLATIONS.iter().map(|name| home.join(name)).find(|found| path.starts_with(found))
+    let of_toolchains = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.home_dirs);
+    let names = VERSION_MANAGERS.iter().chain(of_toolchains);
+    names.map(|name| home.join(name)).find(|found| path.starts_with(found))
 }
 
 fn is_installation(dir: &Path) -> bool {
-    INSTALLATION_MARKERS.iter().any(|sign| dir.join(sign).exists()) || has_python(dir)
+    let mut markers = TOOLCHAINS.iter().flat_map(|toolchain| toolchain.installation_markers);
+    markers.any(|marker| has_marker(dir, marker))
 }
 
 fn is_program_dir(dir: &Path) -> bool {
@@ -258,9 +236,12 @@ fn holds_only_programs(dir: &Path) -> bool {
     fs::read_dir(dir).into_iter().flatten().flatten().all(|entry| is_program(&entry.path()))
 }
 
-fn has_python(dir: &Path) -> bool {
-    let mut names = fs::read_dir(dir.join("lib")).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.any(|name| name.to_string_lossy().starts_with("python3"))
+/// Whether `dir` has the path `marker`, the last part of which may end in `*`.
+fn has_marker(dir: &Path, marker: &str) -> bool {
+    let Some(start) = marker.strip_suffix('*') else { return dir.join(marker).exists() };
+    let (parent, start) = start.rsplit_once('/').unwrap_or(("", start));
+    let mut names = fs::read_dir(dir.join(parent)).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().starts_with(start))
 }
 
 // The targets of a chain of links, each as named and with resolved parents.

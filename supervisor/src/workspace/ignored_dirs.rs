@@ -1,16 +1,38 @@
 //! Directories and files that a workspace scan ignores because they hold no tests of the project: caches and build
 //! output that tools fill.
 
-use proctor_frameworks::FRAMEWORKS;
+use proctor_frameworks::{FRAMEWORKS, ignored_dirs};
 use rustix::fs::{Mode, OFlags, openat};
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
+use std::sync::LazyLock;
 
-/// Directory names that are always ignored: scanning them is expensive and reveals no edit, and a run that fills them
-/// must not look like an edit. Names that a project might choose itself are not listed.
-const ALWAYS_IGNORED: [&str; 8] = [".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", ".gradle", ".kotlin"];
+/// Directories of version control that are always ignored, besides those of frameworks and toolchains.
+const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".svn"];
+
+/// A name that any tool may give to its cache, which is ignored if tagged.
+const ANY_CACHE: &str = ".cache";
+
+/// An entry of a build directory of Meson, which is ignored if tagged.
+const MESON: &str = "meson-private";
+
+/// Names of directories that are always ignored.
+static ALWAYS_IGNORED: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    let of_tools = ignored_dirs().flat_map(|dirs| dirs.always);
+    VERSION_CONTROL.iter().chain(of_tools).copied().collect()
+});
+
+/// Names of directories that are caches if tagged.
+static CACHES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| ignored_dirs().flat_map(|dirs| dirs.tagged).chain([&ANY_CACHE]).copied().collect());
+
+/// Entries of tools whose tagged directory may have any name.
+static TOOL_FILES: LazyLock<Vec<CString>> = LazyLock::new(|| {
+    let names = ignored_dirs().flat_map(|dirs| dirs.tagged_with).chain([&MESON]);
+    names.filter_map(|name| CString::new(*name).ok()).collect()
+});
 
 /// The file that marks a directory as a cache (Cache Directory Tagging Specification). Anyone could place one beside
 /// tests, so it hides only directories that are also known as caches by name or by their tool's files.
@@ -18,13 +40,6 @@ const TAG: &CStr = c"CACHEDIR.TAG";
 
 /// The first bytes of that file.
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
-
-/// Names of directories that are caches if tagged.
-const CACHES: [&str; 8] =
-    ["target", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".nox", ".cache"];
-
-/// Files of tools whose tagged directory may have any name: Cargo, Python environments, Meson.
-const TOOL_FILES: [&CStr; 3] = [c".rustc_info.json", c"pyvenv.cfg", c"meson-private"];
 
 /// Extensions of data and compiler output, which no runner takes for tests, settings or sources. In a workspace with
 /// very many files, such names are dropped.
@@ -125,7 +140,8 @@ pub(super) fn is_build_output(name: &CStr, siblings: &[CString]) -> bool {
     let is_name = |filled: &&str| filled.as_bytes() == name.to_bytes();
     FRAMEWORKS
         .iter()
-        .any(|framework| framework.output_dirs().iter().any(is_name) && framework.markers().iter().any(is_sibling))
+        .map(|framework| framework.manifest())
+        .any(|manifest| manifest.output_dirs.iter().any(is_name) && manifest.markers.iter().any(is_sibling))
 }
 
 #[cfg(test)]

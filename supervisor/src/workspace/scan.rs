@@ -213,7 +213,7 @@ impl Walk<'_> {
         let is_marker = project_file::PATHS.contains(&relative)
             || FRAMEWORKS
                 .iter()
-                .any(|framework| framework.markers().contains(&name) || framework.is_marker_path(relative));
+                .any(|framework| framework.manifest().markers.contains(&name) || framework.is_marker_path(relative));
         if is_marker && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
             return self.marker(dir, relative, name, bytes_of(found));
         }

@@ -2,6 +2,7 @@
 
 use crate::input::Run;
 use crate::replay::{Replay, replay};
+use crate::subject::framework;
 use proctor_core::bounds::MESSAGE_BYTES_MAX;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -14,30 +15,6 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Largest number of notes on one run.
 const NOTES_MAX: usize = 64;
-
-/// Completion markers: how a runner, or proctor's reporter in it, reports the end of the run or of a package. Without one
-/// of them no run may be green. JSON escapes can encode them differently, so inputs with escapes are not checked.
-const COMPLETION_MARKERS: &[(&str, &[&[u8]])] = &[
-    ("go", &[b"pass", b"skip"]),
-    ("pytest", &[b"end"]),
-    ("unittest", &[b"end"]),
-    ("jest", &[b"end"]),
-    ("mocha", &[b"end"]),
-    ("node", &[b"end"]),
-    ("vitest", &[b"end"]),
-    ("cargo", &[b"proctor-ended", b"test result"]),
-    ("nextest", &[b"suite"]),
-    ("ctest", &[b"tests passed"]),
-    ("maven", &[b"end \nsuccess"]),
-    ("playwright", &[b"end"]),
-    ("script", &[]),
-    ("cypress", &[b"end"]),
-    ("gradle", &[b"end"]),
-    ("maestro", &[b"testsuite"]),
-];
-
-/// Frameworks whose tests may begin without ending: nextest reports the start of ignored tests that a filter excludes.
-const MAY_NOT_END: &[&str] = &["nextest"];
 
 /// Checks all properties for a run of the framework called `name`.
 pub fn check(name: &str, bytes: &[u8]) {
@@ -91,7 +68,7 @@ fn assert_every_test_ends(name: &str, replay: &Replay) {
     let running: BTreeSet<TestId> = replay.running.iter().cloned().map(TestId::bounded).collect();
     let unfinished = &replay.unfinished;
     assert!(replay.killed || unfinished.is_empty(), "{unfinished:?} still running after the run ended by itself");
-    if MAY_NOT_END.contains(&name) {
+    if framework(name).is_some_and(|framework| !framework.manifest().finishes_started_tests) {
         return;
     }
     for event in &replay.events {
@@ -104,10 +81,12 @@ fn assert_every_test_ends(name: &str, replay: &Replay) {
     }
 }
 
+/// Without one of the framework's proof markers no run is green. JSON escapes can encode them differently, so inputs with escapes
+/// are not checked.
 fn assert_no_green_without_completion(name: &str, bytes: &[u8], replay: &Replay) {
     let has = |marker: &[u8]| bytes.windows(marker.len()).any(|window| window == marker);
-    let Some((_, markers)) = COMPLETION_MARKERS.iter().find(|(known, _)| *known == name) else { return };
-    if !has(b"\\u") && !markers.iter().any(|marker| has(marker)) {
+    let markers = framework(name).map_or(&[][..], |framework| framework.manifest().proof_markers);
+    if !markers.is_empty() && !has(b"\\u") && !markers.iter().any(|marker| has(marker)) {
         assert!(!replay.is_green(), "green without a completion marker: {:?}", replay.verdict);
     }
 }

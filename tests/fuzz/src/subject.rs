@@ -35,42 +35,11 @@ pub fn framework(name: &str) -> Option<&'static dyn Framework> {
     FRAMEWORKS.iter().copied().find(|framework| framework.name() == name)
 }
 
-/// Files by which frameworks detect their projects. Frameworks that share test files need different trees.
-const FILES: &[(&str, &str)] = &[
-    ("go.mod", "module example.com/x\n"),
-    ("Cargo.toml", "[package]\nname = \"x\"\n"),
-    (".config/nextest.toml", ""),
-    ("CMakeLists.txt", "project(x)\nenable_testing()\n"),
-    ("pom.xml", "<project><artifactId>x</artifactId></project>"),
-    ("build.gradle", "plugins { id 'java' }\n"),
-    ("settings.gradle", "rootProject.name = 'x'\n"),
-    ("tests/__init__.py", ""),
-    ("tests/test_a.py", "import unittest\n\nclass A(unittest.TestCase):\n    pass\n"),
-    // Flows named in the golden consoles and reports.
-    (".maestro/greeting.yaml", "appId: x\nname: Greeting (in English)\n---\n- launchApp\n"),
-    (".maestro/login.yaml", "appId: x\nname: Log in\n---\n- launchApp\n"),
-    (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
-    ("playwright.config.ts", "export default {}\n"),
-    ("cypress.config.js", "module.exports = {}\n"),
-    ("cypress/e2e/a.cy.js", ""),
-    ("a.test.js", ""),
-    ("src/test/java/com/example/ATest.java", ""),
-];
-
-/// Variants of the workspace: scripts for `npm test`, and a Python project with or without pytest settings.
-const SCRIPTS: &[&str] = &["jest", "mocha", "vitest run", "node --test", "playwright test", "cypress run"];
-const SETTINGS: [(&str, &str); 2] = [("pyproject.toml", "[tool.pytest.ini_options]\n"), ("setup.py", "")];
-
-/// Workspaces; every framework detects a project in at least one of them.
-fn trees() -> impl Iterator<Item = FileTree> {
-    SCRIPTS.iter().flat_map(|script| {
-        SETTINGS.map(|settings| {
-            let mut tree = FileTree::default();
-            FILES.iter().copied().chain([settings]).for_each(|(path, content)| tree.add_with_content(path, content));
-            tree.add_with_content("package.json", format!(r#"{{"scripts":{{"test":"{script}"}}}}"#));
-            tree
-        })
-    })
+/// The workspace with the framework's sample.
+fn tree(framework: &dyn Framework) -> FileTree {
+    let mut tree = FileTree::default();
+    framework.manifest().sample.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+    tree
 }
 
 /// Returns a plan of the framework and a parser for its output.
@@ -79,12 +48,12 @@ pub fn parser(name: &str, listing: bool) -> (Plan, Box<dyn Parser>) {
     let Some(framework) = framework(name) else {
         return (custom::plan(&["make".to_owned()], want.scratch, None), custom::parser(WORKSPACE));
     };
-    let planned = trees().find_map(|tree| {
-        let projects = framework.detect(&tree);
-        let plan = if listing { Framework::plan_listing } else { Framework::plan };
-        (!projects.is_empty()).then(|| plan(framework, &projects, &tree, &want).expect("a plan of one project"))
-    });
-    let plan = planned.unwrap_or_else(|| panic!("{name} detects no project in any tree of subject::trees"));
+    let tree = tree(framework);
+    let projects = framework.detect(&tree);
+    assert!(!projects.is_empty(), "{name} detects no project in its sample");
+    let planned =
+        if listing { framework.plan_listing(&projects, &tree, &want) } else { framework.plan(&projects, &tree, &want) };
+    let plan = planned.expect("a plan of one project");
     let parser = if listing { framework.listing_parser(&plan, &want) } else { framework.parser(&plan, &want) };
     (plan, parser)
 }

@@ -13,9 +13,11 @@ mod maven;
 mod mocha;
 mod nextest;
 mod node;
+mod phpunit;
 mod playwright;
 mod pytest;
 pub mod required_rows;
+mod rspec;
 mod script;
 mod unittest;
 mod vitest;
@@ -41,6 +43,8 @@ pub const TABLES: &[(&str, &[Row])] = &[
     ("gradle", gradle::TABLE),
     ("maestro", maestro::TABLE),
     ("cypress", cypress::TABLE),
+    ("rspec", rspec::TABLE),
+    ("phpunit", phpunit::TABLE),
 ];
 
 /// Error for [`MISSING_COMMAND`]; no run starts.

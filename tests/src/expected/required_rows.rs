@@ -27,6 +27,8 @@ pub const SHOWN: &[(&str, [&str; KINDS.len()])] = &[
     ("gradle",     ["pass", "fail", "fail",  "fail", "builderror", "hang", "crash", "filtered_out", "fail",    "fail",    "many"]),
     ("maestro",    ["pass", "fail", "crash", NONE,   "collection", "hang", "crash", "filtered_out", "unicode", NONE,      "many"]),
     ("cypress",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
+    ("rspec",      ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
+    ("phpunit",    ["pass", "fail", "error", "skip", "collection", "hang", "crash", "filtered_out", "unicode", "unicode", "many"]),
     ("custom",     ["result_words_exit_0", "junit", "junit_broken", "tap", "junit_broken", "hang",
                     "crash", "tap_empty", "unicode", "unicode", "many"]),
 ];

@@ -92,6 +92,8 @@ rows! {
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
     maestro: pass fail collection flaky hang crash unicode many filtered filtered_out;
     cypress: pass fail error skip collection flaky hang crash unicode many filtered filtered_out;
+    rspec: pass bundled fail error teardown suite skip collection stops dryrun hang crash unicode many filters filtered filtered_out;
+    phpunit: pass composer fail error teardown bootstrap skip collection stops risky hang crash unicode many filters filtered filtered_out;
 }
 
 forms! {
@@ -112,6 +114,8 @@ forms! {
     gradle: fail;
     maestro: fail filtered;
     cypress: fail flaky;
+    rspec: fail;
+    phpunit: fail;
 }
 
 /// Features of the row's report that other reports may lack and that an interface may present in its own form.

@@ -9,7 +9,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (
         &["run", "--framework", "cobol"],
         2,
-        "proctor: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress\n",
+        "proctor: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress, rspec, phpunit\n",
     ),
     (&["run", "--file", "../greet.go"], 2, "proctor: --file: \"../greet.go\" is outside the workspace\n"),
     (&["run", "--file", "/etc/passwd"], 2, "proctor: --file: \"/etc/passwd\" is outside the workspace\n"),

@@ -27,7 +27,7 @@ fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
         (
             "run_tests",
             json!({"framework": "cobol"}),
-            "framework: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress",
+            "framework: unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress, rspec, phpunit",
         ),
         ("run_tests", json!({"files": ["../greet.go"]}), "files: \"../greet.go\" is outside the workspace"),
         ("run_tests", json!({"files": ["out/passwd"]}), "files: \"out/passwd\" is outside the workspace"),

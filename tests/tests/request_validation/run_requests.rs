@@ -28,7 +28,7 @@ fn mistakes() -> Vec<Mistake> {
         (
             RunTestsRequest { framework: "cobol".into(), ..good() },
             "framework",
-            "unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress",
+            "unknown framework `cobol`: known are go, pytest, unittest, jest, mocha, node, vitest, playwright, script, cargo, nextest, ctest, maven, gradle, maestro, cypress, rspec, phpunit",
         ),
         (RunTestsRequest { network: 99, ..good() }, "network", "network has no value 99"),
         (RunTestsRequest { coverage: -1, ..good() }, "coverage", "coverage has no value -1"),

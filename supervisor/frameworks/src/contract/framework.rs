@@ -1,34 +1,29 @@
 //! The trait that every framework adapter implements: detect projects, plan commands, parse output, ingest coverage.
 
-use crate::contract::{CoverageHarvest, FileTree, Parser, Plan, PlanError, PlanRequest, Project, owns_source};
+use crate::contract::{
+    CoverageHarvest, FileTree, Manifest, Parser, Plan, PlanError, PlanRequest, Project, owns_source,
+};
 use proctor_core::request::{BrowserOptions, RerunTarget};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A test framework.
+/// A test framework: its manifest says what it is, the methods do the work.
 pub trait Framework: Send + Sync {
+    /// What it declares about itself.
+    fn manifest(&self) -> &'static Manifest;
+
     /// Its name in requests and reports: `go`.
-    fn name(&self) -> &'static str;
-
-    /// The evidence that a passed run needs, as one sentence for documentation. The parser checks it and reports the result
-    /// in [`StreamSummary::proof`](crate::StreamSummary::proof).
-    fn proof(&self) -> &'static str;
-
-    /// Names of files whose content detection reads (`go.mod`). The supervisor puts the content into the tree.
-    fn markers(&self) -> &'static [&'static str];
+    fn name(&self) -> &'static str {
+        self.manifest().name
+    }
 
     /// Whether detection also reads the content of the file at this path, where the file name alone does not decide.
     fn is_marker_path(&self, _path: &str) -> bool {
         false
     }
 
-    /// Names of build output directories beside a marker (`target`). They hold no edited files.
-    fn output_dirs(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// What projects are recognised by, for the error of a request that names this framework where no project is found.
     fn describe_markers(&self) -> String {
-        self.markers().join(", ")
+        self.manifest().markers.join(", ")
     }
 
     /// Like [`Framework::describe_markers`], with what this workspace has instead.
@@ -36,22 +31,12 @@ pub trait Framework: Send + Sync {
         self.describe_markers()
     }
 
-    /// Extensions of its source files, without the dot.
-    fn extensions(&self) -> &'static [&'static str];
-
     /// The projects of this framework in the tree, sorted by directory.
     fn detect(&self, tree: &FileTree) -> Vec<Project>;
 
     /// The projects when the request names this framework, which counts as a marker of its own.
     fn detect_explicit(&self, tree: &FileTree) -> Vec<Project> {
         self.detect(tree)
-    }
-
-    /// Wall time in milliseconds of a run that requests none; `None` for [`Limits::DEFAULT`].
-    ///
-    /// [`Limits::DEFAULT`]: proctor_core::limits::Limits::DEFAULT
-    fn default_wall_ms(&self) -> Option<u64> {
-        None
     }
 
     /// Whether this framework runs the project when the request names no framework: several can run the same tests.
@@ -74,17 +59,6 @@ pub trait Framework: Send + Sync {
         None
     }
 
-    /// Whether it runs only what other frameworks leave: it has a project if no other framework has it, or if one test script
-    /// starts both.
-    fn is_fallback(&self) -> bool {
-        false
-    }
-
-    /// Whether it can run the tests of given files, or those that match a filter.
-    fn supports_selection(&self) -> bool {
-        true
-    }
-
     /// Build outputs that these projects lack, as sentences for a run in which a module could not be loaded.
     fn missing_build_outputs(&self, _tree: &FileTree, _projects: &[Project]) -> Vec<String> {
         Vec::new()
@@ -93,7 +67,7 @@ pub trait Framework: Send + Sync {
     /// The commands that run the selected tests.
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError>;
 
-    /// Changes the commands of a run so that they drive the requested browser. An error for a framework without browsers.
+    /// Changes the commands of a run so that they drive the requested browser. Only called if the manifest's options have browsers.
     fn apply_browser_options(
         &self,
         _tree: &FileTree,
@@ -110,12 +84,7 @@ pub trait Framework: Send + Sync {
 
     /// Whether one of the projects has the package of `target`. Packages are files, unless an adapter overrides this.
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        owns_source(self.extensions(), projects, tree, target.package())
-    }
-
-    /// Whether a build or load error keeps other tests from running without the runner reporting them.
-    fn build_error_hides_tests(&self) -> bool {
-        true
+        owns_source(self.manifest().extensions, projects, tree, target.package())
     }
 
     /// A parser for one run of `plan`.

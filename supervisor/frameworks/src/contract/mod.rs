@@ -2,16 +2,23 @@
 
 mod file_tree;
 mod framework;
+mod manifest;
 mod parser;
 mod plan;
 mod project;
+mod toolchain;
 mod unscanned;
 
 pub use file_tree::FileTree;
 pub use framework::Framework;
+pub use manifest::{Manifest, OptionSupport, ParallelSupport, RerunNames};
 pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
+pub use toolchain::{
+    DownloadAccess, Environments, HostDownloads, HostPath, IgnoredDirs, Probe, ReservedVariables, RunCondition,
+    RunVariable, ToolHome, Toolchain,
+};
 pub(crate) use unscanned::UNSCANNED_MAX;
 pub use unscanned::{FrameworkSet, UnscannedPath, UnscannedReason};

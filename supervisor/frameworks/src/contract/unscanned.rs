@@ -73,10 +73,10 @@ impl FrameworkSet {
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
         let mut found = 0;
         for (row, framework) in FRAMEWORKS.iter().enumerate() {
-            if framework.markers().contains(&name) {
+            if framework.manifest().markers.contains(&name) {
                 return FrameworkSet::ALL;
             }
-            if framework.extensions().contains(&extension) || framework.is_marker_path(path) {
+            if framework.manifest().extensions.contains(&extension) || framework.is_marker_path(path) {
                 found |= 1 << row;
             }
         }

@@ -114,7 +114,8 @@ fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<Detec
             DetectedFramework { framework: *framework, projects }
         })
         .collect();
-    let others: Vec<DetectedFramework> = found.iter().filter(|one| !one.framework.is_fallback()).cloned().collect();
+    let others: Vec<DetectedFramework> =
+        found.iter().filter(|one| !one.framework.manifest().is_fallback).cloned().collect();
     let is_available = |project: &Project| {
         let neighbours = others.iter().filter(|other| other.projects.iter().any(|own| own.dir == project.dir));
         let stands_alone = neighbours.clone().next().is_none();
@@ -124,7 +125,7 @@ fn detected(frameworks: &[&'static dyn Framework], tree: &FileTree) -> Vec<Detec
         };
         stands_alone || neighbours.filter_map(file).next().is_some()
     };
-    for fallback in found.iter_mut().filter(|one| one.framework.is_fallback()) {
+    for fallback in found.iter_mut().filter(|one| one.framework.manifest().is_fallback) {
         fallback.projects.retain(is_available);
     }
     found.retain(|detected| !detected.projects.is_empty());

@@ -1,30 +1,14 @@
 //! The expected tests of a rerun that have not reported a result yet: a rerun passes only if each of them did.
 
-use crate::ecosystems::js::{EXTENSIONS, TITLE_SEPARATOR};
+use crate::FRAMEWORKS;
+use crate::contract::Manifest;
+use crate::ecosystems::js::TITLE_SEPARATOR;
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Beginnings of the title of a Mocha hook, which Cypress uses too.
-const HOOKS: [&str; 4] = ["\"before all\" hook", "\"before each\" hook", "\"after all\" hook", "\"after each\" hook"];
-
-/// What unittest names, after the class or alone, when a fixture of a whole class or module fails.
-const FIXTURES: [&str; 4] = ["setUpClass", "setUpModule", "tearDownClass", "tearDownModule"];
-
-/// What JUnit and Gradle name after the class when it fails outside of its tests.
-const CLASS_FAILURES: [&str; 2] = ["initializationError", "executionError"];
-
-/// Beginnings of the names that Gradle gives to its JVMs, which it reports when one crashes.
-const JVMS: [&str; 2] = ["Gradle Test Executor ", "Gradle Test Run "];
-
-/// How the name of a Python subtest continues behind the name of its test. A passed test reports no subtests.
-const SUBTESTS: [&str; 2] = ["/(", "/["];
-
 /// Separators between a class, suite or parent and its children, and between a test and its parameters.
-const CHILD_SEPARATORS: [&str; 7] = ["/", "#", "::", ".", "$", "[", "("];
-
-/// End of a doctest's name, with the line number, which an edit above the doctest changes.
-const DOCTEST_LINE: &str = " (line ";
+const CHILD_SEPARATORS: &[&str] = &["/", "#", "::", ".", "$", "[", "("];
 
 /// The tests of [`Selection::Exactly`] without a result so far, at most as many as the selection has.
 #[derive(Debug, Clone, Default)]
@@ -49,11 +33,9 @@ impl ExpectedTests {
             let RerunTarget::Test(TestId { package: file, name }) = target else { continue };
             let package = expected.0.entry(file.clone()).or_default();
             package.names.insert(name.clone());
-            let without_line = doctest_item(name);
-            let parent_of_subtest = parent_of_subtest(file, name);
-            if is_reported_only_on_failure(name) {
+            if manifests().any(|manifest| (manifest.rerun_names.is_reported_only_on_failure)(name)) {
                 package.any.push(name.clone());
-            } else if let Some(other) = without_line.or(parent_of_subtest) {
+            } else if let Some(other) = stable_part(name).or_else(|| parent(file, name)) {
                 package.stand_ins.entry(other.to_owned()).or_default().push(name.clone());
             }
         }
@@ -65,11 +47,10 @@ impl ExpectedTests {
         let Some(expected) = self.0.get_mut(package) else { return };
         expected.names.remove(name);
         // A class or parent that failed as a whole counts as run once something within it reports.
-        let within: &[&str] = if is_js(package) { &[TITLE_SEPARATOR] } else { &CHILD_SEPARATORS };
-        for (at, _) in within.iter().flat_map(|mark| name.match_indices(mark)) {
+        for (at, _) in separators(package).into_iter().flat_map(|mark| name.match_indices(mark)) {
             expected.names.remove(&name[..at]);
         }
-        let names = [Some(name), doctest_item(name)].into_iter().flatten();
+        let names = [Some(name), stable_part(name)].into_iter().flatten();
         let answered = names.filter_map(|name| expected.stand_ins.remove(name)).flatten();
         for name in answered.chain(expected.any.drain(..)) {
             expected.names.remove(&name);
@@ -89,55 +70,31 @@ impl ExpectedTests {
     }
 }
 
-/// Whether the name is reported only on failure: a hook or fixture outside of tests, or a process. Any other result of its file
-/// shows that it did not fail. A test's own name may contain the same words, so they count only where a runner puts them.
-fn is_reported_only_on_failure(name: &str) -> bool {
-    is_hook(name) || is_fixture(name) || is_class_failure(name) || JVMS.iter().any(|jvm| name.starts_with(jvm))
+/// The manifests of all frameworks: a selection does not tell which of them ran a test.
+fn manifests() -> impl Iterator<Item = &'static Manifest> {
+    FRAMEWORKS.iter().map(|framework| framework.manifest())
 }
 
-/// Whether the last title of `name` is a Mocha hook: `"before each" hook: its own name for "a test"`. The quoted part may look
-/// like several titles.
-pub(crate) fn is_hook(name: &str) -> bool {
-    let begins = [0].into_iter().chain(name.match_indices(TITLE_SEPARATOR).map(|(at, _)| at + TITLE_SEPARATOR.len()));
-    begins.map(|at| &name[at..]).any(is_hook_title)
+/// The manifests of the frameworks with test files of this extension.
+fn manifests_of(file: &str) -> impl Iterator<Item = &'static Manifest> {
+    let extension = file.rsplit_once('.').map(|(_, extension)| extension);
+    manifests().filter(move |manifest| extension.is_some_and(|extension| manifest.extensions.contains(&extension)))
 }
 
-fn is_hook_title(title: &str) -> bool {
-    let Some(rest) = HOOKS.iter().find_map(|hook| title.strip_prefix(hook)) else { return false };
-    let is_for_something = [" for \"", " in \""].iter().any(|of| rest.contains(of)) && rest.ends_with(['"', '…']);
-    let goes_on = [": ", " for \"", " in \""].iter().any(|on| rest.starts_with(on));
-    rest.is_empty() || (goes_on && is_for_something)
+/// The separators between parent and child in names of this file's tests.
+fn separators(file: &str) -> Vec<&'static str> {
+    if manifests_of(file).any(|manifest| manifest.rerun_names.are_titles) {
+        return vec![TITLE_SEPARATOR];
+    }
+    CHILD_SEPARATORS.iter().chain(manifests().flat_map(|manifest| manifest.rerun_names.separators)).copied().collect()
 }
 
-/// `Outer.Inner.setUpClass`; a second one ends in `#2`.
-fn is_fixture(name: &str) -> bool {
-    let name = name.split_once('#').map_or(name, |(name, _)| name);
-    let last = name.rsplit('.').next().unwrap_or(name);
-    FIXTURES.contains(&last) && !name.contains(char::is_whitespace)
+fn stable_part(name: &str) -> Option<&str> {
+    manifests().find_map(|manifest| (manifest.rerun_names.stable_part)(name))
 }
 
-/// `com.example.FooTest#initializationError`; a second one ends in ` (2)`.
-fn is_class_failure(name: &str) -> bool {
-    let method = name.rsplit('#').next().unwrap_or(name);
-    CLASS_FAILURES.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
-}
-
-/// Whether it is a JavaScript file, where a test's name is a sentence and may be the beginning of another's.
-fn is_js(file: &str) -> bool {
-    file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
-}
-
-/// The test of a Python subtest. In other languages a test with such a name is a test like any other.
-fn parent_of_subtest<'a>(file: &str, name: &'a str) -> Option<&'a str> {
-    let begins = SUBTESTS.iter().find_map(|begins| name.split_once(begins));
-    begins.filter(|_| file.ends_with(".py")).map(|(test, _)| test)
-}
-
-/// `src/lib.rs - item`, without the line number behind it.
-fn doctest_item(name: &str) -> Option<&str> {
-    let (item, _) = name.split_once(DOCTEST_LINE)?;
-    let (file, _) = item.rsplit_once(" -")?;
-    [".rs", ".md"].iter().any(|extension| file.ends_with(extension)).then_some(item)
+fn parent<'a>(file: &str, name: &'a str) -> Option<&'a str> {
+    manifests_of(file).find_map(|manifest| (manifest.rerun_names.parent)(name))
 }
 
 #[cfg(test)]
@@ -168,6 +125,7 @@ mod tests {
             ("T", "T2", false),
             ("T", "T_a", false),
             ("T", "T of another kind", false),
+            ("CartTest::testAdds", "CartTest::testAdds with data set #0", true),
             ("adds", "adds(int)[1]", true),
             ("com.example.Foo", "com.example.Foo$Inner#adds", true),
             ("com.example.FooTest", "com.example.FooTest#adds", true),
@@ -208,6 +166,7 @@ mod tests {
             ("Cart > adds", "Cart > adds > once", true),
         ] {
             check("src/cart.test.ts", wanted, reported, answered);
+            check("spec/cart_spec.rb", wanted, reported, answered);
         }
         assert_eq!(missing("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a Go subtest, which may be gone");
         assert_eq!(missing("p", &["A", "B", "C"], &["B"]), ["A", "C"]);

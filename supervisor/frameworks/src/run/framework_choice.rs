@@ -1,7 +1,10 @@
 //! The frameworks of one run: plans their commands one after the other and combines their parsers.
 
 use crate::contract::FileTree;
-use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest, Step, StreamSummary};
+use crate::contract::{
+    CoverageHarvest, Framework, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, Step,
+    StreamSummary,
+};
 use crate::contract::{Project, owns_source};
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
@@ -24,7 +27,7 @@ pub struct DetectedFramework {
 impl DetectedFramework {
     /// Whether a file or directory belongs to one of its projects.
     pub(crate) fn owns(&self, tree: &FileTree, path: &str) -> bool {
-        owns_source(self.framework.extensions(), &self.projects, tree, path)
+        owns_source(self.framework.manifest().extensions, &self.projects, tree, path)
     }
 }
 
@@ -44,17 +47,17 @@ impl FrameworkChoice {
         names.join(", ")
     }
 
-    /// See [`Framework::build_error_hides_tests`]. Of several frameworks it is not known which one did not build.
+    /// See [`Manifest::build_error_hides_tests`](crate::Manifest::build_error_hides_tests). Of several frameworks it is not known which one did not build.
     #[must_use]
     pub fn build_error_hides_tests(&self) -> bool {
-        self.detected.iter().any(|detected| detected.framework.build_error_hides_tests())
+        self.detected.iter().any(|detected| detected.framework.manifest().build_error_hides_tests)
     }
 
     /// Wall time in milliseconds of a run that requests none: that of the slowest framework. `configured` is the operator's
     /// setting for a framework, `default_ms` applies to frameworks without a setting or a default of their own.
     pub fn default_wall_ms(&self, configured: impl Fn(&str) -> Option<u64>, default_ms: u64) -> u64 {
         let each = self.detected.iter().map(|DetectedFramework { framework, .. }| {
-            configured(framework.name()).or_else(|| framework.default_wall_ms()).unwrap_or(default_ms)
+            configured(framework.name()).or_else(|| framework.manifest().default_wall_ms).unwrap_or(default_ms)
         });
         each.max().unwrap_or(default_ms)
     }
@@ -88,7 +91,9 @@ impl FrameworkChoice {
     /// The part of `selection` for each framework; `None` for nothing.
     fn split_selection(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
         let of = |detected: &DetectedFramework| match selection {
-            Selection::Matching { filter, files } if !files.is_empty() && detected.framework.supports_selection() => {
+            Selection::Matching { filter, files }
+                if !files.is_empty() && detected.framework.manifest().options.selection =>
+            {
                 let own = files.iter().filter(|file| detected.owns(tree, file)).cloned();
                 let files: Vec<String> = own.collect();
                 (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
@@ -98,7 +103,7 @@ impl FrameworkChoice {
                 let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
                 (!own.is_empty()).then_some(Selection::Exactly(own))
             }
-            Selection::Matching { .. } if !detected.framework.supports_selection() => {
+            Selection::Matching { .. } if !detected.framework.manifest().options.selection => {
                 let is_all = matches!(selection, Selection::Matching { filter: None, files } if files.is_empty());
                 is_all.then(|| selection.clone())
             }
@@ -118,7 +123,8 @@ impl FrameworkChoice {
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
         let mut all = CoverageHarvest::default();
-        for DetectedFramework { framework, projects } in &self.detected {
+        let measured = |detected: &&DetectedFramework| detected.framework.manifest().options.coverage;
+        for DetectedFramework { framework, projects } in self.detected.iter().filter(measured) {
             let harvest = framework.ingest_coverage(projects, workspace, files, finished);
             all.measured.extend(harvest.measured);
             all.notes.extend(harvest.notes);
@@ -137,9 +143,19 @@ fn plan(
     let DetectedFramework { framework, projects } = detected;
     Ok(match kind {
         RunKind::Tests => {
+            let OptionSupport { parallel, browsers, .. } = framework.manifest().options;
+            let not_applicable = |option| PlanError::NotApplicable { option, framework: framework.name() };
+            if request.parallel.is_some() && parallel == ParallelSupport::Refused {
+                return Err(not_applicable("parallel"));
+            }
             let mut plan = framework.plan(projects, tree, request)?;
-            if let Some(option) = browsing.requested_option() {
-                framework.apply_browser_options(tree, &mut plan, option, browsing)?;
+            if let (Some(_), ParallelSupport::NoEffect(note)) = (request.parallel, parallel) {
+                plan.notes.push(note.to_owned());
+            }
+            match browsing.requested_option() {
+                Some(option) if browsers => framework.apply_browser_options(tree, &mut plan, option, browsing)?,
+                Some(option) => return Err(not_applicable(option)),
+                None => {}
             }
             let parser = framework.parser(&plan, request);
             let parser = RemedyParser::new(parser, request.network, framework.missing_build_outputs(tree, projects));
@@ -267,11 +283,11 @@ impl Parser for MultiParser {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::contract::Framework;
+    use crate::contract::{Framework, Manifest};
 
     /// Plans one step per requested file, package or `all`, and follows up with one more step. Its source files have its name as
     /// their extension.
-    pub(crate) struct FakeFramework(pub(crate) [&'static str; 1]);
+    pub(crate) struct FakeFramework(&'static Manifest);
 
     struct FakeParser {
         name: &'static str,
@@ -280,27 +296,8 @@ pub(crate) mod tests {
     }
 
     impl Framework for FakeFramework {
-        fn name(&self) -> &'static str {
-            self.0[0]
-        }
-
-        fn proof(&self) -> &'static str {
-            ""
-        }
-
-        fn markers(&self) -> &'static [&'static str] {
-            &[]
-        }
-
-        fn extensions(&self) -> &'static [&'static str] {
-            match self.0 {
-                ["a"] => &["a"],
-                _ => &["b"],
-            }
-        }
-
-        fn default_wall_ms(&self) -> Option<u64> {
-            (self.0 == ["b"]).then_some(20)
+        fn manifest(&self) -> &'static Manifest {
+            self.0
         }
 
         fn detect(&self, _: &FileTree) -> Vec<Project> {
@@ -359,8 +356,10 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) static A: FakeFramework = FakeFramework(["a"]);
-    pub(crate) static B: FakeFramework = FakeFramework(["b"]);
+    pub(crate) static A: FakeFramework =
+        FakeFramework(&Manifest { name: "a", extensions: &["a"], ..Manifest::DEFAULT });
+    pub(crate) static B: FakeFramework =
+        FakeFramework(&Manifest { name: "b", extensions: &["b"], default_wall_ms: Some(20), ..Manifest::DEFAULT });
 
     fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
         let mut tree = FileTree::default();

@@ -38,8 +38,8 @@ const MISSING_MODULE: [&str; 6] = [
     "Failed to load url",
 ];
 
-/// Where Cargo keeps its downloads. Files keep the mode they were published with: that of `fnv` 1.0.7 lets only the owner read
-/// them, who is the host's user and not the run's.
+/// Where Cargo keeps its downloads. Files keep the mode they were published with: that of `fnv` 1.0.7 lets only their owner read
+/// them, the host's user and not the run's.
 const CARGO_REGISTRY: &str = "/.cargo/registry/";
 
 const UNREADABLE: &str =

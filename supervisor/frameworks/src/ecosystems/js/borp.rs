@@ -1,9 +1,8 @@
-//! The options of borp, which runs files of Node's test runner, as a test script gives them
-//! (<https://github.com/mcollina/borp>, "Options"). Must not know how it is started.
+//! The options of borp, which runs files of Node's test runner (<https://github.com/mcollina/borp>, "Options").
 
 use super::forwarded_options::{Arity, Flag, ForwardPolicy};
 
-/// What a test script's start of a program that is not the runner's own hands on.
+/// The options of a test script's borp command that are forwarded.
 pub(super) const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     flags: &[
         Flag { names: &["--pattern", "-p"], arity: Arity::Value },

@@ -1,8 +1,7 @@
-//! Finds the projects of each runner: the test script decides if it names a runner, then configuration files, then
-//! dependencies. Must not know how any runner is started.
+//! Finds the projects of each runner: the test script decides if it names a runner, then configuration files, then dependencies.
 //!
-//! Jest and Vitest find tests below their root by pattern, so a directory with a script or a configuration of its own for one
-//! of them covers every directory below it. Mocha and `node --test` do not, and each package is a project.
+//! Jest and Vitest find tests below their root by pattern, so a directory with a script or configuration of its own covers every
+//! directory below it. Mocha and `node --test` do not: for them each package is a project.
 
 use super::package_json::PackageJson;
 use super::runner::JsRunner;
@@ -13,26 +12,26 @@ use crate::contract::Project;
 use crate::parsing::workspace_paths::{ancestors, join};
 use std::collections::BTreeSet;
 
-/// Where a package says what it is.
+/// Name of a package's manifest.
 const MANIFEST: &str = "package.json";
 
 /// Files whose content detection reads.
 pub(crate) const MARKERS: &[&str] = &["package.json"];
 
 /// The script that `npm test` runs.
-const TEST: &str = "test";
+const TEST_SCRIPT: &str = "test";
 
 /// Most commands of a script that one note names.
-const ASIDE_MAX: usize = 8;
+const COMMANDS_NAMED_MAX: usize = 8;
 
-/// Longest script that a refusal repeats, in bytes.
-const SCRIPT_TOLD_MAX: usize = 200;
+/// Longest script that an error quotes, in bytes.
+const SCRIPT_QUOTED_BYTES_MAX: usize = 200;
 
-/// Endings of configuration files in JavaScript and TypeScript.
-const MODULES: [&str; 6] = ["js", "cjs", "mjs", "ts", "cts", "mts"];
+/// Extensions of configuration files in JavaScript and TypeScript.
+const CONFIG_EXTENSIONS: [&str; 6] = ["js", "cjs", "mjs", "ts", "cts", "mts"];
 
-/// Packages that run tests and are none of [`JsRunner`]: a project of theirs is not one of `node --test`.
-const OTHERS: [&str; 16] = [
+/// Packages with runners that are not a [`JsRunner`]. A project that depends on one is no project of `node --test`.
+const OTHER_RUNNER_PACKAGES: [&str; 16] = [
     "@japa/runner",
     "@open-wc/testing",
     "@playwright/test",
@@ -51,12 +50,12 @@ const OTHERS: [&str; 16] = [
     "zora",
 ];
 
-/// A project, and what its manifest says about its runner.
+/// Why a directory is a project of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Claim {
-    /// By its script or configuration.
+    /// Its script or configuration.
     Own,
-    /// By its dependencies alone.
+    /// Its dependencies only.
     Inherited,
 }
 
@@ -65,7 +64,7 @@ pub(crate) fn projects(tree: &FileTree, runner: JsRunner) -> Vec<Project> {
     projects_among(&claims(tree, runner), runner)
 }
 
-/// A directory that a runner could have for a project.
+/// A directory that may be a project of a runner, with its manifest and the reason.
 type Claimed<'a> = (&'a str, PackageJson, Claim);
 
 fn projects_among(claims: &[Claimed<'_>], runner: JsRunner) -> Vec<Project> {
@@ -73,12 +72,12 @@ fn projects_among(claims: &[Claimed<'_>], runner: JsRunner) -> Vec<Project> {
     let all: BTreeSet<&str> = claims.iter().map(|(dir, ..)| *dir).collect();
     let own: BTreeSet<&str> = claims.iter().filter(|(.., claim)| *claim == Claim::Own).map(|(dir, ..)| *dir).collect();
     let is_covered = |dir: &str| ancestors(dir).skip(1).any(|above| own.contains(above));
-    let is_beaten = |dir: &str| has_below(&all, dir);
+    let is_overridden = |dir: &str| has_below(&all, dir);
     let mut projects: Vec<Project> = claims
         .iter()
         .filter(|(dir, _, claim)| match claim {
             Claim::Own => !markers.covers_below || !is_covered(dir),
-            Claim::Inherited => !(is_beaten(dir) || markers.covers_below && is_covered(dir)),
+            Claim::Inherited => !(is_overridden(dir) || markers.covers_below && is_covered(dir)),
         })
         .map(|(dir, manifest, _)| Project { dir: (*dir).to_owned(), name: name(manifest, dir) })
         .collect();
@@ -95,7 +94,7 @@ fn has_below(paths: &BTreeSet<&str>, dir: &str) -> bool {
     paths.range(below.as_str()..).next().is_some_and(|first| first.starts_with(&below))
 }
 
-/// A package's name, or its directory's.
+/// The name of a package, or of its directory.
 fn name(manifest: &PackageJson, dir: &str) -> String {
     manifest.name.clone().unwrap_or_else(|| dir.rsplit('/').next().unwrap_or_default().to_owned())
 }
@@ -105,39 +104,40 @@ fn claims(tree: &FileTree, runner: JsRunner) -> Vec<Claimed<'_>> {
     manifests(tree).filter_map(of).collect()
 }
 
-/// Each way in which the first script that starts `runner` does so: the test script of the project in `dir`, or one of these
-/// names. Nothing if there is none.
-pub(super) fn scripts(tree: &FileTree, dir: &str, runner: JsRunner, names: &[&str]) -> Vec<Invocation> {
+/// Every invocation of `runner` in the first script that starts it: the project's test script, or the first of `names`. Empty if
+/// none does.
+pub(super) fn runner_invocations(tree: &FileTree, dir: &str, runner: JsRunner, names: &[&str]) -> Vec<Invocation> {
     let Some(manifest) = manifest(tree, dir) else { return Vec::new() };
-    let mut all = [TEST].iter().chain(names);
+    let mut all = [TEST_SCRIPT].iter().chain(names);
     all.find_map(|name| find_runners(&manifest.scripts, name).remove(&runner)).unwrap_or_default()
 }
 
-/// Sentences about what the test script does beside its tests, none of which is run.
+/// Notes about commands of the test script that are no tests and were not run.
 pub(crate) fn skipped_command_notes(tree: &FileTree, dir: &str) -> Vec<String> {
     let Some(PackageJson { scripts, .. }) = manifest(tree, dir) else { return Vec::new() };
-    let plain = if delegates(&scripts, TEST) { Vec::new() } else { shell_commands(&scripts, TEST) };
-    let of = |purpose| {
-        let all: Vec<&ShellCommand> = plain.iter().filter(|plain| plain.purpose == purpose).collect();
-        let more = all.len().saturating_sub(ASIDE_MAX);
-        let told: Vec<String> = all.iter().take(ASIDE_MAX).map(|plain| format!("`{}`", plain.told)).collect();
+    let commands = if delegates(&scripts, TEST_SCRIPT) { Vec::new() } else { shell_commands(&scripts, TEST_SCRIPT) };
+    let list = |purpose| {
+        let all: Vec<&ShellCommand> = commands.iter().filter(|command| command.purpose == purpose).collect();
+        let more = all.len().saturating_sub(COMMANDS_NAMED_MAX);
+        let commands: Vec<String> =
+            all.iter().take(COMMANDS_NAMED_MAX).map(|command| format!("`{}`", command.text)).collect();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!told.is_empty()).then(|| format!("{}{more}", told.join(", ")))
+        (!commands.is_empty()).then(|| format!("{}{more}", commands.join(", ")))
     };
-    let checks = of(Purpose::Check).map(|told| format!("checks of the test script were not run: {told}"));
-    let builds = of(Purpose::Build).map(|told| {
-        format!("builds of the test script were not run: {told} (run them first where tests need what they make)")
+    let checks = list(Purpose::Check).map(|commands| format!("checks of the test script were not run: {commands}"));
+    let builds = list(Purpose::Build).map(|commands| {
+        format!("builds of the test script were not run: {commands} (run them first where tests need what they make)")
     });
     checks.into_iter().chain(builds).collect()
 }
 
-/// The commands of the test script in `dir` that run tests and start no runner with an adapter.
+/// The commands of the test script in `dir` that may run tests and start no runner with an adapter.
 pub(crate) fn shell_test_commands(tree: &FileTree, dir: &str) -> Vec<ShellCommand> {
     let Some(PackageJson { scripts, .. }) = manifest(tree, dir) else { return Vec::new() };
-    if is_unset(&scripts, TEST) || delegates(&scripts, TEST) {
+    if is_unset(&scripts, TEST_SCRIPT) || delegates(&scripts, TEST_SCRIPT) {
         return Vec::new();
     }
-    shell_commands(&scripts, TEST).into_iter().filter(|plain| plain.purpose == Purpose::Tests).collect()
+    shell_commands(&scripts, TEST_SCRIPT).into_iter().filter(|command| command.purpose == Purpose::Tests).collect()
 }
 
 /// The directories whose test scripts have such commands, as projects.
@@ -151,35 +151,35 @@ pub(crate) fn shell_projects(tree: &FileTree) -> Vec<Project> {
     projects
 }
 
-/// Packages that bring Jest under another program.
-const JEST_WITHIN: &[&str] = &["@craco/craco", "@wordpress/scripts", "react-app-rewired", "react-scripts"];
+/// Packages that run Jest through a program of their own.
+const JEST_WRAPPER_PACKAGES: &[&str] = &["@craco/craco", "@wordpress/scripts", "react-app-rewired", "react-scripts"];
 
-/// Whether a command of the test script in `dir` may start a runner that our reporter can be added to from outside, since the
-/// package or one around it depends on it.
+/// Whether a command of the test script in `dir` may start a runner that can load proctor's reporter through `NODE_OPTIONS`: the
+/// package or one around it depends on such a runner.
 pub(crate) fn may_start_reported_runner(tree: &FileTree, dir: &str) -> bool {
-    let packages = [JsRunner::Mocha.markers().packages, JsRunner::Jest.markers().packages, JEST_WITHIN];
+    let packages = [JsRunner::Mocha.markers().packages, JsRunner::Jest.markers().packages, JEST_WRAPPER_PACKAGES];
     let mut around = ancestors(dir).filter_map(|of| manifest(tree, of));
     around.any(|manifest| packages.iter().any(|packages| manifest.depends_on(packages)))
 }
 
-/// Where a package says how it is tested.
+/// Path of the manifest in `dir`.
 pub(crate) fn package_json_path(dir: &str) -> String {
     join(dir, MANIFEST)
 }
 
-/// Whether the tests in `dir` are for its test script to run, which starts no runner with an adapter: what runner there is
-/// besides, by its settings or dependencies, would be started without the script's arguments.
+/// Whether only the test script in `dir` knows how to run its tests: it starts no runner with an adapter. A runner found by settings
+/// or dependencies would lack the script's arguments.
 pub(crate) fn is_left_to_test_script(tree: &FileTree, dir: &str) -> bool {
-    let starts_none = |manifest: PackageJson| find_runners(&manifest.scripts, TEST).is_empty();
+    let starts_none = |manifest: PackageJson| find_runners(&manifest.scripts, TEST_SCRIPT).is_empty();
     manifest(tree, dir).is_some_and(starts_none) && !shell_test_commands(tree, dir).is_empty()
 }
 
 /// Whether the test script in `dir` starts this runner.
 pub(crate) fn script_starts(tree: &FileTree, dir: &str, runner: JsRunner) -> bool {
-    manifest(tree, dir).is_some_and(|manifest| find_runners(&manifest.scripts, TEST).contains_key(&runner))
+    manifest(tree, dir).is_some_and(|manifest| find_runners(&manifest.scripts, TEST_SCRIPT).contains_key(&runner))
 }
 
-/// What the package in `dir` says of its own that is not there, and the script that makes it: its main file, `npm run build`.
+/// A sentence about the package's main file if it is missing, with the script that builds it (`npm run build`).
 pub(crate) fn missing_build_output(tree: &FileTree, dir: &str) -> Option<String> {
     let manifest = manifest(tree, dir)?;
     let script =
@@ -192,7 +192,7 @@ pub(crate) fn missing_build_output(tree: &FileTree, dir: &str) -> Option<String>
     })
 }
 
-/// What projects of a runner are recognised by, and what the root's test script starts instead.
+/// What projects of a runner are recognised by, and what the root's test script is instead.
 pub(crate) fn describe_markers(tree: &FileTree, runner: JsRunner) -> String {
     let markers = runner.markers();
     let packages = markers.packages.iter().map(|name| format!("the dependency {name}"));
@@ -202,16 +202,16 @@ pub(crate) fn describe_markers(tree: &FileTree, runner: JsRunner) -> String {
     let mut describe_markers = vec![format!("a test script of package.json that starts {own}")];
     describe_markers.extend(configs.chain(packages));
     let describe_markers = describe_markers.join(", ");
-    let script = manifest(tree, "").and_then(|manifest| manifest.scripts.get(TEST).cloned());
-    match script.filter(|script| script.len() <= SCRIPT_TOLD_MAX) {
+    let script = manifest(tree, "").and_then(|manifest| manifest.scripts.get(TEST_SCRIPT).cloned());
+    match script.filter(|script| script.len() <= SCRIPT_QUOTED_BYTES_MAX) {
         Some(script) => format!("{describe_markers}; that of package.json is `{script}`"),
         None => describe_markers,
     }
 }
 
-/// Sentences about directories that are no projects of `runner` and could be taken for some: one whose own settings are not
-/// read, because the runner finds its tests from above, and one whose tests do not run, because only those below it do.
-pub(super) fn passed_over(tree: &FileTree, runner: JsRunner) -> Vec<String> {
+/// Notes about directories that look like projects of `runner` and are none: one whose own settings are not read because the runner
+/// finds its tests from above, and one whose tests do not run because only projects below it do.
+pub(super) fn skipped_directory_notes(tree: &FileTree, runner: JsRunner) -> Vec<String> {
     let claims = claims(tree, runner);
     let projects = projects_among(&claims, runner);
     if projects.len() == claims.len() {
@@ -223,18 +223,23 @@ pub(super) fn passed_over(tree: &FileTree, runner: JsRunner) -> Vec<String> {
     let covered = others().filter(|(dir, _, claim)| {
         *claim == Claim::Own && project_above(dir).is_some_and(|above| !is_monorepo(tree, above))
     });
-    let left: BTreeSet<&str> = tree.files().filter(|file| is_named(file) && project_above(file).is_none()).collect();
-    let beaten = others().filter(|(dir, ..)| has_below(&left, dir));
+    let left: BTreeSet<&str> =
+        tree.files().filter(|file| has_test_name(file) && project_above(file).is_none()).collect();
+    let overridden = others().filter(|(dir, ..)| has_below(&left, dir));
     let covered: Vec<&str> = covered.map(|(dir, ..)| *dir).collect();
-    let beaten: Vec<&str> = beaten.map(|(dir, ..)| if dir.is_empty() { "." } else { dir }).collect();
+    let overridden: Vec<&str> = overridden.map(|(dir, ..)| if dir.is_empty() { "." } else { dir }).collect();
     let name = runner.program();
-    let told = |dirs: Vec<&str>, what: &str| (!dirs.is_empty()).then(|| format!("{name} {what}: {}", dirs.join(", ")));
-    let covered = told(covered, "ran from above directories that have a script or settings of their own for it");
-    let beaten = told(beaten, "did not run the tests of directories that only depend on it, above others that do more");
-    covered.into_iter().chain(beaten).collect()
+    let note = |dirs: Vec<&str>, what: &str| (!dirs.is_empty()).then(|| format!("{name} {what}: {}", dirs.join(", ")));
+    let covered =
+        note(covered, "ran from above these directories, which have a script or settings of their own for it");
+    let overridden = note(
+        overridden,
+        "did not run the tests of these directories, which only depend on it and have projects of it below",
+    );
+    covered.into_iter().chain(overridden).collect()
 }
 
-/// Whether packages below `dir` are parts of a workspace, or of a whole of Jest's: how they are tested is its affair.
+/// Whether `dir` is the root of a workspace, or of Jest's `projects`, which decides how the packages below are tested.
 pub(crate) fn is_monorepo(tree: &FileTree, dir: &str) -> bool {
     let has = |name: &str| tree.contains(&join(dir, name));
     let is_workspace =
@@ -242,52 +247,52 @@ pub(crate) fn is_monorepo(tree: &FileTree, dir: &str) -> bool {
     has("pnpm-workspace.yaml") || has("lerna.json") || manifest(tree, dir).is_some_and(is_workspace)
 }
 
-/// Whether a file is called as tests are by most runners.
-fn is_named(file: &str) -> bool {
+/// Whether a file is named as most runners expect of tests.
+fn has_test_name(file: &str) -> bool {
     let (dirs, name) = file.rsplit_once('/').unwrap_or(("", file));
     let is_source = name.rsplit_once('.').is_some_and(|(_, ending)| super::EXTENSIONS.contains(&ending));
     is_source
-        && is_own(dirs)
+        && is_project_dir(dirs)
         && ([".test.", ".spec."].iter().any(|mark| name.contains(mark))
             || dirs.split('/').any(|dir| dir == "__tests__"))
 }
 
-/// Whether `npm test` in `dir` is for this runner, or for none.
+/// Whether `npm test` in `dir` starts this runner, or no runner at all.
 pub(crate) fn is_tested_by(tree: &FileTree, dir: &str, runner: JsRunner) -> bool {
     let Some(manifest) = manifest(tree, dir) else { return false };
-    let is_named = find_runners(&manifest.scripts, TEST).contains_key(&runner);
+    let is_named = find_runners(&manifest.scripts, TEST_SCRIPT).contains_key(&runner);
     is_named || JsRunner::UNIT_RUNNERS.into_iter().all(|other| claim(tree, dir, &manifest, other).is_none())
 }
 
 fn manifests(tree: &FileTree) -> impl Iterator<Item = (&str, PackageJson)> {
     tree.directories_with(MANIFEST)
-        .filter(|(dir, _)| is_own(dir))
+        .filter(|(dir, _)| is_project_dir(dir))
         .map(|(dir, content)| (dir, PackageJson::parse(content)))
 }
 
 fn manifest(tree: &FileTree, dir: &str) -> Option<PackageJson> {
-    tree.content(&join(dir, MANIFEST)).filter(|_| is_own(dir)).map(PackageJson::parse)
+    tree.content(&join(dir, MANIFEST)).filter(|_| is_project_dir(dir)).map(PackageJson::parse)
 }
 
-/// Whether a directory is the project's own, and nothing that was installed there.
-fn is_own(dir: &str) -> bool {
+/// Whether a directory belongs to the project itself, not to an installed package.
+fn is_project_dir(dir: &str) -> bool {
     !dir.split('/').any(|part| part == "node_modules")
 }
 
-/// Whether and why the project in `dir` is one of `runner`.
+/// Whether and why the directory `dir` is a project of `runner`.
 fn claim(tree: &FileTree, dir: &str, manifest: &PackageJson, runner: JsRunner) -> Option<Claim> {
-    let named = find_runners(&manifest.scripts, TEST);
+    let named = find_runners(&manifest.scripts, TEST_SCRIPT);
     if named.contains_key(&runner) {
         return Some(Claim::Own);
     }
     if JsRunner::END_TO_END.contains(&runner) {
-        return claim_beside(tree, dir, manifest, runner);
+        return claim_end_to_end(tree, dir, manifest, runner);
     }
     if !named.is_empty() {
         return None;
     }
     let all = || JsRunner::UNIT_RUNNERS.into_iter();
-    let hands_on = delegates(&manifest.scripts, TEST);
+    let hands_on = delegates(&manifest.scripts, TEST_SCRIPT);
     if !hands_on && all().any(|runner| is_configured(tree, dir, manifest, runner)) {
         return is_configured(tree, dir, manifest, runner).then_some(Claim::Own);
     }
@@ -296,31 +301,31 @@ fn claim(tree: &FileTree, dir: &str, manifest: &PackageJson, runner: JsRunner) -
     if all().any(known) {
         return known(runner).then_some(Claim::Inherited);
     }
-    let is_nodes = runner == JsRunner::Node
-        && !manifest.depends_on(&OTHERS)
-        && is_unset(&manifest.scripts, TEST)
+    let is_node_project = runner == JsRunner::Node
+        && !manifest.depends_on(&OTHER_RUNNER_PACKAGES)
+        && is_unset(&manifest.scripts, TEST_SCRIPT)
         && tree.files_below(dir).any(|file| is_node_test(file, dir) && is_in_package(tree, file, dir));
-    is_nodes.then_some(Claim::Own)
+    is_node_project.then_some(Claim::Own)
 }
 
-/// The same of a runner that no script names. A script that starts another says nothing about it.
-fn claim_beside(tree: &FileTree, dir: &str, manifest: &PackageJson, runner: JsRunner) -> Option<Claim> {
+/// The same for an end-to-end runner that the test script does not start. A script that starts another runner does not rule it out.
+fn claim_end_to_end(tree: &FileTree, dir: &str, manifest: &PackageJson, runner: JsRunner) -> Option<Claim> {
     if is_configured(tree, dir, manifest, runner) {
         return Some(Claim::Own);
     }
     let is_installed = manifest.depends_on(runner.markers().packages);
-    let is_meant = || match runner {
+    let is_intended = || match runner {
         JsRunner::Cypress => tree.has_below(&join(dir, "cypress")),
         _ => JsRunner::UNIT_RUNNERS.into_iter().all(|unit| claim(tree, dir, manifest, unit).is_none()),
     };
-    (is_installed && is_meant()).then_some(Claim::Inherited)
+    (is_installed && is_intended()).then_some(Claim::Inherited)
 }
 
 fn is_configured(tree: &FileTree, dir: &str, manifest: &PackageJson, runner: JsRunner) -> bool {
     let markers = runner.markers();
     let in_dir = |name: &str| if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
-    let endings = || MODULES.iter().chain(markers.endings);
-    let is_there = |config: &str| endings().any(|ending| tree.contains(&in_dir(&format!("{config}{ending}"))));
+    let extensions = || CONFIG_EXTENSIONS.iter().chain(markers.extensions);
+    let is_there = |config: &str| extensions().any(|extension| tree.contains(&in_dir(&format!("{config}{extension}"))));
     let bare = runner == JsRunner::Mocha && tree.contains(&in_dir(".mocharc"));
     bare || markers.key.is_some_and(|key| manifest.keys.iter().any(|other| other == key))
         || markers.configs.iter().any(|config| is_there(config))
@@ -338,8 +343,8 @@ fn is_in_package(tree: &FileTree, file: &str, dir: &str) -> bool {
     dir.is_empty()
 }
 
-/// Whether `node --test` in `dir` takes the file for one of tests (<https://nodejs.org/api/test.html>, "Running tests from
-/// the command line").
+/// Whether `node --test` in `dir` treats the file as a test (<https://nodejs.org/api/test.html>, "Running tests from the command
+/// line").
 fn is_node_test(file: &str, dir: &str) -> bool {
     let Some(path) = file.strip_prefix(dir).map(|path| path.trim_start_matches('/')) else { return false };
     let (parents, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -365,8 +370,8 @@ mod tests {
     }
 
     #[test]
-    fn a_main_file_that_is_not_there_names_the_script_that_makes_it() {
-        let told = |manifest: &str, files: &[&str]| {
+    fn a_missing_main_file_names_the_script_that_builds_it() {
+        let notes = |manifest: &str, files: &[&str]| {
             let mut tree = FileTree::default();
             tree.add_with_content("package.json", manifest);
             files.iter().for_each(|file| tree.add(*file));
@@ -374,14 +379,14 @@ mod tests {
         };
         let immer = r#"{"main":"./dist/cjs/index.js","scripts":{"build":"tsup","test":"vitest"}}"#;
         let note = "the package's main file dist/cjs/index.js is not there: run `npm run build` first if tests need what it makes";
-        assert_eq!(told(immer, &["src/immer.ts"]).unwrap(), note);
-        assert_eq!(told(immer, &["dist/cjs/index.js"]), None);
-        assert_eq!(told(r#"{"main":"lib","scripts":{"build":"x"}}"#, &["lib/index.js"]), None);
-        assert_eq!(told(r#"{"main":"lib","scripts":{"test":"x"}}"#, &[]), None, "nothing makes it");
+        assert_eq!(notes(immer, &["src/immer.ts"]).unwrap(), note);
+        assert_eq!(notes(immer, &["dist/cjs/index.js"]), None);
+        assert_eq!(notes(r#"{"main":"lib","scripts":{"build":"x"}}"#, &["lib/index.js"]), None);
+        assert_eq!(notes(r#"{"main":"lib","scripts":{"test":"x"}}"#, &[]), None, "nothing makes it");
     }
 
     #[test]
-    fn cypress_stands_beside_the_runner_of_units() {
+    fn cypress_is_detected_beside_a_unit_test_runner() {
         let e2e = |script: &str| format!(r#"{{"scripts":{{"test":"{script}"}},"devDependencies":{{"cypress":"14"}}}}"#);
         let tested = |files: &[(&str, &str)]| {
             let mut tree = FileTree::default();
@@ -415,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn node_has_what_no_other_runner_has() {
+    fn node_has_the_projects_that_no_other_runner_has() {
         for file in ["a.test.js", "test/a.mjs", "src/test/x/a.cjs", "test-a.js", "a_test.cjs", "test.js", "a-test.js"] {
             assert_eq!(found(&[("package.json", "{}"), (file, "")]), [JsRunner::Node], "{file}");
         }
@@ -430,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn playwright_stands_beside_another_runner() {
+    fn playwright_is_detected_beside_another_runner() {
         let manifest = r#"{"scripts":{"test":"vitest run"},"devDependencies":{"@playwright/test":"1"}}"#;
         let config = ("playwright.config.mts", "");
         let both = |files: &[(&str, &str)]| (found(files), !dirs(files, JsRunner::Playwright).is_empty());
@@ -447,30 +452,31 @@ mod tests {
     }
 
     #[test]
-    fn directories_that_are_passed_over_are_told() {
-        let told = |files: &[(&str, &str)]| {
+    fn notes_directories_that_are_skipped() {
+        let notes = |files: &[(&str, &str)]| {
             let mut tree = FileTree::default();
             files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
-            passed_over(&tree, JsRunner::Jest).join("; ")
+            skipped_directory_notes(&tree, JsRunner::Jest).join("; ")
         };
         let own = r#"{"scripts":{"test":"jest"}}"#;
-        let covered = "jest ran from above directories that have a script or settings of their own for it: a";
-        assert_eq!(told(&[("package.json", own), ("a/package.json", own)]), covered);
+        let covered = "jest ran from above these directories, which have a script or settings of their own for it: a";
+        assert_eq!(notes(&[("package.json", own), ("a/package.json", own)]), covered);
         let linked = r#"{"scripts":{"test":"jest"},"workspaces":["*"]}"#;
-        assert_eq!(told(&[("package.json", linked), ("a/package.json", own)]), "");
-        assert_eq!(told(&[("package.json", own), ("pnpm-workspace.yaml", ""), ("a/package.json", own)]), "");
+        assert_eq!(notes(&[("package.json", linked), ("a/package.json", own)]), "");
+        assert_eq!(notes(&[("package.json", own), ("pnpm-workspace.yaml", ""), ("a/package.json", own)]), "");
         let named = r#"{"scripts":{"test":"jest"},"jest":{"projects":["<rootDir>/a"]}}"#;
-        assert_eq!(told(&[("package.json", named), ("a/package.json", own)]), "");
-        let beaten = "jest did not run the tests of directories that only depend on it, above others that do more: .";
+        assert_eq!(notes(&[("package.json", named), ("a/package.json", own)]), "");
+        let overridden =
+            "jest did not run the tests of these directories, which only depend on it and have projects of it below: .";
         let below = [("package.json", BOTH), ("a/package.json", own), ("a/x.test.js", "")];
-        assert_eq!(told(&below), "");
-        assert_eq!(told(&[&below[..], &[("src/y.test.ts", "")]].concat()), beaten);
-        assert_eq!(told(&[&below[..], &[("src/__tests__/y.js", ""), ("b.spec.css", "")]].concat()), beaten);
-        assert_eq!(told(&[("package.json", BOTH), ("src/y.test.ts", "")]), "");
+        assert_eq!(notes(&below), "");
+        assert_eq!(notes(&[&below[..], &[("src/y.test.ts", "")]].concat()), overridden);
+        assert_eq!(notes(&[&below[..], &[("src/__tests__/y.js", ""), ("b.spec.css", "")]].concat()), overridden);
+        assert_eq!(notes(&[("package.json", BOTH), ("src/y.test.ts", "")]), "");
     }
 
     #[test]
-    fn each_of_many_packages_is_found_by_what_it_has() {
+    fn finds_each_of_many_packages() {
         let mut tree = FileTree::default();
         for number in 0..300 {
             let (manifest, file) = match number % 3 {
@@ -484,12 +490,16 @@ mod tests {
         tree.add_with_content("p2/p/package.json", r#"{"scripts":{"test":"jest"}}"#);
         for (runner, found) in [(JsRunner::Jest, 100), (JsRunner::Cypress, 100), (JsRunner::Node, 0)] {
             assert_eq!(projects(&tree, runner).len(), found, "{runner:?}");
-            assert_eq!(passed_over(&tree, runner).len(), usize::from(runner == JsRunner::Jest), "{runner:?}");
+            assert_eq!(
+                skipped_directory_notes(&tree, runner).len(),
+                usize::from(runner == JsRunner::Jest),
+                "{runner:?}"
+            );
         }
     }
 
     #[test]
-    fn a_root_covers_what_its_runner_finds() {
+    fn a_root_covers_the_tests_that_its_runner_finds() {
         let own = r#"{"scripts":{"test":"jest"}}"#;
         assert_eq!(dirs(&[("package.json", own), ("a/package.json", own)], JsRunner::Jest), [""]);
         assert_eq!(

@@ -1,10 +1,10 @@
-// What an error that a test threw says, and what Node says of a file that it could not run, for the runners that hand over
-// the error itself. Must not know which runner.
+// Describes an error that a test threw, and what Node prints about a file that it could not run, for runners that hand over the
+// error object.
 'use strict';
 
 const { stripAnsi, projectLocation, emit, projectStack, formatValue } = require('./report.cjs');
 
-// How V8 begins what it says about a file that it cannot compile: `/a/b.js:1`.
+// Start of V8's message about a file that does not compile: `/a/b.js:1`.
 const BLAMED = /^((?:file:\/\/)?\/.*):(\d+)$/;
 
 // Most names that are compared.
@@ -20,7 +20,7 @@ function failure(error) {
 
 const withoutNode = (stack) => projectStack(stack).split('\n').filter((line) => !/[( ]node:/.test(line)).map((line) => line.trim()).join('\n');
 
-// The file and line that a stack trace is about, or that V8 names before it.
+// The file and line of a stack trace, or those that V8 prints before it.
 function blamed(stack) {
   const [, file, line] = BLAMED.exec(stripAnsi(stack).split('\n', 1)[0]) ?? [];
   return file ? { file: file.replace(/^file:\/\//, ''), line: Number(line) } : projectLocation(stack);
@@ -48,23 +48,23 @@ function valuesOf(error) {
   return { expected: shown(found.expected), actual: shown(found.actual) };
 }
 
-// A text of several lines is read more easily as it is.
+// A text of several lines stays as it is, which is easier to read than a literal.
 const shown = (value) => (typeof value === 'string' && value.includes('\n') ? value : formatValue(value));
 
-// Why a process failed, from the last words that Node wrote to stderr: the error's own words, and where it was.
+// Why a process crashed, from the end of Node's stderr: the error's message and its place.
 function describeCrash(said) {
   const lines = stripAnsi(said).split('\n');
-  // V8 tells the place, the line and a caret before the error's own words.
+  // V8 prints the place, the source line and a caret before the error.
   const from = lines.findIndex((line) => /^(Uncaught )?\S*(Error|Exception|Warning)\b.*: /.test(line));
   if (from < 0) return {};
   const frames = lines.slice(from);
   const head = lines.slice(0, from).find((line) => BLAMED.test(line)) ?? '';
   const message = lines[from].replace(/^Error: /, '').replace(/ \[\w+\]: /, ': ');
-  // What cannot be compiled is in no frame, only what asked for it is.
+  // A file that does not compile is in no frame, only the one that imports it is.
   return { message, ...projectLocation([`at ${head}`, ...frames].join('\n')) };
 }
 
-// Counts tests that have the file and the name of another, which nobody can tell apart afterwards.
+// Counts tests with the file and the name of another test, which cannot be told apart in results.
 class DuplicateTests {
   #names = new Set();
   #twins = 0;
@@ -79,7 +79,7 @@ class DuplicateTests {
     }
   }
 
-  // A sentence about them, if there are any.
+  // Sends a note about them, if there are any.
   report() {
     if (this.#twins === 0) return;
     emit('note', { text: `${this.#twins} test(s) have the file and the name of another one; the first is ${this.#first}` });

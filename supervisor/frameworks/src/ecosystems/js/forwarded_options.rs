@@ -1,74 +1,74 @@
-//! What of a test script's arguments is handed on to a runner, and what is not. Must not know what any option means.
+//! Which arguments of a test script are forwarded to its runner.
 //!
-//! A word that is taken for a pattern and is the value of an option would run other tests than the project's. So where a
-//! runner's options are all known, what follows one that is not is nothing that is run.
+//! The value of an option, taken for a pattern, would run other tests than the project's. So where all options of a runner are
+//! known, the words behind an unknown option are not used as patterns.
 
 use super::test_script::Invocation;
 
-/// What belongs to an option.
+/// What an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arity {
     /// Nothing.
     Nothing,
-    /// The next word, or what stands behind its `=`.
+    /// The next word, or what follows its `=`.
     Value,
-    /// All words up to the next option, or what stands behind its `=`.
+    /// All words up to the next option, or what follows its `=`.
     Words,
-    /// All words up to the next option, also after what stands behind its `=`.
+    /// All words up to the next option, even after what follows its `=`.
     AllWords,
-    /// The same, and each is what the runner's positional words are.
+    /// Like `AllWords`; each word is a pattern, as the positional words are.
     Patterns,
 }
 
-/// An option of a runner that a test script may hand on.
+/// An option of a runner that a test script may give.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
-    /// Its spellings, the one to use first: `--config`, `-c`. Capitals and `-` within a name count for nothing.
+    /// Its spellings, the forwarded one first: `--config`, `-c`. Case and `-` within a name are ignored.
     pub(crate) names: &'static [&'static str],
-    /// What follows it. Several words are handed on one by one.
+    /// What it takes. Several words are forwarded one by one.
     pub(crate) arity: Arity,
 }
 
-/// Which options of a script its runner is given.
+/// Which options of a script its runner gets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ForwardPolicy {
-    /// Those of `flags` and no others, each with its value in one word that begins with the first of its names.
+    /// Only those of `flags`, each in one word with its value, spelt as the first of its names.
     Only {
-        /// What is handed on.
+        /// The forwarded options.
         flags: &'static [Flag],
-        /// Options that take the next word as their value and are left out.
+        /// Dropped options that take the next word as their value.
         valued: &'static [&'static str],
-        /// Options that take nothing and are left out. Any other takes all words up to the next option.
+        /// Dropped options that take nothing. An option in no list takes all words up to the next option, and is dropped.
         bare: &'static [&'static str],
-        /// The first positional word is no pattern if it is one of these.
+        /// First positional words that are no pattern.
         subcommands: &'static [&'static str],
     },
-    /// All but these, for a runner that shares its command line with Node: nobody knows all of Node's options.
+    /// All except these, for a runner that shares its command line with Node, whose options are too many to list.
     AllExcept {
-        /// What is left out.
+        /// The dropped options.
         left_out: &'static [&'static str],
         /// Options that take the next word as their value.
         valued: &'static [&'static str],
-        /// Options that take nothing, where not all others do: any other is handed on with the word that follows it, and
-        /// the runner says what that is.
+        /// Options that take nothing, if not all others do: then any other is forwarded with the next word, and the runner
+        /// decides what that is.
         bare: Option<&'static [&'static str]>,
     },
 }
 
-/// A script's arguments, sorted.
+/// A script's arguments, sorted into forwarded options, positional words and dropped options.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ForwardedOptions {
-    /// Options that are handed on, each in one word, or in two with its value.
-    kept: Vec<Vec<String>>,
-    /// What is no option: files, directories, patterns.
+    /// Forwarded options, each as one word, or as two with its value.
+    forwarded: Vec<Vec<String>>,
+    /// Words that are no option: files, directories, patterns.
     pub(crate) positional: Vec<String>,
-    /// Options that are not handed on.
+    /// Dropped options.
     left_out: Vec<Vec<String>>,
 }
 
 impl ForwardedOptions {
-    /// Sorts the arguments of `script`.
-    pub(crate) fn from_invocation(script: &Invocation, handed: ForwardPolicy) -> ForwardedOptions {
+    /// Sorts the arguments of an invocation.
+    pub(crate) fn from_invocation(script: &Invocation, policy: ForwardPolicy) -> ForwardedOptions {
         let mut options = ForwardedOptions::default();
         let mut words = script.args.as_slice();
         while let Some((word, rest)) = words.split_first() {
@@ -76,16 +76,16 @@ impl ForwardedOptions {
             if word == "--" {
                 options.positional.extend_from_slice(std::mem::take(&mut words));
             } else if word.starts_with('-') && word != "-" {
-                let taken = match handed {
-                    ForwardPolicy::Only { .. } => options.one_of_these(handed, word, rest),
-                    ForwardPolicy::AllExcept { .. } => options.one_of_all(handed, word, rest),
+                let taken = match policy {
+                    ForwardPolicy::Only { .. } => options.sort_known(policy, word, rest),
+                    ForwardPolicy::AllExcept { .. } => options.sort_any(policy, word, rest),
                 };
                 words = &rest[taken..];
             } else {
                 options.positional.push(word.clone());
             }
         }
-        if let ForwardPolicy::Only { subcommands, .. } = handed
+        if let ForwardPolicy::Only { subcommands, .. } = policy
             && options.positional.first().is_some_and(|word| subcommands.contains(&word.as_str()))
         {
             options.positional.remove(0);
@@ -93,9 +93,9 @@ impl ForwardedOptions {
         options
     }
 
-    /// Takes in one option where only some are handed on. How many of the words after it are its own.
-    fn one_of_these(&mut self, handed: ForwardPolicy, word: &str, rest: &[String]) -> usize {
-        let ForwardPolicy::Only { flags, valued, bare, .. } = handed else { return 0 };
+    /// Sorts one option under [`ForwardPolicy::Only`]; returns how many of the following words belong to it.
+    fn sort_known(&mut self, policy: ForwardPolicy, word: &str, rest: &[String]) -> usize {
+        let ForwardPolicy::Only { flags, valued, bare, .. } = policy else { return 0 };
         let flag_of = |name: &str| flags.iter().find(|flag| flag.names.iter().any(|other| is_same(name, other)));
         let is_among = |name: &str, names: &[&str]| names.iter().any(|other| is_same(name, other));
         let (mut name, mut value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
@@ -119,7 +119,7 @@ impl ForwardedOptions {
         let taken = match (takes, value) {
             (Arity::AllWords | Arity::Patterns, _) | (Arity::Words, None) => up_to_next,
             (Arity::Value, None) => up_to_next.min(1),
-            (Arity::Nothing, None) => usize::from(rest.first().is_some_and(|next| is_no_pattern(next))),
+            (Arity::Nothing, None) => usize::from(rest.first().is_some_and(|next| is_switch_value(next))),
             (_, Some(_)) => 0,
         };
         let values: Vec<&str> = value.into_iter().chain(rest[..taken].iter().map(String::as_str)).collect();
@@ -128,17 +128,17 @@ impl ForwardedOptions {
                 self.positional.extend(values.iter().map(|&value| value.to_owned()));
             }
             Some(flag) if !values.is_empty() => {
-                self.kept.extend(values.iter().map(|value| vec![format!("{}={value}", flag.names[0])]));
+                self.forwarded.extend(values.iter().map(|value| vec![format!("{}={value}", flag.names[0])]));
             }
-            Some(flag) if flag.arity == Arity::Nothing => self.kept.push(vec![flag.names[0].to_owned()]),
+            Some(flag) if flag.arity == Arity::Nothing => self.forwarded.push(vec![flag.names[0].to_owned()]),
             _ => self.left_out.push([&[word.to_owned()], &rest[..taken]].concat()),
         }
         taken
     }
 
-    /// The same where all others are. Node takes whatever follows for a value.
-    fn one_of_all(&mut self, handed: ForwardPolicy, word: &str, rest: &[String]) -> usize {
-        let ForwardPolicy::AllExcept { left_out, valued, bare } = handed else { return 0 };
+    /// Sorts one option under [`ForwardPolicy::AllExcept`]. Node takes any following word as a value.
+    fn sort_any(&mut self, policy: ForwardPolicy, word: &str, rest: &[String]) -> usize {
+        let ForwardPolicy::AllExcept { left_out, valued, bare } = policy else { return 0 };
         let is_bare = |bare: &[&str]| bare.contains(&word) || word.starts_with("--no-");
         let taken = if word.contains('=') {
             0
@@ -154,42 +154,42 @@ impl ForwardedOptions {
             Some(value) => vec![word.to_owned(), value.clone()],
             None => vec![word.to_owned()],
         };
-        let list = if left_out.contains(&name_of(word)) { &mut self.left_out } else { &mut self.kept };
+        let list = if left_out.contains(&name_of(word)) { &mut self.left_out } else { &mut self.forwarded };
         list.push(words);
         taken
     }
 
-    /// A sentence about what is not handed on, if there is anything.
+    /// A sentence about the dropped options, if there are any.
     pub(crate) fn note(&self, runner: &str) -> Option<String> {
         let left_out = self.left_out.concat().join(" ");
         (!left_out.is_empty())
             .then(|| format!("the test script gives {runner} options that were not passed on: {left_out}"))
     }
 
-    /// The same without the options of these names.
+    /// The options without those of these names.
     pub(crate) fn without(mut self, names: &[&str]) -> ForwardedOptions {
-        self.kept.retain(|option| !names.contains(&name_of(&option[0])));
+        self.forwarded.retain(|option| !names.contains(&name_of(&option[0])));
         self
     }
 
-    /// Whether one of these is handed on.
+    /// Whether one of these is forwarded.
     pub(crate) fn contain(&self, names: &[&str]) -> bool {
-        self.kept.iter().any(|option| names.contains(&name_of(&option[0])))
+        self.forwarded.iter().any(|option| names.contains(&name_of(&option[0])))
     }
 
-    /// Whether the same options are handed on.
+    /// Whether both forward the same options.
     pub(crate) fn are_same_as(&self, other: &ForwardedOptions) -> bool {
-        self.kept == other.kept
+        self.forwarded == other.forwarded
     }
 
-    /// The words of what is handed on.
+    /// The words of the forwarded options.
     pub(crate) fn into_args(self) -> impl Iterator<Item = String> {
-        self.kept.into_iter().flatten()
+        self.forwarded.into_iter().flatten()
     }
 
-    /// The value of the option `name`, if it is handed on with one.
+    /// The value of the forwarded option `name`, if it has one.
     pub(crate) fn value_of(&self, name: &str) -> Option<&str> {
-        self.kept.iter().find_map(|option| option[0].strip_prefix(name)?.strip_prefix('='))
+        self.forwarded.iter().find_map(|option| option[0].strip_prefix(name)?.strip_prefix('='))
     }
 }
 
@@ -197,12 +197,12 @@ fn name_of(word: &str) -> &str {
     word.split('=').next().unwrap_or_default()
 }
 
-/// Whether a word is a switch's value rather than a pattern of anybody's: `--ci false`, `--bail 1`.
-fn is_no_pattern(word: &str) -> bool {
+/// Whether a word is the value of a switch rather than a pattern: `--ci false`, `--bail 1`.
+fn is_switch_value(word: &str) -> bool {
     word == "true" || word == "false" || word.chars().all(|char| char.is_ascii_digit())
 }
 
-/// Whether two spellings are one: `--max-workers` and `--maxWorkers`.
+/// Whether two names are spellings of the same option: `--max-workers` and `--maxWorkers`.
 fn is_same(one: &str, other: &str) -> bool {
     let plain = |name: &str| name.strip_prefix("--").map(|name| name.replace('-', "").to_lowercase());
     one == other || plain(one).is_some_and(|one| plain(other) == Some(one))
@@ -234,7 +234,7 @@ mod tests {
     };
 
     #[test]
-    fn these_and_no_others_are_handed_on() {
+    fn forwards_only_the_listed_options() {
         let args = "-c x.js --coverage src -i --config=y.js --reporter dot --a=b --config";
         let options = ForwardedOptions::from_invocation(&script(args), ONLY);
         assert_eq!(options.positional, ["src"]);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_an_option_is_no_pattern() {
+    fn words_of_an_option_are_no_patterns() {
         for (args, positional, kept, left_out) in [
             ("--roots a b --run-in-band c", "c", "--roots=a --roots=b --runInBand", ""),
             ("--roots=a b", "", "--roots=a --roots=b", ""),
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn all_but_what_is_left_out_is_handed_on() {
+    fn forwards_all_except_the_dropped_options() {
         let args = "--import tsx -r x --watch a.js --reporter dot --bail --unheard of -- -b.js";
-        let handed = |bare| ForwardPolicy::AllExcept {
+        let policy = |bare| ForwardPolicy::AllExcept {
             left_out: &["--watch", "--reporter"],
             valued: &["--import", "-r", "--reporter"],
             bare,
         };
-        let options = ForwardedOptions::from_invocation(&script(args), handed(None));
+        let options = ForwardedOptions::from_invocation(&script(args), policy(None));
         assert_eq!(words(options.clone()), ["--import=tsx", "-r", "x", "--bail", "--unheard"]);
         assert_eq!((options.value_of("--import"), options.value_of("--bail")), (Some("tsx"), None));
         assert!(options.contain(&["--bail"]) && !options.contain(&["--watch"]));
@@ -285,7 +285,7 @@ mod tests {
         let note = "the test script gives mocha options that were not passed on: --watch --reporter=dot";
         assert_eq!(options.note("mocha").unwrap(), note);
         assert_eq!(words(options.without(&["--import", "-r"])), ["--bail", "--unheard"]);
-        let options = ForwardedOptions::from_invocation(&script(args), handed(Some(&["--watch", "--bail"])));
+        let options = ForwardedOptions::from_invocation(&script(args), policy(Some(&["--watch", "--bail"])));
         assert_eq!(words(options.clone()), ["--import=tsx", "-r", "x", "--bail", "--unheard", "of"]);
         assert_eq!(options.positional, ["a.js", "-b.js"]);
     }

@@ -1,22 +1,22 @@
-// Loaded by every Node process below a test script that is run as it is: one that turns out to run Mocha or Jest gets a reporter of
-// ours beside those of the project. Must not know the script, or how a reporter tells.
+// Loaded by every Node process below a test script that runs as a shell line. A process that runs Mocha or Jest gets proctor's
+// reporter beside those of the project.
 //
-// The reporter takes `PROCTOR_REPORT` out of the environment, so what tests start is let alone.
+// The reporter removes `PROCTOR_REPORT` from the environment, so the processes that tests start get no reporter.
 'use strict';
 
 const { realpathSync } = require('fs');
 const Module = require('module');
 const path = require('path');
 
-// Mocha's own files that a person, a wrapper or Mocha itself starts; the second starts the first where Node needs options.
+// Mocha's own scripts that a person, a wrapper or Mocha itself starts; the second starts the first where Node needs options.
 const MOCHA = /[\\/]mocha[\\/]bin[\\/]_?mocha(\.c?js)?$/;
 
-// With which it runs no tests.
+// Options with which Mocha runs no tests.
 const IDLE = ['--help', '-h', '--version', '-V', '--list-interfaces', '--list-reporters', '--watch', '-w'];
 
 const reporter = `--reporter=${path.join(__dirname, '..', 'mocha', 'reporter.cjs')}`;
 
-// What every way of running Jest's tests comes to: its command line, or a program such as `react-scripts`.
+// The package behind every start of Jest: its command line, or a program such as `react-scripts`.
 const JEST = '@jest/core';
 const JEST_OLDEST = 24;
 
@@ -24,12 +24,12 @@ function isMocha() {
   try {
     return MOCHA.test(realpathSync(process.argv[1])) && !process.argv.some((word) => IDLE.includes(word));
   } catch {
-    // Started without a file, or with one that is not there.
+    // Started without a file, or with one that does not exist.
     return false;
   }
 }
 
-// Of several reporters Mocha takes the last; what comes after `--` is no option.
+// Of several reporters Mocha takes the last; words behind `--` are no options.
 function addToMocha() {
   const end = process.argv.indexOf('--');
   process.argv.splice(end < 0 ? process.argv.length : end, 0, reporter);

@@ -1,8 +1,8 @@
-//! How a runner is started: which of its copies, and with which environment. Must not know any runner's options.
+//! How a runner is started: which of its copies, and with which environment.
 //!
-//! npm, pnpm and Yarn unpack packages below `node_modules`, with links where they differ, and Node finds them. Yarn may
-//! leave them in archives instead and write a file (`.pnp.cjs`) that teaches Node where each is: then Node is told to load
-//! it, as `yarn node` would do, and Yarn itself is not needed.
+//! npm, pnpm and Yarn unpack packages below `node_modules`, as directories or links, and Node finds them. Yarn may keep them in
+//! archives instead and write a file (`.pnp.cjs`) that teaches Node where each is. Then Node loads that file, as `yarn node` does,
+//! and Yarn itself is not needed.
 
 use super::test_script::Invocation;
 use crate::contract::FileTree;
@@ -11,7 +11,7 @@ use crate::contract::{PlanRequest, Step};
 use crate::parsing::workspace_paths::{ancestors, join};
 use std::collections::BTreeMap;
 
-/// A file of ours, below the scratch directory, that starts a program of packages which are not unpacked.
+/// An injected script, below the scratch directory, that starts a program of packages in archives.
 pub(crate) const PROGRAM_FILE: &str = "js/program.cjs";
 
 /// How a project's runner is started.
@@ -24,8 +24,8 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Of the runner whose program is `name` (`jest`): the nearest one in a `node_modules`, up to the workspace's root, as
-    /// Node resolves packages; through [`PROGRAM_FILE`] where packages are not unpacked.
+    /// Starts the program `name` (`jest`): the nearest copy in a `node_modules`, up to the workspace's root, as Node resolves
+    /// packages; through [`PROGRAM_FILE`] where packages are in archives.
     pub(crate) fn for_program(
         tree: &FileTree,
         project: &Project,
@@ -33,47 +33,47 @@ impl Launch {
         name: &str,
         script: &Invocation,
     ) -> Launch {
-        let packages = packages(tree, &project.dir);
-        let mut launch = Launch::through(packages.as_ref(), project, request, script);
-        if packages.is_some() {
+        let pnp = pnp_files(tree, &project.dir);
+        let mut launch = Launch::for_packages(pnp.as_ref(), project, request, script);
+        if pnp.is_some() {
             launch.first = vec![format!("{}/{PROGRAM_FILE}", request.scratch), name.to_owned()];
         } else {
-            launch.programs = copies(&project.dir, name);
+            launch.programs = program_candidates(&project.dir, name);
         }
         launch
     }
 
-    /// Of Node itself: one among the project's packages, as npm would find it, or the one on PATH.
+    /// Starts Node itself: a copy among the project's packages, as npm finds it, or the one on PATH.
     pub(crate) fn for_node(
         tree: &FileTree,
         project: &Project,
         request: &PlanRequest<'_>,
         script: &Invocation,
     ) -> Launch {
-        Launch::through(packages(tree, &project.dir).as_ref(), project, request, script)
+        Launch::for_packages(pnp_files(tree, &project.dir).as_ref(), project, request, script)
     }
 
-    fn through(
-        packages: Option<&Packages>,
+    fn for_packages(
+        packages: Option<&PnpFiles>,
         project: &Project,
         request: &PlanRequest<'_>,
         script: &Invocation,
     ) -> Launch {
         const NODE: &str = "node";
-        let mut programs = if packages.is_some() { Vec::new() } else { copies(&project.dir, NODE) };
+        let mut programs = if packages.is_some() { Vec::new() } else { program_candidates(&project.dir, NODE) };
         programs.pop();
         programs.push(NODE.to_owned());
         let mut env = environment(script);
         if let Some(packages) = packages {
-            let own = env.remove(OPTIONS);
+            let own = env.remove(NODE_OPTIONS);
             let all = [packages.options(request.workspace)].into_iter().chain(own).collect::<Vec<_>>();
-            env.insert(OPTIONS.to_owned(), all.join(" "));
+            env.insert(NODE_OPTIONS.to_owned(), all.join(" "));
         }
         Launch { programs, first: Vec::new(), dir: project.dir.clone(), env }
     }
 
-    /// Of a file of ours, which finds the runner itself, in Node, from the project's directory. Node's options that the
-    /// script gives go before the file.
+    /// Starts an injected script in Node, from the project's directory; the script finds the runner itself. The invocation's options
+    /// for Node go before the script.
     pub(crate) fn for_file(
         tree: &FileTree,
         project: &Project,
@@ -86,7 +86,7 @@ impl Launch {
         Launch { programs: vec!["node".to_owned()], first, ..Launch::for_node(tree, project, request, &bare) }
     }
 
-    /// The same with a further variable.
+    /// Sets a further variable.
     pub(crate) fn with_env(mut self, name: &str, value: impl Into<String>) -> Launch {
         self.env.insert(name.to_owned(), value.into());
         self
@@ -103,12 +103,12 @@ impl Launch {
     }
 }
 
-/// The variable with options for Node and the processes that it starts.
-const OPTIONS: &str = "NODE_OPTIONS";
+/// The variable with options for Node and the processes it starts.
+const NODE_OPTIONS: &str = "NODE_OPTIONS";
 
-/// Where a program of packages that are unpacked may be, seen from `dir`. The last is the one that is told when none is
-/// there: a person installs in the project.
-fn copies(dir: &str, name: &str) -> Vec<String> {
+/// Candidate paths of an unpacked package's program, seen from `dir`. The last is the one that an error names if none exists,
+/// because people install in the project.
+fn program_candidates(dir: &str, name: &str) -> Vec<String> {
     let depth = dir.split('/').filter(|part| !part.is_empty()).count();
     let bin = |levels| format!("{}node_modules/.bin/{name}", "../".repeat(levels));
     let mut programs: Vec<String> = (0..=depth).map(bin).collect();
@@ -116,15 +116,15 @@ fn copies(dir: &str, name: &str) -> Vec<String> {
     programs
 }
 
-/// Yarn's files that tell Node where packages are that are not unpacked.
-struct Packages {
-    /// What `require` is taught by, relative to the workspace.
+/// Yarn's files that tell Node where the packages in archives are.
+struct PnpFiles {
+    /// File that teaches `require`, relative to the workspace.
     file: String,
-    /// The same for `import`.
+    /// File that teaches `import`, relative to the workspace.
     loader: Option<String>,
 }
 
-impl Packages {
+impl PnpFiles {
     /// Options for Node, as `yarn node` gives them.
     fn options(&self, workspace: &str) -> String {
         let file = format!("{workspace}/{}", self.file).replace('\\', r"\\").replace('"', r#"\""#);
@@ -133,13 +133,13 @@ impl Packages {
     }
 }
 
-/// The files for a project in `dir`, which are its own or above it, if its packages are not unpacked.
-fn packages(tree: &FileTree, dir: &str) -> Option<Packages> {
+/// Yarn's files for a project in `dir`, in it or above it; `None` if its packages are unpacked.
+fn pnp_files(tree: &FileTree, dir: &str) -> Option<PnpFiles> {
     ancestors(dir).find_map(|dir| {
         let there = |name: &&str| tree.contains(&join(dir, name));
         let file = [".pnp.cjs", ".pnp.js"].into_iter().find(there)?;
         let loader = Some(".pnp.loader.mjs").filter(there);
-        Some(Packages { file: join(dir, file), loader: loader.map(|name| join(dir, name)) })
+        Some(PnpFiles { file: join(dir, file), loader: loader.map(|name| join(dir, name)) })
     })
 }
 
@@ -153,14 +153,14 @@ fn url(workspace: &str, file: &str) -> String {
     format!("file://{}", path.bytes().map(spelt).collect::<String>())
 }
 
-/// What the project's own script sets, and Node's options that it gives. The caches are proctor's to place.
+/// The environment of an invocation and its options for Node. Variables that decide where caches are stay proctor's.
 fn environment(script: &Invocation) -> BTreeMap<String, String> {
     let mut env = script.env.clone();
     env.retain(|name, _| !matches!(name.as_str(), "PATH" | "HOME" | "TMPDIR") && !name.starts_with("PROCTOR_"));
     if !script.node.is_empty() {
-        let options = env.get(OPTIONS).into_iter().cloned().chain(script.node.iter().cloned());
+        let options = env.get(NODE_OPTIONS).into_iter().cloned().chain(script.node.iter().cloned());
         let options = options.collect::<Vec<_>>().join(" ");
-        env.insert(OPTIONS.to_owned(), options);
+        env.insert(NODE_OPTIONS.to_owned(), options);
     }
     env
 }
@@ -184,12 +184,13 @@ mod tests {
 
     fn line(launch: &Launch) -> String {
         let step = launch.step(["--ci".to_owned()]);
-        let options = step.env.get(OPTIONS).map(|options| format!(" {OPTIONS}={options}")).unwrap_or_default();
+        let options =
+            step.env.get(NODE_OPTIONS).map(|options| format!(" {NODE_OPTIONS}={options}")).unwrap_or_default();
         format!("{} {}{options}", step.programs.join("|"), step.args.join(" "))
     }
 
     #[test]
-    fn the_nearest_copy_is_taken_up_to_the_root() {
+    fn starts_the_nearest_copy_up_to_the_root() {
         let step = Launch::for_program(&tree(&[]), &project("a/b"), &WANT, "jest", &Invocation::default())
             .step(["--ci".to_owned()]);
         let bin = "node_modules/.bin/jest";
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_told_where_packages_are_that_are_not_unpacked() {
+    fn node_loads_yarns_file_where_packages_are_in_archives() {
         let script = Invocation { node: vec!["--x".to_owned()], ..Invocation::default() };
         for (files, options) in [
             (&[".pnp.cjs"][..], r#"--require "/a b/.pnp.cjs""#),
@@ -212,23 +213,23 @@ mod tests {
         ] {
             let (tree, project) = (tree(files), project("a"));
             let launch = Launch::for_program(&tree, &project, &WANT, "jest", &script);
-            assert_eq!(line(&launch), format!("node /s/js/program.cjs jest --ci {OPTIONS}={options} --x"));
+            assert_eq!(line(&launch), format!("node /s/js/program.cjs jest --ci {NODE_OPTIONS}={options} --x"));
             let launch = Launch::for_node(&tree, &project, &WANT, &script);
-            assert_eq!(line(&launch), format!("node --ci {OPTIONS}={options} --x"));
+            assert_eq!(line(&launch), format!("node --ci {NODE_OPTIONS}={options} --x"));
             let launch = Launch::for_file(&tree, &project, &WANT, "/s/run.cjs".to_owned(), &script);
-            assert_eq!(line(&launch), format!("node --x /s/run.cjs --ci {OPTIONS}={options}"));
+            assert_eq!(line(&launch), format!("node --x /s/run.cjs --ci {NODE_OPTIONS}={options}"));
         }
     }
 
     #[test]
-    fn a_file_of_ours_is_started_as_the_script_starts_node() {
+    fn an_injected_script_gets_the_invocations_options_for_node() {
         let script = Invocation { node: vec!["--experimental-vm-modules".to_owned()], ..Invocation::default() };
         let launch = Launch::for_file(&tree(&[]), &project("a"), &WANT, "/s/run.cjs".to_owned(), &script);
         assert_eq!(line(&launch), "node --experimental-vm-modules /s/run.cjs --ci");
     }
 
     #[test]
-    fn what_the_script_sets_is_kept() {
+    fn keeps_the_environment_of_the_test_script() {
         let env = [("TZ", "UTC"), ("PATH", "/x"), ("NODE_OPTIONS", "--a")];
         let env = env.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let script = Invocation { env, node: vec!["--b".to_owned()], ..Invocation::default() };

@@ -1,9 +1,11 @@
-//! What the JavaScript and TypeScript runners share: which projects there are and whose they are (`detect`, from the
-//! manifests that `manifest` reads), what a project's test script says (`script`, from the words that `shell` reads), what of it
-//! is handed on (`options`), how often and with what that starts a runner (`start`), how it is started (`launch`), and how a
-//! selection becomes files and names (`selection`). Must not know how any runner spells its options.
+//! What the JavaScript and TypeScript runners share.
 //!
-//! A test's `package` is its file, its `name` the titles around it and its own, joined with [`TITLE_SEPARATOR`].
+//! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test script
+//! starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides how often a
+//! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
+//! environment. `selection` turns a selection into files and names.
+//!
+//! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`].
 
 mod borp;
 mod detect;
@@ -17,9 +19,10 @@ mod selection;
 mod shell_command;
 mod shell_parser;
 mod test_script;
+mod toolchain;
 
 use crate::contract::FileTree;
-use crate::contract::{InjectedFile, PlanRequest, REPORT};
+use crate::contract::{InjectedFile, PlanRequest, REPORT, RerunNames};
 
 pub(crate) use detect::{
     MARKERS, describe_markers, is_left_to_test_script, is_monorepo, is_tested_by, may_start_reported_runner,
@@ -36,22 +39,23 @@ pub(crate) use selection::{
 };
 pub(crate) use shell_command::ShellCommand;
 pub(crate) use test_script::{Invocation, NODE_VALUE_OPTIONS};
+pub(crate) use toolchain::NODE;
 
-/// A file of ours, below the scratch directory, that Node loads first in every process below a test script.
+/// An injected script that Node loads first in every process below a test script.
 pub(crate) const INJECT_FILE: (&str, &[u8]) = ("js/inject.cjs", include_bytes!("inject.cjs"));
 
-/// Extensions of what a runner could take for a source.
+/// Extensions of files that a runner may treat as source.
 pub(crate) const EXTENSIONS: &[&str] = &["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];
 
-/// The variable by which a reporter of ours knows that it shall list: an expression over names, empty for all.
+/// Variable that makes a reporter list tests instead of running them: an expression over names, empty for all.
 pub(crate) const LISTING_VARIABLE: &str = "PROCTOR_LISTING";
 
-/// A file of ours below the scratch directory.
+/// A file to inject below the scratch directory.
 pub(crate) fn injected_file(path: &str, bytes: &[u8]) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
 }
 
-/// Files of ours for reporters that are handed errors, beside those of one runner.
+/// The files that every reporter with access to error objects needs, followed by those of one runner.
 pub(crate) fn shared_files(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
     let shared: [(&str, &[u8]); 3] = [
         (PROGRAM_FILE, include_bytes!("program.cjs")),
@@ -61,13 +65,12 @@ pub(crate) fn shared_files(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
     shared.iter().chain(files).map(|(path, bytes)| injected_file(path, bytes)).collect()
 }
 
-/// A file as a pattern that it fits, where such runners have no way to quote the characters of patterns: any other would do in
-/// their place.
+/// A glob that matches the file. Runners without quoting get `?` for each special character, which may match another file, too.
 pub(crate) fn glob_literal(file: &str) -> String {
     file.chars().map(|char| if "[]{}()*!+@\\,".contains(char) { '?' } else { char }).collect()
 }
 
-/// How a file of ours, which speaks through the report, is started for a group.
+/// Starts an injected script, which writes to the report, for a group.
 pub(crate) fn launch_with_report(
     tree: &FileTree,
     group: &TestGroup<'_>,
@@ -80,13 +83,13 @@ pub(crate) fn launch_with_report(
     Launch::for_file(tree, group.project, request, file, script).with_env("PROCTOR_REPORT", report)
 }
 
-/// What a file of ours said when it found no runner, or one that is too old: `proctor: jest is not installed ...`. And what
-/// Yarn's file says where its archives should be and are not.
-pub(crate) fn missing_runner(said: &str, runner: &str) -> Option<String> {
+/// The remedy if the output says that the runner is not installed: an injected script's `proctor: jest is not installed ...`, or
+/// Yarn's error for an archive that is not where its file says.
+pub(crate) fn missing_runner(output: &str, runner: &str) -> Option<String> {
     let begins = |line: &&str| line.strip_prefix(runner).is_some_and(|rest| rest.starts_with(' '));
-    let ours = said.lines().filter_map(|line| line.strip_prefix("proctor: ")).find(begins).map(str::to_owned);
+    let ours = output.lines().filter_map(|line| line.strip_prefix("proctor: ")).find(begins).map(str::to_owned);
     ours.or_else(|| {
-        let is_unseen = said.lines().any(|line| line.starts_with("Error: Required package missing from disk."));
+        let is_unseen = output.lines().any(|line| line.starts_with("Error: Required package missing from disk."));
         is_unseen.then(|| {
             format!(
                 "{runner}: Yarn keeps its packages where runs do not see them: set `enableGlobalCache: false` in \
@@ -96,5 +99,8 @@ pub(crate) fn missing_runner(said: &str, runner: &str) -> Option<String> {
     })
 }
 
-/// What stands between the titles of nested suites and of a test in the test's name.
+/// Separator between titles in a test's name.
 pub(crate) const TITLE_SEPARATOR: &str = " > ";
+
+/// How names of JavaScript's tests relate to each other.
+pub(crate) const RERUN_NAMES: RerunNames = RerunNames { are_titles: true, ..RerunNames::PLAIN };

@@ -1,48 +1,51 @@
-//! Reads what a runner prints when it cannot load a file: Node's words about an error, with its place before them or in a
-//! stack. Must not know how a run went on.
+//! Reads Node's error output of a file that could not be loaded: the message, and the place before it or in a stack.
 
-/// What Mocha says before them: of a file of tests, and of one that is to be loaded before.
-const BEGIN: [&str; 2] = ["Exception during run: ", "✖ ERROR: "];
+/// What Mocha prints before Node's error, for a test file and for a file that is loaded before.
+const MOCHA_PREFIXES: [&str; 2] = ["Exception during run: ", "✖ ERROR: "];
 
-/// A line without what Mocha says before it.
-fn own(line: &str) -> &str {
+/// The line without Mocha's prefix.
+fn without_prefix(line: &str) -> &str {
     let line = line.trim_start();
-    BEGIN.iter().find_map(|begin| line.strip_prefix(begin)).unwrap_or(line)
+    MOCHA_PREFIXES.iter().find_map(|begin| line.strip_prefix(begin)).unwrap_or(line)
 }
 
-/// The error's own line, after its place, the line of code and the caret that V8 puts before it.
-fn error(said: &str) -> Option<(usize, &str)> {
-    let mut lines = said.lines().enumerate().map(|(at, line)| (at, own(line)));
+/// Index and text of the line with the error itself. V8 prints the place, the source line and a caret before it.
+fn find_error(output: &str) -> Option<(usize, &str)> {
+    let mut lines = output.lines().enumerate().map(|(at, line)| (at, without_prefix(line)));
     lines.find(|(_, line)| {
         let kind = line.split([':', '[', ' ']).next().unwrap_or_default();
         kind.ends_with("Error") && line.contains(": ")
     })
 }
 
-/// What the error says: `SyntaxError: Unexpected token ';'`, and of a plain one its message alone.
-pub(crate) fn error_reason(said: &str) -> Option<String> {
-    let (_, line) = error(said)?;
+/// The error's message: `SyntaxError: Unexpected token ';'`, and of a plain `Error` the message alone.
+pub(crate) fn error_reason(output: &str) -> Option<String> {
+    let (_, line) = find_error(output)?;
     let (kind, message) = line.split_once(": ")?;
     let kind = kind.split(['[', ' ']).next().unwrap_or_default();
     Some(if kind == "Error" { message.to_owned() } else { format!("{kind}: {message}") })
 }
 
-/// The file and line that the error is about.
-pub(crate) fn error_location(said: &str) -> Option<(String, u32)> {
-    let (at, line) = error(said)?;
-    let is_own = |(file, _): &(String, u32)| !file.contains("/node_modules/") && !file.starts_with("node:");
-    let before = said.lines().take(at).filter_map(|line| place(own(line), 1));
-    let frames = said.lines().skip(at + 1).filter_map(|line| place(line.trim().strip_prefix("at ")?, 2));
-    // Mocha adds the file to the error of a module that does not compile, and Node to those of a manifest that it cannot read
-    // and of a module that is not there.
+/// The file and line of the error.
+pub(crate) fn error_location(output: &str) -> Option<(String, u32)> {
+    let (at, line) = find_error(output)?;
+    let is_project_file = |(file, _): &(String, u32)| !file.contains("/node_modules/") && !file.starts_with("node:");
+    let before = output.lines().take(at).filter_map(|line| place(without_prefix(line), 1));
+    let frames = output.lines().skip(at + 1).filter_map(|line| place(line.trim().strip_prefix("at ")?, 2));
+    // Mocha adds the file to the error of a module that does not compile; Node adds it to the error of a manifest that it cannot
+    // read and of a missing module.
     let between = |before, after| line.split_once(before).and_then(|(_, rest)| rest.split_once(after));
     let named = between("[ @", " ]").or_else(|| between(": Error parsing ", ": ")).map(|(file, _)| file);
     let named = named.or_else(|| line.rsplit_once(" imported from ").map(|(_, file)| file));
     let named = named.map(|file| (file.trim_start_matches("file://").to_owned(), 1));
-    before.filter(is_own).last().or(named).or_else(|| frames.filter(is_own).find(|(file, _)| file.starts_with('/')))
+    before
+        .filter(is_project_file)
+        .last()
+        .or(named)
+        .or_else(|| frames.filter(is_project_file).find(|(file, _)| file.starts_with('/')))
 }
 
-/// A file and a line from `f (/a/b.js:1:2)` or `/a/b.js:1`, with that many numbers at its end.
+/// Parses a file and a line out of `f (/a/b.js:1:2)` or `/a/b.js:1`, which ends in `numbers` numbers.
 fn place(text: &str, numbers: usize) -> Option<(String, u32)> {
     let text = text.trim_end_matches(')');
     let mut parts = text.rsplitn(numbers + 1, ':');
@@ -58,12 +61,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_node_says_is_told_with_its_place() {
-        let read = |said: &str| {
-            let (file, line) = error_location(said).unwrap_or_default();
-            format!("{file}:{line} {}", error_reason(said).unwrap_or_default())
+    fn reads_the_message_and_the_place() {
+        let read = |output: &str| {
+            let (file, line) = error_location(output).unwrap_or_default();
+            format!("{file}:{line} {}", error_reason(output).unwrap_or_default())
         };
-        for (said, told) in [
+        for (output, expected) in [
             (
                 "\n Exception during run: Error: Cannot find module './missing'\nRequire stack:\n- /w/b.js\n    at M (node:internal/a:1:2)\n    at f (/w/node_modules/x/y.js:1:2)\n    at Object.<anonymous> (/w/b.js:3:11)\n",
                 "/w/b.js:3 Cannot find module './missing'",
@@ -95,7 +98,7 @@ mod tests {
             ),
             ("nothing of the kind", ":0 "),
         ] {
-            assert_eq!(read(said), told);
+            assert_eq!(read(output), expected);
         }
     }
 }

@@ -1,23 +1,23 @@
-//! Reads `package.json`. Must not know which runner it asks for.
+//! Reads `package.json`.
 
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What of a manifest says how the project is tested. A field of another type than npm's counts as absent.
+/// The fields of a manifest that tell how the project is tested. A field of another type than npm's counts as absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PackageJson {
     /// The package's name.
     pub(super) name: Option<String>,
     /// Its scripts.
     pub(super) scripts: BTreeMap<String, String>,
-    /// The file that whoever takes the package gets.
+    /// The package's main file.
     pub(super) main: Option<String>,
-    /// Names of the packages that it depends on, in whatever way.
+    /// Names of all its dependencies: normal, for development, peer and optional.
     pub(super) dependencies: Vec<String>,
     /// Top-level keys, some of which are a runner's configuration.
     pub(super) keys: Vec<String>,
-    /// Whether Jest is told here which directories below have settings of their own.
+    /// Whether its Jest configuration lists projects in directories below.
     pub(super) names_projects: bool,
 }
 
@@ -34,21 +34,22 @@ struct RawPackageJson {
 }
 
 impl PackageJson {
-    /// A manifest that cannot be read is an empty one: npm refuses it, and so will whatever is run.
+    /// Parses a manifest. One that cannot be read is empty: npm refuses it, and so will the runner.
     pub(super) fn parse(text: &str) -> PackageJson {
         let Ok(Value::Object(whole)) = serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) else {
             return PackageJson::default();
         };
         let keys = whole.keys().cloned().collect();
         let names_projects = whole.get("jest").is_some_and(|jest| jest.get("projects").is_some());
-        let known: RawPackageJson = serde_json::from_value(Value::Object(whole)).unwrap_or_default();
-        let scripts = known.scripts.as_object().into_iter().flatten();
+        let fields: RawPackageJson = serde_json::from_value(Value::Object(whole)).unwrap_or_default();
+        let scripts = fields.scripts.as_object().into_iter().flatten();
         let scripts = scripts.filter_map(|(name, script)| Some((name.clone(), script.as_str()?.to_owned())));
-        let kinds = [known.dependencies, known.dev_dependencies, known.peer_dependencies, known.optional_dependencies];
+        let kinds =
+            [fields.dependencies, fields.dev_dependencies, fields.peer_dependencies, fields.optional_dependencies];
         let dependencies = kinds.iter().filter_map(Value::as_object).flat_map(|names| names.keys().cloned());
         PackageJson {
-            name: known.name.as_str().map(str::to_owned),
-            main: known.main.as_str().map(str::to_owned),
+            name: fields.name.as_str().map(str::to_owned),
+            main: fields.main.as_str().map(str::to_owned),
             scripts: scripts.collect(),
             dependencies: dependencies.collect(),
             keys,
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_as_npm_has_it_counts_as_absent() {
+    fn fields_of_another_type_count_as_absent() {
         let manifest = PackageJson::parse(
             "\u{feff}{\"name\":\"a\",\"scripts\":{\"test\":\"jest\",\"x\":3},\"devDependencies\":{\"jest\":\"^30\"},\"jest\":{}}",
         );

@@ -1,5 +1,5 @@
-// Starts a program of the project's packages where these are not unpacked and have no `.bin`: the first argument is its name,
-// the others are its own. Must not know which runner it is.
+// Starts a program of the project's packages that are in archives and have no `.bin`: the first argument is its name, the others are
+// its own.
 'use strict';
 
 const Module = require('node:module');
@@ -7,13 +7,13 @@ const path = require('node:path');
 
 const [, , wanted, ...args] = process.argv;
 
-// As `yarn run` does: among the packages that the project itself depends on.
+// Searches the packages that the project itself depends on, as `yarn run` does.
 function find() {
   const here = process.cwd() + path.sep;
   const packages = Module.findPnpApi(here);
   const { packageDependencies } = packages.getPackageInformation(packages.findPackageLocator(here));
   for (const [name, reference] of packageDependencies) {
-    // An optional peer that nobody has brought.
+    // The reference of an optional peer that is not installed is null.
     const place = reference === null ? null : packages.resolveToUnqualified(name, here, { considerBuiltins: false });
     const program = place === null ? undefined : programOf(place);
     if (program) return program;

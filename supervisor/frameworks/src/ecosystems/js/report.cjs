@@ -1,4 +1,4 @@
-// Writes proctor's report from inside a JavaScript test runner, and reads what errors say. Must not know which runner.
+// Writes proctor's report from inside a JavaScript test runner, and reads errors and stacks.
 'use strict';
 
 const { randomBytes } = require('node:crypto');
@@ -7,7 +7,7 @@ const path = require('node:path');
 const util = require('node:util');
 const { fileURLToPath } = require('node:url');
 
-// As they are before any test has put something in their place: a `fs.writeSync` that wrote nothing would be asked for ever.
+// Taken before a test can replace them: a replaced `fs.writeSync` that writes nothing would be called for ever.
 const { openSync, writeSync } = fs;
 const { stringify } = JSON;
 const bytesOf = Buffer.from.bind(Buffer);
@@ -15,69 +15,69 @@ const bytesOf = Buffer.from.bind(Buffer);
 const SEPARATOR = ' > ';
 const TEXT_MAX = 64 * 1024;
 
-// Tests that run in this process have no business with the report.
+// Removed from the environment: tests in this process must not find the report.
 const place = process.env.PROCTOR_REPORT;
 delete process.env.PROCTOR_REPORT;
 let descriptor;
 
-// What each line begins with, so that whoever else writes to the report is not taken for this reporter.
+// Random word before each line, so that lines of other writers are not taken for this reporter's.
 const token = randomBytes(16).toString('hex');
 
-// The directory of the project, also where the process that we are in works in another, or a test goes to another.
+// The project's directory, also if this process works in another one, or a test changes it.
 const root = process.env.PROCTOR_ROOT ?? process.cwd();
 const projectRoot = () => root;
 
-// Tests that are told, or listed.
+// Number of `finished` and `listed` events.
 let tests = 0;
 
-// Events that are told with the next one.
-let held = '';
+// Events that are written with the next one.
+let buffered = '';
 
-// Tells one event at once, after those that are held: what was told before a crash has been told.
+// Writes an event at once, after the buffered ones: an event written before a crash is not lost.
 function emit(event, fields) {
   if (!place) return;
   const told = line(event, fields);
   write(taken() + told);
 }
 
-// Holds an event until the next is told, `tellHeld` or the process's end: for a runner that goes on at once, since each telling
-// wakes whoever listens.
+// Buffers an event until the next `emit`, `flush` or the process's end: for a runner that continues at once, since each write wakes
+// the reader.
 function buffer(event, fields) {
   if (!place) return;
-  held += line(event, fields);
-  if (held.length > TEXT_MAX) flush();
+  buffered += line(event, fields);
+  if (buffered.length > TEXT_MAX) flush();
 }
 
-// Tells with others what happened in the same turn of the event loop: for a runner whose tests crash in other processes, and
-// which hears of many at a time.
+// Writes all events of one turn of the event loop together: for a runner whose tests crash in other processes, and which gets many
+// events at a time.
 function emitBatched(event, fields) {
-  if (held === '') setImmediate(flush);
+  if (buffered === '') setImmediate(flush);
   buffer(event, fields);
 }
 
-// Tells that the runner is done: how many tests were told, and how many that it had were `left` out. Nothing is green without it.
+// Reports that the runner is done: the number of reported tests, and `left`, how many tests were not. Nothing is green without it.
 function end(left = 0) {
   emit('end', { tests, left });
 }
 
 function flush() {
-  if (held !== '') write(taken());
+  if (buffered !== '') write(taken());
 }
 
 function taken() {
-  const text = held;
-  held = '';
+  const text = buffered;
+  buffered = '';
   return text;
 }
 
 if (place) process.on('exit', flush);
 
-// The fields behind the event, without an object that has both: a runner waits for each line.
+// Appends the fields to the event as text, without building a combined object: the runner waits for each line.
 function line(event, fields = {}) {
   if (event === 'finished' || event === 'listed') tests += 1;
   if (event === 'begin') return `${stringify({ event, token, ...fields })}\n`;
   const text = stringify(fields);
-  // Half of a character, of which JSON writes the number, is no text to whoever reads this.
+  // An unpaired surrogate, which JSON writes as an escape, is no valid text for the reader.
   const whole = text.includes('\\ud') ? stringify(fields, inWhole) : text;
   return `${token} {"event":"${event}"${whole === '{}' ? '' : ','}${whole.slice(1)}\n`;
 }
@@ -94,7 +94,7 @@ const stripAnsi = (text) => clip(util.stripVTControlCharacters(String(text ?? ''
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX).replace(/[\ud800-\udbff]$/, '') : text);
 const joinTitles = (titles) => titles.join(SEPARATOR);
 
-// The tests of a file follow each other.
+// Cache of the last file's package: tests of one file follow each other.
 let lastFile;
 let lastTold;
 
@@ -106,7 +106,7 @@ function packageOf(file) {
   return lastTold;
 }
 
-// A value as a person would write it.
+// A value as source text.
 function formatValue(value) {
   if (typeof value === 'string') return clip(stringify(value));
   return clip(util.inspect(value, { depth: 8, breakLength: 100, maxArrayLength: 100, maxStringLength: 10_000, sorted: true }));
@@ -124,16 +124,16 @@ function framesOf(stack) {
       const file = found[1].startsWith('file://') ? fileURLToPath(found[1]) : path.resolve(found[1]);
       frames.push({ file, line: Number(found[2]) });
     } catch {
-      // A frame that names no file of this machine.
+      // The frame names no file of this machine.
     }
   }
   return frames;
 }
 
-// Where our own code lies, of which no stack that people read has a frame.
+// Directory of the injected files, whose frames are removed from stacks.
 const OURS = path.dirname(__dirname) + path.sep;
 
-// Where the project's own code was when `stack` was taken.
+// The project's innermost frame in `stack`; a file outside of the project only if there is none.
 function projectLocation(stack) {
   const below = root + path.sep;
   const own = (frame) => !frame.file.includes(`${path.sep}node_modules${path.sep}`) && !frame.file.startsWith(OURS);
@@ -143,21 +143,21 @@ function projectLocation(stack) {
 
 const RUNNERS = /\/node_modules\/(?:@?jest|expect|@?vitest|vite-node|tinypool|mocha|@?playwright)[/-]|\bnode:internal\b|<anonymous>\)$/;
 
-// The lines of a stack that are frames, without the runner's own and ours.
+// The frames of a stack, without the runner's and proctor's own.
 function projectStack(stack) {
   const frames = stripAnsi(stack).split('\n').filter((line) => /^\s*at /.test(line));
   return frames.filter((line) => !RUNNERS.test(line) && !line.includes(OURS)).map((line) => line.trim()).join('\n');
 }
 
-// What an error says, without its class if that is the plain one, and without its frames.
+// The text before the frames, without the class of a plain `Error`.
 function textBeforeStack(text) {
   const lines = stripAnsi(text).split('\n');
   const frames = lines.findIndex((line) => /^\s+at /.test(line));
   return (frames < 0 ? lines : lines.slice(0, frames)).join('\n').replace(/^Error: /, '').trim();
 }
 
-// One function for each stream, which is there for good before any test is: what a test puts in its place calls it or does
-// not, and puts it back. Around that of a test it would hide from the test whether its own was called.
+// One function per stream, installed before any test. A test's own replacement calls it or does not, and restores it. Wrapping a
+// test's replacement would hide from the test whether its own was called.
 const tees = [];
 let listener;
 
@@ -171,8 +171,8 @@ function teeOf(stream) {
   return { stream, write, tee };
 }
 
-// Keeps what is written to this process's streams between `start` and `stop`, on its way to where it goes anyhow. What is
-// written through a function of a test's own is not kept.
+// Captures what is written to this process's streams between `start` and `stop`, which is still written. Output through a test's own
+// replacement is not captured.
 class OutputCapture {
   #text;
 
@@ -192,7 +192,7 @@ class OutputCapture {
     else if (chunk instanceof Uint8Array) this.#text += Buffer.from(chunk).toString();
   }
 
-  // What was written, if anything was.
+  // Ends the capture and returns the text, `undefined` if empty.
   stop() {
     if (listener !== this) return undefined;
     listener = undefined;
@@ -202,7 +202,7 @@ class OutputCapture {
 
 const firstParagraph = (text) => text.trim().split('\n\n')[0].trim();
 
-// Why something could not be loaded, and where: where a compiler points to, or in a frame.
+// Why something could not be loaded, and where: at the place a compiler names, or in a frame.
 function describeLoadError(error, output = '') {
   const said = stripAnsi(error?.message || textBeforeStack(error?.stack ?? '') || (typeof error === 'string' ? error : ''));
   const stack = stripAnsi(error?.stack ?? '');

@@ -1,6 +1,6 @@
-//! The test runners of JavaScript, and by what each is recognised. Must not know a project.
+//! The JavaScript test runners, and what each is recognised by.
 
-/// A test runner of JavaScript.
+/// A JavaScript test runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum JsRunner {
     Jest,
@@ -15,27 +15,27 @@ pub(crate) enum JsRunner {
 pub(super) struct RunnerMarkers {
     /// Names of its program.
     pub(super) programs: &'static [&'static str],
-    /// Packages that bring it.
+    /// Packages that contain it.
     pub(super) packages: &'static [&'static str],
-    /// Names of its configuration files without the ending.
+    /// Names of its configuration files without the extension.
     pub(super) configs: &'static [&'static str],
-    /// Further endings that those may have.
-    pub(super) endings: &'static [&'static str],
+    /// Further extensions of these files.
+    pub(super) extensions: &'static [&'static str],
     /// A key of `package.json` that configures it.
     pub(super) key: Option<&'static str>,
     /// Whether it finds the tests of directories below its own.
     pub(super) covers_below: bool,
-    /// The word that makes its program run tests, where it does other things as well.
+    /// The subcommand that runs tests, if its program has several.
     pub(super) subcommand: Option<&'static str>,
-    /// First words and options with which its program runs none.
+    /// First words and options with which its program runs no tests.
     pub(super) idle: &'static [&'static str],
 }
 
 impl JsRunner {
-    /// Runners of units, of which a project has one.
+    /// Unit test runners; a project has one of them.
     pub(super) const UNIT_RUNNERS: [JsRunner; 4] = [JsRunner::Jest, JsRunner::Vitest, JsRunner::Mocha, JsRunner::Node];
 
-    /// Runners that stand beside them: they run a whole application.
+    /// End-to-end test runners, which a project may have besides: they run a whole application.
     pub(super) const END_TO_END: [JsRunner; 2] = [JsRunner::Cypress, JsRunner::Playwright];
 
     pub(super) fn markers(self) -> RunnerMarkers {
@@ -44,7 +44,7 @@ impl JsRunner {
                 programs: &["jest", "jest.js"],
                 packages: &["jest", "jest-cli", "@jest/core"],
                 configs: &["jest.config."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: Some("jest"),
                 covers_below: true,
                 subcommand: None,
@@ -54,7 +54,7 @@ impl JsRunner {
                 programs: &["vitest", "vitest.mjs"],
                 packages: &["vitest"],
                 configs: &["vitest.config.", "vitest.workspace.", "vitest.projects."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: None,
                 covers_below: true,
                 subcommand: None,
@@ -64,7 +64,7 @@ impl JsRunner {
                 programs: &["mocha", "_mocha", "mocha.js"],
                 packages: &["mocha"],
                 configs: &[".mocharc."],
-                endings: &["json", "jsonc", "yaml", "yml"],
+                extensions: &["json", "jsonc", "yaml", "yml"],
                 key: Some("mocha"),
                 covers_below: false,
                 subcommand: None,
@@ -74,7 +74,7 @@ impl JsRunner {
                 programs: &[],
                 packages: &[],
                 configs: &[],
-                endings: &[],
+                extensions: &[],
                 key: None,
                 covers_below: false,
                 subcommand: None,
@@ -84,7 +84,7 @@ impl JsRunner {
                 programs: &["playwright"],
                 packages: &["@playwright/test"],
                 configs: &["playwright.config."],
-                endings: &[],
+                extensions: &[],
                 key: None,
                 covers_below: false,
                 subcommand: Some("test"),
@@ -94,7 +94,7 @@ impl JsRunner {
                 programs: &["cypress"],
                 packages: &["cypress"],
                 configs: &["cypress.config.", "cypress."],
-                endings: &["json"],
+                extensions: &["json"],
                 key: None,
                 covers_below: false,
                 subcommand: Some("run"),
@@ -103,7 +103,7 @@ impl JsRunner {
         }
     }
 
-    /// Whether this is a runner's program, whatever it is told to do.
+    /// Whether a runner's program has this name, whatever its arguments.
     pub(super) fn is_program(name: &str) -> bool {
         JsRunner::UNIT_RUNNERS
             .into_iter()
@@ -111,7 +111,7 @@ impl JsRunner {
             .any(|runner| runner.markers().programs.contains(&name))
     }
 
-    /// What it is called in a script.
+    /// Its name in a script.
     pub(super) fn program(self) -> &'static str {
         self.markers().programs.first().copied().unwrap_or("node")
     }

@@ -1,7 +1,6 @@
-//! How often a runner is started for a selection, and each time with what of the test script: a script may start it several
-//! times, and each is a command of its own. Must not know how any runner spells its options.
+//! The starts of a runner for a selection: a script may start it several times, and each start is a command of its own.
 
-use super::detect::{is_left_to_test_script, passed_over, scripts, skipped_command_notes};
+use super::detect::{is_left_to_test_script, runner_invocations, skipped_command_notes, skipped_directory_notes};
 use super::runner::JsRunner;
 use super::test_script::BORP;
 use super::{ForwardPolicy, ForwardedOptions, Invocation, TestGroup, borp};
@@ -10,21 +9,21 @@ use crate::contract::FileTree;
 /// One start of a runner.
 #[derive(Debug, Clone)]
 pub(crate) struct RunnerStart<'a> {
-    /// What of the selection it runs.
+    /// The files and names that it runs.
     pub(crate) group: TestGroup<'a>,
-    /// How the script does it.
+    /// The script's invocation.
     pub(crate) script: Invocation,
-    /// The script's arguments. Where the selection names files, they have no positional words.
+    /// The script's arguments; without positional words if the selection names files.
     pub(crate) options: ForwardedOptions,
 }
 
-/// The starts of `runner`, which is called `name` in notes, for these groups: as the test script does, or the first script of
-/// these `names`; once without any arguments where none does.
+/// The starts of `runner` for these groups: those of the test script, or of the first script in `names` that starts it; one start
+/// without arguments if none does. Notes call the runner `name`.
 pub(crate) fn runner_starts<'a>(
     tree: &FileTree,
     groups: Vec<TestGroup<'a>>,
     (runner, name): (JsRunner, &str),
-    handed: ForwardPolicy,
+    policy: ForwardPolicy,
     names: &[&str],
     notes: &mut Vec<String>,
 ) -> Vec<RunnerStart<'a>> {
@@ -34,11 +33,11 @@ pub(crate) fn runner_starts<'a>(
         }
     };
     if groups.iter().any(|group| group.files.is_empty()) {
-        passed_over(tree, runner).into_iter().for_each(&mut note);
+        skipped_directory_notes(tree, runner).into_iter().for_each(&mut note);
     }
     let mut all = Vec::new();
     for group in groups {
-        let mut scripts = scripts(tree, &group.project.dir, runner, names);
+        let mut scripts = runner_invocations(tree, &group.project.dir, runner, names);
         if scripts.is_empty() {
             if is_left_to_test_script(tree, &group.project.dir) {
                 note(format!("the test script could not be read: {name} was started without its arguments"));
@@ -50,18 +49,18 @@ pub(crate) fn runner_starts<'a>(
         }
         let mut starts = Vec::new();
         for script in scripts {
-            let handed = if script.program == Some(BORP) { borp::FORWARDED } else { handed };
-            let options = ForwardedOptions::from_invocation(&script, handed);
+            let policy = if script.program == Some(BORP) { borp::FORWARDED } else { policy };
+            let options = ForwardedOptions::from_invocation(&script, policy);
             options.note(name).into_iter().chain(script.note(name)).for_each(&mut note);
             starts.push(RunnerStart { group: group.clone(), script, options });
         }
-        all.extend(if group.files.is_empty() { once(starts) } else { with_files(starts) });
+        all.extend(if group.files.is_empty() { deduplicated(starts) } else { distribute_files(starts) });
     }
     all
 }
 
-/// Each start once: those that differ in nothing that is handed on are one.
-fn once(starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
+/// Removes starts that differ in nothing that is forwarded.
+fn deduplicated(starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
     let mut all: Vec<RunnerStart<'_>> = Vec::new();
     for start in starts {
         let is_same =
@@ -73,19 +72,19 @@ fn once(starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
     all
 }
 
-/// Gives each start the files that its patterns speak of. A file that none speaks of goes to those without patterns, whose
-/// settings may, else to all.
-fn with_files(mut starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
+/// Distributes the files over the starts, by their patterns. A file that no pattern covers goes to the starts without patterns,
+/// whose settings may cover it, else to all starts.
+fn distribute_files(mut starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
     let files = starts.first().map(|start| start.group.files.clone()).unwrap_or_default();
     let patterns: Vec<Vec<String>> =
         starts.iter_mut().map(|start| std::mem::take(&mut start.options.positional)).collect();
     starts.iter_mut().for_each(|start| start.group.files.clear());
     for file in files {
-        let speaks = |patterns: &Vec<String>| patterns.iter().any(|pattern| covers(pattern, &file));
-        let any = patterns.iter().any(speaks);
-        let bare = patterns.iter().any(Vec::is_empty);
+        let is_covered = |patterns: &Vec<String>| patterns.iter().any(|pattern| covers(pattern, &file));
+        let is_any_covered = patterns.iter().any(is_covered);
+        let has_bare_start = patterns.iter().any(Vec::is_empty);
         for (start, patterns) in starts.iter_mut().zip(&patterns) {
-            let takes = if any { speaks(patterns) } else { !bare || patterns.is_empty() };
+            let takes = if is_any_covered { is_covered(patterns) } else { !has_bare_start || patterns.is_empty() };
             if takes {
                 start.group.files.push(file.clone());
             }
@@ -107,13 +106,13 @@ fn with_files(mut starts: Vec<RunnerStart<'_>>) -> Vec<RunnerStart<'_>> {
 
 impl RunnerStart<'_> {
     fn is_like(&self, other: &RunnerStart<'_>) -> bool {
-        let of = |script: &Invocation| (script.env.clone(), script.node.clone(), script.program);
-        let same = |one: &Invocation, other: &Invocation| of(one) == of(other);
+        let key = |script: &Invocation| (script.env.clone(), script.node.clone(), script.program);
+        let same = |one: &Invocation, other: &Invocation| key(one) == key(other);
         same(&self.script, &other.script) && self.options.are_same_as(&other.options)
     }
 }
 
-/// Whether a pattern may speak of a file: it is a directory above it, a part of its path, or a glob from such a directory.
+/// Whether a pattern may cover a file: it is a directory above it, a part of its path, or a glob from such a directory.
 fn covers(pattern: &str, file: &str) -> bool {
     let pattern = pattern.trim_start_matches("./");
     match pattern.find(['*', '?', '[', '{', '(', '!', '\\', '^', '|']) {
@@ -136,33 +135,33 @@ mod tests {
         tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":{script:?}}}}}"));
         let project = Project { dir: String::new(), name: String::new() };
         let files = files.iter().map(|&file| file.to_owned()).collect();
-        let group = TestGroup { project: &project, files, names: NameFilter::All, exactly: true };
+        let group = TestGroup { project: &project, files, names: NameFilter::All, are_test_files: true };
         let mut notes = Vec::new();
         let starts = runner_starts(&tree, vec![group], (JsRunner::Mocha, "mocha"), FORWARDED, &[], &mut notes);
-        let of = |start: RunnerStart<'_>| {
+        let render = |start: RunnerStart<'_>| {
             let words = [start.options.positional.clone(), start.options.into_args().collect(), start.group.files];
             words.concat().join(" ")
         };
-        (starts.into_iter().map(of).collect(), notes)
+        (starts.into_iter().map(render).collect(), notes)
     }
 
     #[test]
-    fn a_runner_is_started_as_often_as_the_script_does() {
-        let of = |script: &str, files: &[&str]| started(script, files).0;
-        assert_eq!(of("mocha test/unit && mocha -r x test/it", &[]), ["test/unit", "test/it -r x"]);
-        assert_eq!(of("mocha test && mocha --coverage test", &[]), ["test"]);
+    fn starts_a_runner_as_often_as_the_script_does() {
+        let starts_of = |script: &str, files: &[&str]| started(script, files).0;
+        assert_eq!(starts_of("mocha test/unit && mocha -r x test/it", &[]), ["test/unit", "test/it -r x"]);
+        assert_eq!(starts_of("mocha test && mocha --coverage test", &[]), ["test"]);
         let two = "mocha test/unit && mocha -r x 'test/it/**/*.js'";
-        assert_eq!(of(two, &["test/unit/a.js", "test/it/b.js"]), ["test/unit/a.js", "-r x test/it/b.js"]);
-        assert_eq!(of(two, &["src/c.js"]), ["src/c.js", "-r x src/c.js"]);
-        assert_eq!(of("mocha && mocha -r x test/it", &["src/c.js"]), ["src/c.js"]);
+        assert_eq!(starts_of(two, &["test/unit/a.js", "test/it/b.js"]), ["test/unit/a.js", "-r x test/it/b.js"]);
+        assert_eq!(starts_of(two, &["src/c.js"]), ["src/c.js", "-r x src/c.js"]);
+        assert_eq!(starts_of("mocha && mocha -r x test/it", &["src/c.js"]), ["src/c.js"]);
         assert_eq!(
-            of("mocha test/a && mocha test/b", &["test/a/x.js", "test/b/y.js", "z.js"]),
+            starts_of("mocha test/a && mocha test/b", &["test/a/x.js", "test/b/y.js", "z.js"]),
             ["test/a/x.js test/b/y.js z.js"]
         );
     }
 
     #[test]
-    fn what_of_the_script_was_not_read_is_told() {
+    fn notes_the_parts_of_the_script_that_could_not_be_read() {
         let note = "the test script could not be read: mocha was started without its arguments";
         for script in ["make check", "ts-mocha test", "node run.js && ./more.sh"] {
             assert_eq!(started(script, &[]), (vec![String::new()], vec![note.to_owned()]), "{script}");
@@ -174,12 +173,12 @@ mod tests {
         let mut tree = FileTree::default();
         let scripts = format!("{{\"scripts\":{{\"test\":{script:?},\"pretest\":\"lint .\"}}}}");
         tree.add_with_content("package.json", scripts);
-        let told = [
+        let expected = [
             "checks of the test script were not run: `lint .`, `npx tsc --noEmit`",
             "builds of the test script were not run: `tsc` (run them first where tests need what they make)",
         ];
-        assert_eq!(skipped_command_notes(&tree, ""), told);
-        let lost = "mocha was started without what of the test script was not read: $X";
-        assert_eq!(started("mocha $X test", &[]), (vec!["test".to_owned()], vec![lost.to_owned()]));
+        assert_eq!(skipped_command_notes(&tree, ""), expected);
+        let unread = "mocha was started without parts of the test script that could not be read: $X";
+        assert_eq!(started("mocha $X test", &[]), (vec!["test".to_owned()], vec![unread.to_owned()]));
     }
 }

@@ -1,4 +1,4 @@
-//! Turns what a request selects into files and names, one group for each command. Must not know how a runner is told.
+//! Turns a selection into groups of files and names, one group for each command.
 
 use super::{EXTENSIONS, TITLE_SEPARATOR};
 use crate::contract::FileTree;
@@ -9,14 +9,14 @@ use proctor_core::bounds::NAME_BYTES_MAX;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most commands for one project. Each starts a runner, which takes about a second; past this, files whose selected tests
-/// have other names share a command, and a test of the same name in another of those files runs as well.
+/// Most commands for one project. Each starts a runner, which takes about a second. Beyond this, files whose selected tests have
+/// different names share a command, and a test of the same name in another of those files runs as well.
 const COMMANDS_MAX: usize = 8;
 
 /// Longest expression, in bytes. The kernel refuses an argument of 128 KiB.
 const EXPRESSION_BYTES_MAX: usize = 64 * 1024;
 
-/// Longest list of files in one command, in bytes; an argument list may have some MB in all.
+/// Longest list of files in one command, in bytes; all arguments together may have some MB.
 const FILES_BYTES_MAX: usize = 512 * 1024;
 
 /// What one command runs.
@@ -24,27 +24,27 @@ const FILES_BYTES_MAX: usize = 512 * 1024;
 pub(crate) struct TestGroup<'a> {
     /// The project.
     pub(crate) project: &'a Project,
-    /// Files relative to the project's directory, sorted; none for all.
+    /// Files relative to the project's directory, sorted; empty for all.
     pub(crate) files: Vec<String>,
-    /// Which tests of them.
+    /// Which of their tests.
     pub(crate) names: NameFilter,
-    /// Whether the files are files of tests, and not sources whose tests are meant.
-    pub(crate) exactly: bool,
+    /// Whether `files` are test files, not sources whose tests are meant.
+    pub(crate) are_test_files: bool,
 }
 
-/// Which tests of some files.
+/// Which tests of some files run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NameFilter {
-    /// All.
+    /// All tests.
     All,
-    /// Those that the caller's filter picks, in the runner's own language.
+    /// Tests that match the caller's filter, in the runner's own syntax.
     Filter(String),
-    /// Exactly those of these names, as an expression over what a runner makes of their titles.
+    /// Tests with exactly the selected names, as a regular expression over the runner's full name of a test.
     Exactly(String),
 }
 
 impl NameFilter {
-    /// The expression, if not all are meant.
+    /// The expression; `None` for all tests.
     pub(crate) fn expression(&self) -> Option<&str> {
         match self {
             NameFilter::All => None,
@@ -53,52 +53,52 @@ impl NameFilter {
     }
 }
 
-/// The groups of a selection, in the order of projects. `framework` is named in refusals.
+/// Groups a selection, in the order of projects. Errors name `framework`.
 ///
-/// The files of a caller may be sources as well as tests, and for a directory are all that are below it; those of what ran
-/// before are files of tests.
+/// Files of a caller may be sources as well as tests, and a directory stands for all sources below it; files of a rerun are test
+/// files.
 pub(crate) fn group_selection<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
     framework: &'static str,
 ) -> Result<Vec<TestGroup<'a>>, PlanError> {
-    group_selection_with(projects, tree, selection, framework, spelt)
+    group_selection_with(projects, tree, selection, framework, default_title_expression)
 }
 
-/// The expression for the test with these titles, of which the last was clipped where it is kept if the second says so:
-/// then it matches however the name goes on.
-pub(crate) type Spelling = fn(&[&str], bool) -> String;
+/// Makes the expression for a test with these titles. `true` as second argument: the stored name was clipped within the last title,
+/// and the expression has to match any continuation.
+pub(crate) type TitleExpression = fn(&[&str], bool) -> String;
 
-/// The same for a runner that makes something else of titles than to join them with blanks or with [`TITLE_SEPARATOR`].
+/// Like [`group_selection`], for a runner that joins titles otherwise than with blanks or [`TITLE_SEPARATOR`].
 pub(crate) fn group_selection_with<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     selection: &Selection,
     framework: &'static str,
-    spelling: Spelling,
+    title_expression: TitleExpression,
 ) -> Result<Vec<TestGroup<'a>>, PlanError> {
     let whole = |names: &NameFilter| {
         projects
             .iter()
-            .map(|project| TestGroup { project, files: Vec::new(), names: names.clone(), exactly: false })
+            .map(|project| TestGroup { project, files: Vec::new(), names: names.clone(), are_test_files: false })
             .collect()
     };
     Ok(match selection {
         Selection::Matching { filter, files } => {
             let names =
                 filter.as_ref().map_or(NameFilter::All, |filter| NameFilter::Filter(filter.as_str().to_owned()));
-            if files.is_empty() { whole(&names) } else { of_files(projects, tree, files, &names, framework)? }
+            if files.is_empty() { whole(&names) } else { group_files(projects, tree, files, &names, framework)? }
         }
         Selection::Exactly(targets) => {
-            exactly(projects, tree, targets, spelling).unwrap_or_else(|| whole(&NameFilter::All))
+            group_targets(projects, tree, targets, title_expression).unwrap_or_else(|| whole(&NameFilter::All))
         }
         // The session resolves LastFailed; a caller that does not gets the superset.
         Selection::All | Selection::LastFailed { .. } => whole(&NameFilter::All),
     })
 }
 
-fn of_files<'a>(
+fn group_files<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
@@ -120,7 +120,7 @@ fn of_files<'a>(
         }
         for member in members {
             let project = innermost_project(projects, member).ok_or_else(outside)?;
-            found.entry(project).or_default().insert(within(project, member));
+            found.entry(project).or_default().insert(relative_to_project(project, member));
         }
     }
     Ok(found.into_iter().flat_map(|(project, files)| split(project, files, names, false)).collect())
@@ -130,16 +130,16 @@ fn is_source(file: &str) -> bool {
     file.rsplit_once('.').is_some_and(|(_, extension)| EXTENSIONS.contains(&extension))
 }
 
-fn within(project: &Project, path: &str) -> String {
+fn relative_to_project(project: &Project, path: &str) -> String {
     path.strip_prefix(&project.dir).map_or(path, |path| path.trim_start_matches('/')).to_owned()
 }
 
-/// Exactly these files and tests; `None` when one of them is in no project, which only the whole can show then.
-fn exactly<'a>(
+/// Groups for exactly these files and tests; `None` if one of them is in no project, since then only a full run can show it.
+fn group_targets<'a>(
     projects: &'a [Project],
     tree: &FileTree,
     targets: &[RerunTarget],
-    spelling: Spelling,
+    title_expression: TitleExpression,
 ) -> Option<Vec<TestGroup<'a>>> {
     let mut files: BTreeMap<(&Project, String), Option<BTreeSet<&str>>> = BTreeMap::new();
     for target in targets {
@@ -151,24 +151,26 @@ fn exactly<'a>(
             return None;
         }
         let project = innermost_project(projects, path)?;
-        let names = files.entry((project, within(project, path))).or_insert_with(|| Some(BTreeSet::new()));
+        let names = files.entry((project, relative_to_project(project, path))).or_insert_with(|| Some(BTreeSet::new()));
         match (name, names.as_mut()) {
             (Some(name), Some(names)) => drop(names.insert(name)),
             _ => *names = None,
         }
     }
-    // One key per command: files that want the same names share it, so names never cross between files.
+    // One key per command: files with the same selected names share it, so no name reaches another file.
     let mut groups: BTreeMap<(&Project, Option<BTreeSet<&str>>), BTreeSet<String>> = BTreeMap::new();
     for ((project, file), names) in files {
         groups.entry((project, names)).or_default().insert(file);
     }
-    Some(merged(groups).into_iter().flat_map(|named| of_names(named, spelling)).collect())
+    Some(merge_groups(groups).into_iter().flat_map(|named| group_names(named, title_expression)).collect())
 }
 
 type Named<'a, 'n> = ((&'a Project, Option<BTreeSet<&'n str>>), BTreeSet<String>);
 
-/// Puts the named groups of a project together when there are too many of them.
-fn merged<'a, 'n>(groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTreeSet<String>>) -> Vec<Named<'a, 'n>> {
+/// Merges the groups with names of a project if there are too many.
+fn merge_groups<'a, 'n>(
+    groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTreeSet<String>>,
+) -> Vec<Named<'a, 'n>> {
     let mut by_project: BTreeMap<&Project, Vec<Named<'a, 'n>>> = BTreeMap::new();
     for group in groups {
         by_project.entry(group.0.0).or_default().push(group);
@@ -188,15 +190,20 @@ fn merged<'a, 'n>(groups: BTreeMap<(&'a Project, Option<BTreeSet<&'n str>>), BTr
     all
 }
 
-fn of_names<'a>(((project, names), files): Named<'a, '_>, spelling: Spelling) -> Vec<TestGroup<'a>> {
+fn group_names<'a>(((project, names), files): Named<'a, '_>, title_expression: TitleExpression) -> Vec<TestGroup<'a>> {
     let Some(names) = names else { return split(project, files, &NameFilter::All, true) };
     let groups = |expression: String| split(project, files.clone(), &NameFilter::Exactly(expression), true);
-    expressions(&names, spelling).into_iter().flat_map(groups).collect()
+    expressions(&names, title_expression).into_iter().flat_map(groups).collect()
 }
 
-/// As many groups as the files need.
-fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &NameFilter, exactly: bool) -> Vec<TestGroup<'a>> {
-    let group = |files| TestGroup { project, files, names: names.clone(), exactly };
+/// Splits the files into as many groups as the length of an argument list requires.
+fn split<'a>(
+    project: &'a Project,
+    files: BTreeSet<String>,
+    names: &NameFilter,
+    are_test_files: bool,
+) -> Vec<TestGroup<'a>> {
+    let group = |files| TestGroup { project, files, names: names.clone(), are_test_files };
     let mut groups = vec![group(Vec::new())];
     let mut bytes = 0;
     for file in files {
@@ -213,10 +220,10 @@ fn split<'a>(project: &'a Project, files: BTreeSet<String>, names: &NameFilter, 
 }
 
 /// Expressions that match exactly these names: `^(?:a (?:> )?b|c)$`.
-fn expressions(names: &BTreeSet<&str>, spelling: Spelling) -> Vec<String> {
+fn expressions(names: &BTreeSet<&str>, title_expression: TitleExpression) -> Vec<String> {
     let mut expressions: Vec<String> = Vec::new();
     for name in names {
-        let name = of_name(name, spelling);
+        let name = name_expression(name, title_expression);
         match expressions.last_mut() {
             Some(last) if last.len() + name.len() < EXPRESSION_BYTES_MAX => {
                 last.push('|');
@@ -229,20 +236,20 @@ fn expressions(names: &BTreeSet<&str>, spelling: Spelling) -> Vec<String> {
 }
 
 /// The expression for one name.
-fn of_name(name: &str, spelling: Spelling) -> String {
+fn name_expression(name: &str, title_expression: TitleExpression) -> String {
     let clipped = name.strip_suffix('…').filter(|_| name.len() + 8 > NAME_BYTES_MAX);
     let titles: Vec<&str> = clipped.unwrap_or(name).split(TITLE_SEPARATOR).collect();
-    spelling(&titles, clipped.is_some())
+    title_expression(&titles, clipped.is_some())
 }
 
-/// A runner joins titles with blanks, or with [`TITLE_SEPARATOR`].
-fn spelt(titles: &[&str], is_clipped: bool) -> String {
+/// Expression for titles that a runner joins with blanks, or with [`TITLE_SEPARATOR`].
+fn default_title_expression(titles: &[&str], is_clipped: bool) -> String {
     let titles: Vec<String> = titles.iter().map(|title| quote_regex(title)).collect();
     let rest = if is_clipped { "[\\s\\S]*" } else { "" };
     titles.join(" (?:> )?") + rest
 }
 
-/// `text` as a regular expression of JavaScript that matches it and nothing else.
+/// `text` as a JavaScript regular expression that matches only this text.
 pub(crate) fn quote_regex(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for char in text.chars() {
@@ -251,7 +258,7 @@ pub(crate) fn quote_regex(text: &str) -> String {
         }
         match char {
             '\n' => quoted.push_str("\\n"),
-            // Stands for half of a character, which a report cannot have.
+            // Stands for an unpaired surrogate, which a report cannot carry.
             char::REPLACEMENT_CHARACTER => quoted.push('.'),
             char => quoted.push(char),
         }
@@ -259,16 +266,16 @@ pub(crate) fn quote_regex(text: &str) -> String {
     quoted
 }
 
-/// The selection with other tests in the place of each: a runner can be told some of what it reports only roughly.
-pub(crate) fn map_targets(selection: &Selection, of: impl Fn(&RerunTarget) -> Vec<RerunTarget>) -> Selection {
+/// Replaces each target of an exact selection: a runner can select some of what it reports only by something larger.
+pub(crate) fn map_targets(selection: &Selection, replace: impl Fn(&RerunTarget) -> Vec<RerunTarget>) -> Selection {
     match selection {
-        Selection::Exactly(targets) => Selection::Exactly(targets.iter().flat_map(of).collect()),
+        Selection::Exactly(targets) => Selection::Exactly(targets.iter().flat_map(replace).collect()),
         other => other.clone(),
     }
 }
 
-/// Of files that a caller names, those that are called or placed as tests are; all of them if none is. A directory stands
-/// for all of its sources, and such runners would execute whatever they are given.
+/// Of the files that a caller names, those that are named or placed like tests; all of them if none is. A directory stands for all
+/// of its sources, and such runners execute every file they get.
 pub(crate) fn likely_test_files(files: &[String]) -> Vec<String> {
     let is_test = |file: &&String| {
         let lower = file.to_lowercase();
@@ -297,11 +304,12 @@ mod tests {
         ["", "pkg"].map(|dir| Project { dir: dir.to_owned(), name: String::new() }).into()
     }
 
-    fn told(selection: &Selection) -> Vec<String> {
+    fn rendered(selection: &Selection) -> Vec<String> {
         let projects = projects();
         let groups = group_selection(&projects, &tree(), selection, "jest").unwrap();
-        let of = |group: TestGroup<'_>| format!("{}|{}|{:?}", group.project.dir, group.files.join(" "), group.names);
-        groups.into_iter().map(of).collect()
+        let render =
+            |group: TestGroup<'_>| format!("{}|{}|{:?}", group.project.dir, group.files.join(" "), group.names);
+        groups.into_iter().map(render).collect()
     }
 
     fn test(package: &str, name: &str) -> RerunTarget {
@@ -309,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn files_go_to_their_projects() {
-        assert_eq!(told(&Selection::All), ["||All", "pkg||All"]);
+    fn groups_files_by_project() {
+        assert_eq!(rendered(&Selection::All), ["||All", "pkg||All"]);
         let files = ["src", "pkg/c.test.ts", "./a.test.js"].map(str::to_owned).to_vec();
         let filter = Filter::parse("x y").unwrap();
         let matching = Selection::Matching { filter, files };
-        assert_eq!(told(&matching), ["|a.test.js src/x.js|Filter(\"x y\")", "pkg|c.test.ts|Filter(\"x y\")"]);
+        assert_eq!(rendered(&matching), ["|a.test.js src/x.js|Filter(\"x y\")", "pkg|c.test.ts|Filter(\"x y\")"]);
         let projects = projects();
         for outside in ["../x.js", "/x.js", "a/../../x.js"] {
             let selection = Selection::Matching { filter: None, files: vec![outside.to_owned()] };
@@ -338,14 +346,14 @@ mod tests {
             r#"|b.test.js|Exactly("^(?:y.)$")"#,
             "pkg|c.test.ts|All",
         ];
-        assert_eq!(told(&Selection::Exactly(targets)), expected);
-        assert_eq!(told(&Selection::Exactly(vec![test("gone.test.js", "x")])), ["||All", "pkg||All"]);
+        assert_eq!(rendered(&Selection::Exactly(targets)), expected);
+        assert_eq!(rendered(&Selection::Exactly(vec![test("gone.test.js", "x")])), ["||All", "pkg||All"]);
     }
 
     #[test]
-    fn many_names_become_few_commands() {
+    fn merges_many_names_into_few_commands() {
         let names: Vec<String> = (0..10_000).map(|number| format!("{number}: {}", "x".repeat(90))).collect();
-        let expressions = expressions(&names.iter().map(String::as_str).collect(), spelt);
+        let expressions = expressions(&names.iter().map(String::as_str).collect(), default_title_expression);
         assert!(expressions.iter().all(|expression| expression.len() <= EXPRESSION_BYTES_MAX + 16));
         assert_eq!(expressions.iter().map(|expression| expression.matches('|').count() + 1).sum::<usize>(), 10_000);
         let (projects, mut tree) = (projects(), FileTree::default());

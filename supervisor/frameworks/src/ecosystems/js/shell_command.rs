@@ -1,28 +1,27 @@
-//! Commands of a test script that start no runner with an adapter: what each is for, and the line by which a shell runs it.
-//! Must not know how their output is read.
+//! Commands of a test script that start no runner with an adapter: the purpose of each, and the line with which a shell runs it.
 
 use std::collections::BTreeMap;
 
-/// The option of a program that runs the tests with a text in their titles.
+/// Makes the option with which a program runs the tests with a text in their titles.
 pub(crate) type FilterOption = fn(&str) -> String;
 
 /// A command of a test script that starts no runner with an adapter.
 #[derive(Debug, Clone)]
 pub(crate) struct ShellCommand {
-    /// The command as a person writes it.
-    pub(crate) told: String,
-    /// The line for a shell, with the directories that the script changes to before.
+    /// The command for people.
+    pub(crate) text: String,
+    /// The line for a shell, with the script's earlier changes of directory.
     pub(crate) line: String,
-    /// Variables that the scripts above it set.
+    /// Variables that the scripts around it set.
     pub(crate) env: BTreeMap<String, String>,
     /// What it is for.
     pub(crate) purpose: Purpose,
-    /// How its program, which is one of [`FILTERED`], is told which tests to run.
+    /// The filter option of its program, if it is one of [`FILTER_OPTIONS`].
     pub(crate) filter: Option<FilterOption>,
 }
 
 impl ShellCommand {
-    /// The line with the tests that `filter` picks, where its program takes one.
+    /// The line with a filter, if its program takes one.
     pub(crate) fn filtered(&self, filter: &str) -> Option<String> {
         Some(format!("{} {}", self.line, quoted(&(self.filter?)(filter))))
     }
@@ -31,11 +30,11 @@ impl ShellCommand {
 /// What a command of a test script is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It runs tests, or nobody knows: then it counts as if it did.
+    /// Runs tests, or is unknown: an unknown command counts as tests.
     Tests,
-    /// It makes what tests may need.
+    /// Makes files that tests may need.
     Build,
-    /// It looks at sources or at coverage, or runs beside the tests; no test needs it.
+    /// Checks sources or coverage, or runs beside the tests; no test needs it.
     Check,
 }
 
@@ -59,7 +58,7 @@ const BUILDERS: &[&str] = &[
     "webpack",
 ];
 
-/// Programs that look at sources, types, packages or coverage, or clean up after.
+/// Programs that check sources, types, packages or coverage, or clean up.
 const CHECKERS: &[&str] = &[
     "arethetypeswrong",
     "attw",
@@ -110,23 +109,23 @@ const CHECKERS: &[&str] = &[
     "xo",
 ];
 
-/// Commands that cannot make a test script fail, or are a shell's own.
+/// Commands that cannot make a test script fail, or are built into the shell.
 const HARMLESS: &[&str] = &[
     ":", "[", "[[", "cat", "clear", "cp", "done", "echo", "esac", "exit", "export", "fi", "install", "i", "ci", "kill",
     "ls", "mkdir", "mv", "printf", "rimraf", "rm", "set", "sleep", "tee", "test", "touch", "true", "unset", "wait",
     "}",
 ];
 
-/// Words of a shell before a command that it may or may not run.
+/// Shell words before a command that may or may not run.
 pub(super) const KEYWORDS: &[&str] = &["!", "do", "elif", "else", "if", "then", "until", "while", "{"];
 
-/// Words of a shell that begin what only a shell can run.
+/// Shell words that start a compound command, which only a shell can run.
 const COMPOUND: &[&str] = &["case", "for", "if", "until", "while"];
 
-/// Words of a shell before a command whose status decides what runs next.
+/// Shell words before a command whose status decides what runs next.
 const CONDITIONS: &[&str] = &["elif", "if", "until", "while"];
 
-/// Words in the name of a script that makes something, and of one that looks at something.
+/// Words in the name of a script that builds, and of one that checks.
 const BUILD_WORDS: &[&str] = &["build", "bundle", "compile", "generate", "prepare", "transpile"];
 const CHECK_WORDS: &[&str] = &[
     "audit",
@@ -149,24 +148,24 @@ const CHECK_WORDS: &[&str] = &[
     "typescript",
 ];
 
-/// The option by which a program prints TAP.
-const TAPPED: &[(&str, &str)] = &[("tap", "--reporter=tap"), ("ava", "--tap")];
+/// Options with which programs print TAP.
+const TAP_OPTIONS: &[(&str, &str)] = &[("tap", "--reporter=tap"), ("ava", "--tap")];
 
-/// The option by which a program runs the tests with a text in their titles.
-const FILTERED: &[(&str, FilterOption)] =
+/// Options with which programs run the tests with a text in their titles.
+const FILTER_OPTIONS: &[(&str, FilterOption)] =
     &[("ava", |text| format!("--match=*{text}*")), ("qunit", |text| format!("--filter={text}"))];
 
-/// How the program of this name is told which tests to run.
+/// The filter option of the program with this name.
 pub(super) fn filter_option(program: &str) -> Option<FilterOption> {
-    FILTERED.iter().find(|(name, _)| *name == program).map(|(_, filter)| *filter)
+    FILTER_OPTIONS.iter().find(|(name, _)| *name == program).map(|(_, filter)| *filter)
 }
 
-/// A word for a shell.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Whether a word begins what only a shell can run as a whole.
+/// Whether a word starts a compound command.
 pub(super) fn is_compound(word: &str) -> bool {
     COMPOUND.contains(&word)
 }
@@ -176,12 +175,12 @@ pub(super) fn is_condition(word: &str) -> bool {
     CONDITIONS.contains(&word)
 }
 
-/// Whether a program of this name can neither fail a script nor test anything.
+/// Whether the program with this name can neither fail a script nor test anything.
 pub(super) fn is_harmless(program: &str) -> bool {
     HARMLESS.contains(&program)
 }
 
-/// What a command is for: its program, its words, and the script that it is in.
+/// The purpose of a command, by its program, its words, and the script it is in.
 pub(super) fn purpose(program: &str, words: &[String], script: &str) -> Purpose {
     if BUILDERS.contains(&program) {
         return if words.iter().any(|word| word == "--noEmit") { Purpose::Check } else { Purpose::Build };
@@ -192,7 +191,7 @@ pub(super) fn purpose(program: &str, words: &[String], script: &str) -> Purpose 
     let is_word = |text: &str, known: &[&str]| {
         text.split(|char: char| !char.is_ascii_alphanumeric()).any(|part| known.contains(&part))
     };
-    // A file's own path counts, the name of a program does not.
+    // The path of a script counts, the name of a program does not.
     let mut own = words.iter().enumerate().filter(|(at, word)| *at > 0 || word.contains(['/', '.']));
     if own.any(|(_, word)| is_word(word, &["spec", "specs", "test", "tests"])) {
         return Purpose::Tests;
@@ -207,15 +206,15 @@ pub(super) fn purpose(program: &str, words: &[String], script: &str) -> Purpose 
     }
 }
 
-/// The line for a shell: what it says itself, without the package manager in front, with these arguments more. `program` is
-/// empty where it stands behind a wrapper.
+/// The line for a shell: the command without a package manager in front, with further arguments. `program` is empty behind a
+/// wrapper.
 pub(super) fn line(text: &str, program: &str, args: &[String]) -> String {
     let mut line = text;
     while let Some((first, rest)) = line.split_once(char::is_whitespace) {
-        let is_asked =
+        let is_package_manager =
             matches!(first, "bun" | "exec" | "npx" | "pnpm" | "run" | "yarn") && !rest.trim_start().starts_with('-');
-        // Without it a command that fails would have passed.
-        if first == "!" || !is_asked && !KEYWORDS.contains(&first) {
+        // Without `!`, a command that fails would pass.
+        if first == "!" || !is_package_manager && !KEYWORDS.contains(&first) {
             break;
         }
         line = rest.trim_start();
@@ -226,7 +225,7 @@ pub(super) fn line(text: &str, program: &str, args: &[String]) -> String {
         line.push_str(&quoted(arg));
     }
     let is_it = |name: &str| program == name || program.is_empty() && line.split_whitespace().any(|word| word == name);
-    if let Some((_, option)) = TAPPED.iter().find(|(name, _)| is_it(name))
+    if let Some((_, option)) = TAP_OPTIONS.iter().find(|(name, _)| is_it(name))
         && !line.contains(" -- ")
     {
         line.push(' ');
@@ -240,8 +239,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_command_is_for_shows_in_its_program_its_words_and_its_script() {
-        let of = |command: &str, script: &str| {
+    fn decides_the_purpose_by_program_words_and_script() {
+        let purpose_of = |command: &str, script: &str| {
             let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
             purpose(&words[0], &words, script)
         };
@@ -251,15 +250,21 @@ mod tests {
             ("tape x", "lint"),
             ("node scripts/lint.js test", "lint"),
         ] {
-            let is_told = if command == "tape x" { Purpose::Check } else { Purpose::Tests };
-            assert_eq!(of(command, script), is_told, "{command}");
+            let expected = if command == "tape x" { Purpose::Check } else { Purpose::Tests };
+            assert_eq!(purpose_of(command, script), expected, "{command}");
         }
-        assert_eq!((of("tsc -p test", "test"), of("node bin/make", "test:build")), (Purpose::Build, Purpose::Build));
-        assert_eq!((of("eslint test", "test"), of("node x", "test:types")), (Purpose::Check, Purpose::Check));
+        assert_eq!(
+            (purpose_of("tsc -p test", "test"), purpose_of("node bin/make", "test:build")),
+            (Purpose::Build, Purpose::Build)
+        );
+        assert_eq!(
+            (purpose_of("eslint test", "test"), purpose_of("node x", "test:types")),
+            (Purpose::Check, Purpose::Check)
+        );
     }
 
     #[test]
-    fn a_line_prints_tap_where_its_program_can() {
+    fn adds_the_tap_option_of_its_program() {
         assert_eq!(line("tap -j4 test/*.js", "tap", &["a'b".to_owned()]), r"tap -j4 test/*.js 'a'\''b' --reporter=tap");
         assert_eq!(line("yarn run ava x -- -y", "ava", &[]), "ava x -- -y");
         assert_eq!(line("npx -p a tape", "tape", &[]), "npx -p a tape");

@@ -1,10 +1,9 @@
-//! Reads a script as a shell would, as far as that can be done without one: its commands, each as words. Must not know what
-//! any word means.
+//! Splits a script into its commands and words, as far as that is possible without a shell.
 //!
-//! A variable counts as empty, since runs have a clean environment, and what a command would print is not known; either is
-//! told as lost. So is nothing that a shell takes for itself: quotes, comments, and where output goes.
+//! A variable counts as empty, since runs have a clean environment, and the output of a substitution is unknown; both are recorded as
+//! unread. Quotes, comments and redirections belong to the shell and are removed.
 
-/// Most subshells that a command is known to be in.
+/// Deepest nesting of subshells that is followed.
 const SUBSHELLS_MAX: usize = 16;
 
 /// A command of a script.
@@ -12,19 +11,19 @@ const SUBSHELLS_MAX: usize = 16;
 pub(super) struct ScriptCommand {
     /// Its words, without quotes.
     pub(super) words: Vec<String>,
-    /// What of it only a shell can read, as it is written: `$FLAGS`.
-    pub(super) lost: Vec<String>,
-    /// The whole of it, as it is written.
+    /// Parts that only a shell can read, as written: `$FLAGS`.
+    pub(super) unread: Vec<String>,
+    /// The whole command as written.
     pub(super) text: String,
-    /// What stands between it and the next one.
-    pub(super) then: Separator,
-    /// Whether it reads what the one before it prints.
+    /// The separator between it and the next command.
+    pub(super) separator: Separator,
+    /// Whether it reads the output of the command before it.
     pub(super) is_piped: bool,
-    /// The subshells that it is in, the outermost first, each by its number in the script.
+    /// The subshells it is in, the outermost first, each by its number in the script.
     pub(super) within: Vec<usize>,
 }
 
-/// What stands after a command.
+/// The separator after a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Separator {
     /// `&&`, `;`, a parenthesis or nothing.
@@ -35,17 +34,17 @@ pub(super) enum Separator {
     /// `||`
     Else,
     /// `&`
-    Beside,
+    Background,
 }
 
-/// The commands of a script, in its order.
+/// The commands of a script, in order.
 pub(super) fn commands(script: &str) -> Vec<ScriptCommand> {
     let mut lexer = Lexer { chars: Source { text: script, at: 0 }, ..Lexer::default() };
     lexer.read();
     lexer.commands
 }
 
-/// A script's characters, and how far they were read.
+/// A script's characters, and the position of the reader.
 #[derive(Default)]
 struct Source<'a> {
     text: &'a str,
@@ -75,16 +74,16 @@ impl Iterator for Source<'_> {
 #[derive(Default)]
 struct Lexer<'a> {
     chars: Source<'a>,
-    /// Where the current command begins.
+    /// Start of the current command.
     from: usize,
     commands: Vec<ScriptCommand>,
     command: ScriptCommand,
     word: String,
-    /// Whether there is a word, which may be empty where it was quoted.
-    begun: bool,
-    /// Whether the next word says where output goes.
-    is_place: bool,
-    /// Subshells that are open, and how many there were.
+    /// Whether a word has started; it may be empty if quoted.
+    has_word: bool,
+    /// Whether the next word is the target of a redirection.
+    is_redirection_target: bool,
+    /// Open subshells, and the number of subshells so far.
     within: Vec<usize>,
     subshells: usize,
 }
@@ -95,10 +94,10 @@ impl Lexer<'_> {
         while let Some(char) = self.chars.next() {
             match (quote, char) {
                 (Some(open), _) if char == open => quote = None,
-                (None, '\'' | '"') => (quote, self.begun) = (Some(char), true),
+                (None, '\'' | '"') => (quote, self.has_word) = (Some(char), true),
                 (None | Some('"'), '\\') => {
                     self.word.extend(self.chars.next());
-                    self.begun = true;
+                    self.has_word = true;
                 }
                 (None | Some('"'), '$') => self.dollar(),
                 (None | Some('"'), '`') => {
@@ -111,7 +110,7 @@ impl Lexer<'_> {
                     let end = self.chars.at - char.len_utf8();
                     self.end_command(end, char);
                 }
-                (None, '#') if !self.begun => {
+                (None, '#') if !self.has_word => {
                     let end = self.chars.at - char.len_utf8();
                     self.until(|char| char == '\n');
                     self.end_command(end, '\n');
@@ -119,7 +118,7 @@ impl Lexer<'_> {
                 (None, _) if char.is_whitespace() => self.end_word(),
                 _ => {
                     self.word.push(char);
-                    self.begun = true;
+                    self.has_word = true;
                 }
             }
         }
@@ -139,71 +138,71 @@ impl Lexer<'_> {
             Some('{') => {
                 let text = self.until(|char| char == '}');
                 let inner = text.trim_start_matches('{');
-                // Empty as it is, it has its other value.
+                // Variables are empty, so the default applies.
                 match inner.split_once(":-").or_else(|| inner.split_once("-")) {
                     Some((_, value)) => self.add(value),
-                    None => self.command.lost.push(format!("${text}}}")),
+                    None => self.command.unread.push(format!("${text}}}")),
                 }
             }
-            // The arguments of the script itself, which has none.
+            // The arguments of the script itself: there are none.
             Some('@' | '*') => drop(self.chars.next()),
             Some(first) if first.is_ascii_alphanumeric() || first == '_' => {
                 let mut name = String::from("$");
                 while let Some(char) = self.chars.next_if(|char| char.is_ascii_alphanumeric() || char == '_') {
                     name.push(char);
                 }
-                self.command.lost.push(name);
+                self.command.unread.push(name);
             }
             _ => self.add("$"),
         }
     }
 
-    /// What a command prints is not known, but for where a package manager has a program: `$(yarn bin jest)`.
+    /// The output of a substitution is unknown, except for the directory of a package manager's programs: `$(yarn bin jest)`.
     fn substitution(&mut self, text: &str, written: String) {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words.as_slice() {
             ["npm" | "pnpm" | "yarn", "bin"] => self.add("node_modules/.bin"),
             ["npm" | "pnpm" | "yarn", "bin", program] => self.add(&format!("node_modules/.bin/{program}")),
-            _ => self.command.lost.push(written),
+            _ => self.command.unread.push(written),
         }
     }
 
     /// `2>&1`, `> file`, `< file`.
     fn redirection(&mut self) {
         if self.word.chars().all(|char| char.is_ascii_digit()) {
-            (self.word, self.begun) = (String::new(), false);
+            (self.word, self.has_word) = (String::new(), false);
         }
         self.end_word();
         while self.chars.next_if(|char| ">|<&".contains(char)).is_some() {}
-        self.is_place = true;
+        self.is_redirection_target = true;
     }
 
-    /// What comes before the first character that ends it, which is taken as well.
+    /// Reads up to the first character that satisfies `ends`, and skips that one.
     fn until(&mut self, mut ends: impl FnMut(char) -> bool) -> String {
         self.chars.by_ref().take_while(|char| !ends(*char)).collect()
     }
 
     fn add(&mut self, text: &str) {
         self.word.push_str(text);
-        self.begun = true;
+        self.has_word = true;
     }
 
     fn end_word(&mut self) {
-        if std::mem::take(&mut self.begun) {
+        if std::mem::take(&mut self.has_word) {
             let word = std::mem::take(&mut self.word);
-            if !std::mem::take(&mut self.is_place) {
+            if !std::mem::take(&mut self.is_redirection_target) {
                 self.command.words.push(word);
             }
         }
     }
 
-    /// A command ends before the byte `end`, where `by` stands.
+    /// Ends a command before the byte `end`, at the separator `by`.
     fn end_command(&mut self, end: usize, by: char) {
         self.end_word();
-        self.is_place = false;
+        self.is_redirection_target = false;
         let twice = self.chars.next_if(|char| char == by && "&|".contains(char)).is_some();
-        let then = match (by, twice) {
-            ('&', false) => Separator::Beside,
+        let separator = match (by, twice) {
+            ('&', false) => Separator::Background,
             ('|', false) => Separator::Pipe,
             ('|', true) => Separator::Else,
             _ => Separator::Next,
@@ -213,9 +212,9 @@ impl Lexer<'_> {
         if !command.words.is_empty() {
             let text = self.chars.text.get(from..end).unwrap_or_default();
             text.trim().clone_into(&mut command.text);
-            command.then = then;
+            command.separator = separator;
             command.within.clone_from(&self.within);
-            command.is_piped = self.commands.last().is_some_and(|before| before.then == Separator::Pipe);
+            command.is_piped = self.commands.last().is_some_and(|before| before.separator == Separator::Pipe);
             self.commands.push(command);
         }
         match by {
@@ -223,7 +222,7 @@ impl Lexer<'_> {
                 self.within.push(self.subshells);
                 self.subshells += 1;
             }
-            // Of what opens no subshell too: `case x in a)`.
+            // Also a parenthesis that opens no subshell: `case x in a)`.
             ')' => _ = self.within.pop(),
             _ => {}
         }
@@ -235,14 +234,14 @@ mod tests {
     use super::*;
 
     fn read(script: &str) -> Vec<String> {
-        let of = |command: ScriptCommand| format!("{}|{}", command.words.join(" "), command.lost.join(" "));
-        commands(script).into_iter().map(of).collect()
+        let render = |command: ScriptCommand| format!("{}|{}", command.words.join(" "), command.unread.join(" "));
+        commands(script).into_iter().map(render).collect()
     }
 
     #[test]
-    fn a_shells_own_is_taken_off_and_what_only_it_can_read_is_told() {
+    fn removes_shell_syntax_and_records_what_only_a_shell_can_read() {
         let texts = |script: &str| {
-            commands(script).into_iter().map(|one| (one.text, one.then, one.is_piped)).collect::<Vec<_>>()
+            commands(script).into_iter().map(|one| (one.text, one.separator, one.is_piped)).collect::<Vec<_>>()
         };
         let one = |text: &str, then, is_piped| (text.to_owned(), then, is_piped);
         assert_eq!(
@@ -251,7 +250,7 @@ mod tests {
                 one("A=b 'c d'", Separator::Next, false),
                 one("e \"$f\"", Separator::Pipe, false),
                 one("g", Separator::Else, true),
-                one("h >x 2>&1", Separator::Beside, false),
+                one("h >x 2>&1", Separator::Background, false),
                 one("ü", Separator::Next, false),
                 one("i", Separator::Next, false),
             ]

@@ -1,4 +1,4 @@
-//! Makes of a test as JUnit XML tells it one that is named and placed as a JVM's runners do. Must not know who wrote it.
+//! Names and places a JUnit XML test case as the JVM runners' adapters do.
 
 use super::source_index::SourceIndex;
 use super::test_names::split;
@@ -7,16 +7,16 @@ use crate::parsing::output_tail::strip_ansi;
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use std::collections::HashMap;
 
-/// Most names that are told apart.
+/// Most names that are counted.
 const NAMES_MAX: usize = 100_000;
 
-/// The names that were told, so that two tests of one name stay two.
+/// Names test cases; counts names so that two tests of the same name stay apart.
 #[derive(Debug, Default)]
 pub(crate) struct CaseNamer(HashMap<TestId, u32>);
 
 impl CaseNamer {
-    /// The test, with its file as its package, `com.example.FooTest#adds` as its name, and the place of its failure. A class
-    /// that no file is known of belongs to `otherwise`.
+    /// The test with its file as its package, `com.example.FooTest#adds` as its name, and the place of its failure. A class without
+    /// a known file has the package `otherwise`.
     pub(crate) fn name_case(
         &mut self,
         case: TestCase,
@@ -24,7 +24,7 @@ impl CaseNamer {
         module: &str,
         otherwise: &str,
     ) -> TestCase {
-        // What failed outside of a test has its class's name alone.
+        // A failure outside of tests has the class's name alone.
         let method = if case.name == UNNAMED_TEST { "" } else { case.name.as_str() };
         let TestId { package, name } = id(sources, module, otherwise, &case.package, method);
         let name = self.unique_name(TestId { package: package.clone(), name });
@@ -40,7 +40,7 @@ impl CaseNamer {
         let (file, line) = place.unzip();
         let first = stack.as_deref().and_then(|stack| stack.lines().next()).map(str::trim);
         let message = case.message.map(|message| without_escapes(&message)).map(|message| match case.outcome {
-            // What was thrown says more than what it says.
+            // The exception's line has the class as well as the message.
             TestOutcome::Error => {
                 first.filter(|first| first.ends_with(message.as_str())).unwrap_or(&message).to_owned()
             }
@@ -74,13 +74,13 @@ impl CaseNamer {
     }
 }
 
-/// The test `name`, `com.example.FooTest#adds` or a class alone.
+/// The id of the test `name`: `com.example.FooTest#adds`, or a class alone.
 pub(crate) fn test_id(sources: &SourceIndex, module: &str, otherwise: &str, name: &str) -> TestId {
     let (class, method) = split(name);
     id(sources, module, otherwise, class, method.unwrap_or_default())
 }
 
-/// A test class as a whole.
+/// The id of a test class as a whole.
 pub(crate) fn class_id(sources: &SourceIndex, module: &str, otherwise: &str, class: &str) -> TestId {
     id(sources, module, otherwise, class, "")
 }
@@ -91,10 +91,10 @@ fn id(sources: &SourceIndex, module: &str, otherwise: &str, class: &str, method:
     TestId { package, name }
 }
 
-/// What is thrown by assertions that mark where two texts differ.
+/// Exceptions of assertions that mark where two texts differ.
 const COMPARISONS: [&str; 2] = ["org.junit.ComparisonFailure", "junit.framework.ComparisonFailure"];
 
-/// `Hello[!]` and `Hello[]` without the marks; nothing, if a part that both share was left out (`...`).
+/// `Hello[!]` and `Hello[]` without the marks; `None` if the assertion shortened a common part (`...`).
 fn unmarked(expected: &str, actual: &str) -> Option<(String, String)> {
     let pairs = |(one, other): &(char, char)| one == other;
     let shared = expected.chars().zip(actual.chars()).take_while(pairs).map(|(one, _)| one).collect::<String>();
@@ -109,7 +109,7 @@ fn unmarked(expected: &str, actual: &str) -> Option<(String, String)> {
     is_whole.then(|| (format!("{head}{one}{end}"), format!("{head}{other}{end}")))
 }
 
-/// `org.opentest4j.TestAbortedException: no moon` without what was thrown.
+/// `org.opentest4j.TestAbortedException: no moon` without the exception's class.
 fn without_type(message: &str) -> &str {
     match message.split_once(": ") {
         Some((thrown, rest)) if thrown.ends_with("Exception") && !thrown.contains(' ') => rest,
@@ -117,7 +117,7 @@ fn without_type(message: &str) -> &str {
     }
 }
 
-/// How Surefire writes the escape character, which XML cannot have: in an attribute, and in a text.
+/// Surefire's forms of the escape character, which XML cannot contain: in an attribute, and in a text.
 const ESCAPES: [&str; 2] = ["&#27;", "&amp#27;"];
 
 fn without_escapes(text: &str) -> String {
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_are_no_part_of_a_value() {
+    fn removes_difference_marks_from_values() {
         let owned = |(one, other): (&str, &str)| Some((one.to_owned(), other.to_owned()));
         assert_eq!(unmarked("Hello[!]", "Hello[]"), owned(("Hello!", "Hello")));
         assert_eq!(unmarked("a[[b]]c", "a[[é]]c"), owned(("a[b]c", "a[é]c")));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn two_of_one_name_stay_two() {
+    fn two_tests_of_one_name_stay_apart() {
         let (mut namer, sources) = (CaseNamer::default(), SourceIndex::default());
         let id = TestId { package: "com.x.FooTest".into(), name: "adds".into() };
         let case = TestCase::new(id, String::new(), TestOutcome::Passed);
@@ -151,8 +151,8 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_was_thrown_and_a_skip_why() {
-        let told = |outcome, message: &str, stack: &str| {
+    fn an_error_names_its_exception_and_a_skip_its_reason() {
+        let message = |outcome, message: &str, stack: &str| {
             let id = TestId { package: "com.x.FooTest".into(), name: "t".into() };
             let case = TestCase {
                 message: Some(message.into()),
@@ -161,9 +161,9 @@ mod tests {
             };
             CaseNamer::default().name_case(case, &SourceIndex::default(), "", "pom.xml").message.unwrap()
         };
-        assert_eq!(told(TestOutcome::Error, "no", "java.io.IOException: no\n\tat x"), "java.io.IOException: no");
-        assert_eq!(told(TestOutcome::Failed, "no", "java.io.IOException: no\n\tat x"), "no");
-        assert_eq!(told(TestOutcome::Skipped, "org.x.TestAbortedException: no moon", ""), "no moon");
+        assert_eq!(message(TestOutcome::Error, "no", "java.io.IOException: no\n\tat x"), "java.io.IOException: no");
+        assert_eq!(message(TestOutcome::Failed, "no", "java.io.IOException: no\n\tat x"), "no");
+        assert_eq!(message(TestOutcome::Skipped, "org.x.TestAbortedException: no moon", ""), "no moon");
         assert_eq!(without_escapes("&amp#27;[31mred&#27;[0m"), "red");
     }
 }

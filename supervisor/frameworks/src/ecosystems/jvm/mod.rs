@@ -1,10 +1,17 @@
-//! What the runners of the Java world share: where a class and a line of a stack are in the workspace, and what JUnit XML
-//! says in their words. Must not know any build tool.
+//! What the JVM runners share: source files of classes and stack frames, and test cases from JUnit XML.
 
 mod junit_case;
 mod source_index;
 mod test_names;
+mod toolchain;
 
 pub(crate) use junit_case::{CaseNamer, class_id, test_id};
 pub(crate) use source_index::{EXTENSIONS, SourceIndex};
-pub(crate) use test_names::{class_from_path, method_identifier, split};
+pub(crate) use test_names::{class_from_path, is_class_failure, method_identifier, split};
+pub(crate) use toolchain::JVM;
+
+use crate::contract::RerunNames;
+
+/// How names of the JVM's tests relate to each other.
+pub(crate) const RERUN_NAMES: RerunNames =
+    RerunNames { is_reported_only_on_failure: is_class_failure, ..RerunNames::PLAIN };

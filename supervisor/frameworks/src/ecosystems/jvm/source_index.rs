@@ -1,4 +1,4 @@
-//! Finds the source file of a class and of a stack's line. Must not know how tests are run.
+//! Finds the source file of a class and of a stack frame.
 
 use crate::contract::FileTree;
 use crate::contract::InjectedFile;
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 /// Extensions of the languages whose tests run on a JVM.
 pub(crate) const EXTENSIONS: &[&str] = &["java", "kt", "groovy", "scala"];
 
-/// Most source files that are known by name.
+/// Most source files that are indexed.
 const SOURCES_MAX: usize = 65_536;
 
 /// `at [loader/module/]package.Class.method(File.java:12)`.
@@ -20,12 +20,12 @@ static FRAME: LazyLock<Option<Regex>> =
 /// The source files of a workspace.
 #[derive(Debug, Default)]
 pub(crate) struct SourceIndex {
-    /// By name without directories.
+    /// Paths by file name.
     by_name: BTreeMap<String, Vec<String>>,
 }
 
 impl SourceIndex {
-    /// The source files of a tree as a file of the plan: a parser sees the plan, and not the tree.
+    /// The index of a tree as an injected file of the plan, since a parser gets the plan and not the tree.
     pub(crate) fn to_file(tree: &FileTree, path: &str) -> InjectedFile {
         let own = tree.files().filter(|file| is_source(file)).take(SOURCES_MAX);
         InjectedFile {
@@ -35,7 +35,7 @@ impl SourceIndex {
         }
     }
 
-    /// The same read back.
+    /// Reads the index from the plan's files.
     pub(crate) fn from_file(files: &[InjectedFile], path: &str) -> SourceIndex {
         let mut sources = SourceIndex::default();
         let file = files.iter().find(|file| file.path == path);
@@ -47,13 +47,13 @@ impl SourceIndex {
         sources
     }
 
-    /// The file of `class` (`com.example.FooTest$Inner`), best within the directory `module`.
+    /// The file of `class` (`com.example.FooTest$Inner`), preferably within the directory `module`.
     pub(crate) fn class_file(&self, module: &str, class: &str) -> Option<&str> {
         let (package, name) = split(class);
         EXTENSIONS.iter().find_map(|extension| self.find(module, package, &format!("{name}.{extension}")))
     }
 
-    /// File and line of the innermost frame of a stack that is in the workspace.
+    /// File and line of the innermost stack frame within the workspace.
     pub(crate) fn stack_location(&self, module: &str, stack: &str) -> Option<(&str, u32)> {
         FRAME.as_ref()?.captures_iter(stack).find_map(|frame| {
             let (package, _) = split(frame.get(1)?.as_str());
@@ -62,7 +62,7 @@ impl SourceIndex {
         })
     }
 
-    /// Java demands that a file's directory ends in its package; Kotlin lets a project leave out the common beginning.
+    /// In Java a file's directory ends in its package; Kotlin lets a project leave out the common beginning.
     fn find(&self, module: &str, package: &str, name: &str) -> Option<&str> {
         let package = package.replace('.', "/");
         let fits = |file: &&String| {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_found_in_its_own_module() {
+    fn finds_a_class_in_its_own_module() {
         let sources = sources();
         assert_eq!(sources.class_file("b", "com.x.FooTest").unwrap(), "b/src/test/java/com/x/FooTest.java");
         assert_eq!(sources.class_file("a", "com.x.FooTest$In$Deep").unwrap(), "a/src/test/java/com/x/FooTest.java");
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_line_of_the_workspace_is_the_place() {
+    fn finds_the_innermost_frame_within_the_workspace() {
         let stack = "org.opentest4j.AssertionFailedError: at com.x.Foo.no(Foo.java:1)\n\
                      \tat org.junit.jupiter.api.Assertions.fail(Assertions.java:38)\n\
                      \tat java.base/java.util.ArrayList.forEach(ArrayList.java:1511)\n\

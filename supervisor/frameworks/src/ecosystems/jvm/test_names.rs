@@ -1,13 +1,13 @@
-//! What a test's file and its name say about the class and the method to select. Must not know how a runner is told.
+//! Class and method of a test, from its file and its name.
 
 use super::source_index::EXTENSIONS;
 
-/// Class and method of `com.example.FooTest#adds`; no method for a class as a whole.
+/// Class and method of `com.example.FooTest#adds`; no method for a whole class.
 pub(crate) fn split(name: &str) -> (&str, Option<&str>) {
     name.split_once('#').map_or((name, None), |(class, method)| (class, Some(method)))
 }
 
-/// The class that a file below `src/test/LANGUAGE` is named after.
+/// The class named after a file below `src/test/LANGUAGE`.
 pub(crate) fn class_from_path(file: &str) -> Option<String> {
     let (stem, extension) = file.rsplit_once('.')?;
     let anchored = format!("/{stem}");
@@ -21,9 +21,18 @@ pub(crate) fn method_identifier(name: &str) -> Option<&str> {
     let end = name.find(['(', '[', '{']).unwrap_or(name.len());
     let method = &name[..end];
     let is_part = |character: char| character.is_alphanumeric() || "_$".contains(character);
-    // What kept two of one name apart is ours.
+    // `CaseNamer` puts a blank before the number of a repeated name.
     let method = method.strip_suffix(' ').unwrap_or(method);
     (!method.is_empty() && method.chars().all(is_part)).then_some(method)
+}
+
+/// What JUnit and Gradle name after the class when it fails outside of its tests.
+const CLASS_FAILURES: [&str; 2] = ["initializationError", "executionError"];
+
+/// `com.example.FooTest#initializationError`; a second one ends in ` (2)`.
+pub(crate) fn is_class_failure(name: &str) -> bool {
+    let method = name.rsplit('#').next().unwrap_or(name);
+    CLASS_FAILURES.contains(&method.split_once(" (").map_or(method, |(method, _)| method))
 }
 
 #[cfg(test)]
@@ -31,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_name_the_method_is_selected() {
+    fn reads_the_method_of_a_name() {
         for (name, method) in [
             ("adds", Some("adds")),
             ("each(String)[2]", Some("each")),
@@ -48,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_named_by_its_file() {
+    fn reads_the_class_of_a_file() {
         assert_eq!(class_from_path("a/src/test/java/com/x/FooTest.java").unwrap(), "com.x.FooTest");
         assert_eq!(class_from_path("src/test/kotlin/T.kt").unwrap(), "T");
         assert_eq!(class_from_path("src/main/java/com/x/Foo.java"), None);

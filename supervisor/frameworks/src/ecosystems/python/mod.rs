@@ -1,9 +1,9 @@
-//! What the two adapters for Python share: whose project a file is, which files and tests a request means, the interpreter,
-//! and where caches go so that nothing is written to the workspace. Must not know how either runner is called.
+//! What the two Python adapters share: project detection, selection, the interpreter, and cache locations outside of the workspace.
 
 mod detect;
 mod pytest_config;
 mod selection;
+mod toolchain;
 mod zip_archive;
 
 pub(crate) use detect::{
@@ -12,21 +12,20 @@ pub(crate) use detect::{
     unittest_files,
 };
 pub(crate) use selection::{ProjectSelection, project_selections};
+pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, Step};
+use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, RerunNames, Step};
 use std::collections::BTreeMap;
+use toolchain::INTERPRETERS;
 
-/// Environments that a project has beside its files.
-const ENVIRONMENTS: [&str; 2] = [".venv/bin/python", "venv/bin/python"];
-
-/// What both runners' plugins import.
+/// Module that both runners' plugins import.
 const SHARED: &[u8] = include_bytes!("proctor_python.py");
 
-/// Module that starts the runners' own.
+/// Module that starts the runner's module.
 pub(crate) const START_MODULE: &str = "proctor_start";
 
-/// A plan in the making: steps of one runner, with its plugin beside them.
+/// Builds a plan: steps of one runner, with its injected modules.
 pub(crate) struct PlanBuilder<'a> {
     name: &'static str,
     request: &'a PlanRequest<'a>,
@@ -34,7 +33,7 @@ pub(crate) struct PlanBuilder<'a> {
 }
 
 impl<'a> PlanBuilder<'a> {
-    /// Without steps yet. `plugins` are the runner's modules of ours, and their content.
+    /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
         let shared: [(&str, &[u8]); 2] =
             [("proctor_python", SHARED), (START_MODULE, include_bytes!("proctor_start.py"))];
@@ -43,7 +42,7 @@ impl<'a> PlanBuilder<'a> {
         PlanBuilder { name, request, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
     }
 
-    /// Adds a command in the directory of `project`, which runs only `tests` if there are any: names by file.
+    /// Adds a command in the directory of `project`. It runs only `tests`, names by file, unless these are empty.
     pub(crate) fn add(&mut self, project: &Project, args: Vec<String>, tests: &BTreeMap<String, Vec<String>>) {
         let mut env = self.environment();
         if !tests.is_empty() {
@@ -59,7 +58,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan.notes.push(note);
     }
 
-    /// The plan, each of whose steps has these variables besides.
+    /// The plan, with these variables added to each step.
     pub(crate) fn build(mut self, env: &[(&str, String)]) -> Plan {
         for step in &mut self.plan.steps {
             step.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
@@ -67,7 +66,7 @@ impl<'a> PlanBuilder<'a> {
         self.plan
     }
 
-    /// Caches of one workspace are kept apart from those of another by its path.
+    /// Cache paths contain the workspace's path, so workspaces do not share caches.
     fn environment(&self) -> BTreeMap<String, String> {
         let PlanRequest { workspace, scratch, cache, .. } = *self.request;
         BTreeMap::from(
@@ -87,9 +86,20 @@ fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
     InjectedFile { path, bytes, executable: false }
 }
 
-/// The interpreter of a project: that of its own environment or of one above it, else the host's.
+/// Candidate interpreters of a project: of its own environment, of one above it, then the host's.
 fn interpreters(dir: &str) -> Vec<String> {
     let depth = dir.split('/').filter(|part| !part.is_empty()).count();
-    let own = (0..=depth).flat_map(|up| ENVIRONMENTS.map(|python| format!("{}{python}", "../".repeat(up))));
+    let own = (0..=depth).flat_map(|up| INTERPRETERS.iter().map(move |python| format!("{}{python}", "../".repeat(up))));
     own.chain(["python3", "python"].map(str::to_owned)).collect()
+}
+
+/// How names of Python's tests relate to each other.
+pub(crate) const RERUN_NAMES: RerunNames = RerunNames { parent: parent_of_subtest, ..RerunNames::PLAIN };
+
+/// How the name of a Python subtest continues behind the name of its test. A passed test reports no subtests.
+const SUBTESTS: [&str; 2] = ["/(", "/["];
+
+/// The test of a subtest.
+fn parent_of_subtest(name: &str) -> Option<&str> {
+    SUBTESTS.iter().find_map(|start| name.split_once(start)).map(|(test, _)| test)
 }

@@ -1,6 +1,6 @@
-"""What the pytest plugin and the unittest runner share: the report that they write, and what they say about a failure.
+"""What the pytest plugin and the unittest runner share: writing the report, describing failures, selecting tests.
 
-Must not know which of the two it serves. Runs in the project's own interpreter, Python 3.7 or newer.
+Runs in the project's own interpreter, Python 3.7 or newer.
 """
 
 import json
@@ -11,20 +11,20 @@ import reprlib
 import sys
 import traceback
 
-# Longest text of a field, in characters. proctor keeps less; this bounds what one line of the report can become.
+# Longest text of a field, in characters. proctor keeps less; this bounds the length of a report's line.
 TEXT_MAX = 64 * 1024
 
-# Longest name that proctor keeps, in bytes, with what marks the cut.
+# Longest name that proctor keeps, in bytes, and the mark of a cut.
 NAME_MAX = 4 * 1024
 CUT = "…"
 
 # Most frames of a stack on either side of the cut: a recursion has a thousand.
 FRAMES_MAX = 32
 
-# Exceptions that caused one another, at most.
+# Most exceptions of a chain of causes.
 CAUSES_MAX = 8
 
-# Assertions of unittest whose first two arguments are the value that came and the wanted one.
+# unittest's assertions whose first two arguments are the actual and the expected value.
 EQUALITIES = {
     "assertAlmostEqual",
     "assertCountEqual",
@@ -39,15 +39,15 @@ EQUALITIES = {
 }
 
 
-# Seconds between a change of a file and the moment from which on its bytecode is certain to be of what it says now.
+# Seconds after a change of a file from which on new bytecode certainly belongs to the new text.
 SETTLED_S = 2
 
 
 def remove_stale_bytecode():
-    """Removes compiled modules of the project that may be of an earlier text, before any of them is loaded.
+    """Removes the project's compiled modules that may belong to an earlier text, before any of them is loaded.
 
-    Python takes compiled code for current if size and second of change are its source's. Who edits as fast as an agent does
-    changes a digit twice within a second, and the tests of the first text would run again.
+    Python uses compiled code if the size and the second of the last change match its source. An agent may change a digit twice
+    within a second, and then the tests of the first text would run again.
     """
     prefix, own = getattr(sys, "pycache_prefix", None), workspace()
     if not prefix:
@@ -58,24 +58,24 @@ def remove_stale_bytecode():
             compiled = os.path.join(directory, name)
             source = os.path.join(directory[len(prefix) :], name.partition(".")[0] + ".py")
             try:
-                # ctime and not mtime: nobody can set it back.
+                # ctime and not mtime: no program can set it back.
                 if os.stat(source).st_ctime + SETTLED_S > os.stat(compiled).st_mtime:
                     os.remove(compiled)
             except OSError:
                 pass
 
 
-# Most tests that are told by name of which nothing came in a run that looked well.
+# Most unreported tests that are named in a run that otherwise passed.
 UNREPORTED_MAX = 256
 
-# As it is before any test has put something in its place: one that wrote nothing would be asked for ever.
+# Taken before a test can replace it: a replaced `os.write` that writes nothing would be called for ever.
 _write = os.write
 
 
 class Report:
-    """The report, written by the process that opened it and by none that it forks.
+    """The report, written by the process that opened it and by none of its forks.
 
-    Each line begins with a word that only this process knows, so that whoever else writes there is not taken for it.
+    Each line begins with a random word that only this process knows, so that lines of other writers are not taken for its own.
     """
 
     def __init__(self):
@@ -86,7 +86,7 @@ class Report:
         self._file = os.open(path, os.O_WRONLY | os.O_CLOEXEC) if path else None
 
     def write(self, event, **fields):
-        """Writes one event. A reader that is gone takes nothing from the tests."""
+        """Writes one event. If the reader is gone, the tests go on without a report."""
         if self._file is None or os.getpid() != self._owner:
             return
         self._tests += event in ("finished", "listed")
@@ -104,12 +104,12 @@ class Report:
 
 
     def end(self, left=0):
-        """Writes that the runner is done: how many tests were told, and how many that it had were not."""
+        """Reports that the runner is done: the number of reported tests, and how many tests were not reported."""
         self.write("end", tests=self._tests, left=left)
 
 
 class Values(reprlib.Repr):
-    """Prints values in bounded time, each so far that two that differ mostly look different."""
+    """Prints values in bounded time, at a length at which different values mostly look different."""
 
     def __init__(self):
         super().__init__()
@@ -131,10 +131,10 @@ class UniqueNames:
 
 
 def describe_exception(exception, compared=None):
-    """What there is to say about an exception, as fields of the report.
+    """Describes an exception as fields of the report.
 
-    `compared` may know the values of a comparison: it is called with the innermost frame of the traceback and gives the wanted
-    value and the one that came, both printed, or None.
+    `compared` may know the values of a comparison: it gets the traceback and returns the expected and the actual value as texts, or
+    None.
     """
     frames = [frame for frame in traceback.walk_tb(exception.__traceback__) if not _is_hidden(frame[0])]
     file, line = _location(exception, frames)
@@ -153,28 +153,28 @@ def describe_exception(exception, compared=None):
 
 
 def format_value(value):
-    """A value as its test would print it, within bounds."""
+    """A value as text, within bounds."""
     try:
         return Values().repr(value)
-    except Exception as error:  # A value that cannot be printed is no reason to fail.
+    except Exception as error:  # A value that cannot be printed does not fail the test.
         return "<%s that cannot be printed: %s>" % (type(value).__name__, type(error).__name__)
 
 
 def workspace():
-    """Where the workspace is, without a trailing slash."""
+    """The workspace's path, without a trailing slash."""
     return os.environ.get("PROCTOR_WORKSPACE") or os.getcwd()
 
 
 def is_project_file(file):
-    """Whether a file is the project's: in the workspace, and not installed there."""
+    """Whether a file belongs to the project: in the workspace, and not installed there."""
     installed = "/site-packages/" in file or "/dist-packages/" in file
     return file.startswith(workspace() + "/") and not installed
 
 
 class Selection:
-    """The tests to run, by the file or directory they are in; the name `` stands for all tests there.
+    """The selected tests, by their file or directory; the empty name stands for all tests there.
 
-    `also` adds to the names of one file what they stand for.
+    `also` returns further names that a file's selected names stand for.
     """
 
     def __init__(self, also=lambda names: ()):
@@ -187,15 +187,15 @@ class Selection:
 
     @staticmethod
     def _known(names):
-        # A subtest stands for its test, and so does the second test of a name. pytest-xdist puts `@group` behind names.
+        # A subtest selects its test, and so does a repeated name (`#2`). pytest-xdist puts `@group` behind names.
         known = set(names)
         for name in names:
             known.update(name[: mark.start()] for mark in re.finditer("[/@#]", name))
         return known
 
     def has(self, package, *names):
-        """Whether a test is among them that goes by any of these names."""
-        if not self.tests or not self.tests.get(package, set()).isdisjoint(map(_kept, names)):
+        """Whether a test with any of these names is selected."""
+        if not self.tests or not self.tests.get(package, set()).isdisjoint(map(_kept_name, names)):
             return True
         above = package.split("/")
         places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]
@@ -203,7 +203,7 @@ class Selection:
 
 
 def _kept_name(name):
-    """A name as proctor keeps it: of a long one the beginning, which others may share."""
+    """The name as proctor keeps it: a long one is cut, and others may have the same beginning."""
     name = name.encode("utf-8", "replace")
     if len(name) > NAME_MAX:
         return name[: NAME_MAX - len(CUT.encode())].decode("utf-8", "ignore") + CUT
@@ -235,14 +235,14 @@ def _message(exception, words):
     for prefix in ("AssertionError: ", "Failed: ", "Skipped: "):
         if text.startswith(prefix):
             text = text[len(prefix) :]
-    # What Playwright did until then is in the output.
+    # Playwright's call log is also in the output.
     text = text.partition("\nCall log:\n")[0].rstrip()
     if not isinstance(exception, AssertionError):
         return text
     lines = text.split("\n")
     at = next((number for number, line in enumerate(lines) if line.startswith("assert ")), None)
     if at is not None:
-        # pytest explains the comparison below it; of that only where the values come from is no diff.
+        # pytest explains the comparison below it; only the lines that say where the values come from are no diff.
         where = [line for line in lines[at + 1 :] if re.match(r"\s+\+\s+(where|and)\s", line)]
         return "\n".join(lines[: at + 1] + where)
     if re.search(r"\n(First |Second |[-+?] )", text):
@@ -251,7 +251,7 @@ def _message(exception, words):
 
 
 def _unittest_values(tb):
-    """The values that an assertion of unittest compared, and the words that the test gave it."""
+    """The values that a unittest assertion compared, and the message that the test gave it."""
     for frame, _ in traceback.walk_tb(tb):
         code = frame.f_code
         if frame.f_globals.get("__name__") == "unittest.case" and code.co_name in EQUALITIES:
@@ -278,7 +278,7 @@ def _stack(exception):
 
 
 def _is_test_frame(frame):
-    """Whether a frame says something about the test: what runs it is the same for all."""
+    """Whether a frame belongs to the test: the runner's frames are the same for all tests."""
     module = str(frame.f_globals.get("__name__")).partition(".")[0]
     is_import = frame.f_code.co_filename.startswith("<frozen importlib")
     return not is_import and module not in ("_pytest", "pluggy") and "__unittest" not in frame.f_globals

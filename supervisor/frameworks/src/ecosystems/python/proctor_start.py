@@ -1,7 +1,7 @@
-"""Starts a module as `python -m` does, with bytecode of what is outside of the workspace read beside its source where it is there.
+"""Starts a module as `python -m` does; bytecode of files outside of the workspace is read beside its source where it exists.
 
-Elsewhere bytecode is kept in a cache of the workspace's own, and its first run would compile all of pytest for it, which takes
-longer than most test suites. What is outside no run can write. Must not know what it starts. Arguments: the module, then its own.
+All other bytecode is in the workspace's own cache, in which a first run would have to compile all of pytest, which takes longer than
+most test suites. No run can write outside of the workspace. Arguments: the module, then its own.
 """
 
 import os
@@ -9,7 +9,7 @@ import runpy
 import sys
 from importlib import _bootstrap_external as external
 
-# Where bytecode lies by Python's own rules.
+# Python's own function for the location of bytecode.
 _in_cache = getattr(external, "cache_from_source", None)
 _own = os.environ.get("PROCTOR_WORKSPACE", os.getcwd()) + "/"
 

@@ -1,20 +1,20 @@
-//! pytest's configuration files: which of a directory's files is one, and the test paths that it names. Must not know projects.
+//! pytest's configuration files: which of a directory's files is one, and its `testpaths`.
 //!
 //! The rules are pytest's own (`_pytest/config/findpaths.py`, 9.0): the first file of a directory, in the order of [`FILES`], that
-//! has a table of pytest's. One that is named after pytest counts without a table too, unless it holds something else: a
-//! `pytest.toml` with other tables is another tool's recipe for a package of that name.
+//! has a table of pytest's. A file with pytest's name also counts without a table, unless it has other content: a `pytest.toml` with
+//! other tables is another tool's recipe for a package of that name.
 
 use crate::contract::FileTree;
 use crate::parsing::workspace_paths::join;
 
-/// Files that are pytest's by their name.
+/// Files with pytest's name.
 pub(super) const OWN_FILES: [&str; 4] = ["pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"];
 
-/// Files of several tools, each with the beginning of the table that is pytest's.
+/// Files shared by several tools, each with the start of pytest's table header.
 pub(super) const SHARED_FILES: [(&str, &str); 3] =
     [("pyproject.toml", "[tool.pytest"), ("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")];
 
-/// Configuration files in pytest's order, each with the keys of its tables, in which the options are.
+/// Configuration files in pytest's order, each with the keys of the tables that have its options.
 const FILES: [(&str, &[&str]); 7] = [
     ("pytest.toml", &["pytest"]),
     (".pytest.toml", &["pytest"]),
@@ -25,7 +25,7 @@ const FILES: [(&str, &[&str]); 7] = [
     ("setup.cfg", &["tool:pytest"]),
 ];
 
-/// Whether the file at `path` bears a name of pytest's and is another tool's.
+/// Whether the file at `path` has pytest's name and another tool's content.
 pub(super) fn is_of_another_tool(tree: &FileTree, path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     let is_toml = name.ends_with(".toml") && OWN_FILES.contains(&name);
@@ -35,25 +35,26 @@ pub(super) fn is_of_another_tool(tree: &FileTree, path: &str) -> bool {
     is_toml && tree.content(path).is_some_and(holds_other)
 }
 
-/// Whether a line of `content` begins a table with `header`.
+/// Whether a line of `content` starts with the table header `header`.
 pub(super) fn has_table(content: &str, header: &str) -> bool {
     content.lines().any(|line| line.trim_start().starts_with(header))
 }
 
-/// The option `testpaths` of the configuration in `dir`; none where pytest looks for tests everywhere below it.
+/// The option `testpaths` of the configuration in `dir`; empty where pytest looks for tests everywhere below it.
 pub(super) fn test_paths(tree: &FileTree, dir: &str) -> Vec<String> {
     let options = FILES.iter().find_map(|(name, tables)| {
         let path = join(dir, name);
         let is_own = OWN_FILES.contains(name) && tree.contains(&path) && !is_of_another_tool(tree, &path);
         let content = tree.content(&path).unwrap_or_default();
-        let found = if name.ends_with(".toml") { of_toml(content, tables) } else { of_ini(content, tables) };
+        let found =
+            if name.ends_with(".toml") { toml_test_paths(content, tables) } else { ini_test_paths(content, tables) };
         found.or_else(|| is_own.then(Vec::new))
     });
     options.unwrap_or_default()
 }
 
-/// The test paths of a TOML file; `None` where it has no table of pytest's.
-fn of_toml(content: &str, tables: &[&str]) -> Option<Vec<String>> {
+/// `testpaths` of a TOML file; `None` without a table of pytest's.
+fn toml_test_paths(content: &str, tables: &[&str]) -> Option<Vec<String>> {
     let document: toml::Table = toml::from_str(content).ok()?;
     let table = |keys: &str| {
         let mut keys = keys.split('.');
@@ -69,8 +70,8 @@ fn of_toml(content: &str, tables: &[&str]) -> Option<Vec<String>> {
     })
 }
 
-/// The same of a file of sections: a value goes on in the lines below that are set in.
-fn of_ini(content: &str, tables: &[&str]) -> Option<Vec<String>> {
+/// `testpaths` of an INI file; `None` without a section of pytest's. A value continues on indented lines.
+fn ini_test_paths(content: &str, tables: &[&str]) -> Option<Vec<String>> {
     let header = |line: &str| line.strip_prefix('[')?.split_once(']').map(|(name, _)| name.to_owned());
     let is_own = |line: &str| header(line).is_some_and(|name| tables.contains(&name.as_str()));
     let mut lines = content.lines().skip_while(|line| !is_own(line)).peekable();
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toml_file_that_holds_something_else_is_another_tools() {
+    fn a_toml_file_with_other_content_is_another_tools() {
         for (content, is_other) in [
             ("[pytest]\naddopts = ['-q']", false),
             ("# nothing yet\n", false),

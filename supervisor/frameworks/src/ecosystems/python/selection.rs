@@ -1,4 +1,4 @@
-//! Turns what a request selects into files and test names for each project. Must not know how a runner is told of them.
+//! Turns a selection into files and test names for each project.
 
 use super::detect::is_test_file;
 use crate::contract::FileTree;
@@ -8,8 +8,8 @@ use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Directories that hold tests and what belongs to them.
-const OF_TESTS: [&str; 3] = ["tests", "test", "testing"];
+/// Directories of tests and their helpers.
+const TEST_DIRS: [&str; 3] = ["tests", "test", "testing"];
 
 /// What one project runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,9 +17,9 @@ pub(crate) struct ProjectSelection<'a> {
     pub(crate) project: &'a Project,
     /// The runner's own filter expression.
     pub(crate) filter: Option<String>,
-    /// Files and directories relative to the project, none below another; empty for the whole of it.
+    /// Files and directories relative to the project, none within another; empty for the whole project.
     pub(crate) paths: Vec<String>,
-    /// Of these files, only these tests, by name.
+    /// Names of the selected tests by file; a file without an entry runs all of its tests.
     pub(crate) tests: BTreeMap<String, Vec<String>>,
     /// Sentences for the report.
     pub(crate) notes: Vec<String>,
@@ -47,23 +47,23 @@ pub(crate) fn project_selections<'a>(
             if files.is_empty() {
                 Ok(whole(filter))
             } else {
-                of_files(framework, projects, tree, files, filter.as_ref())
+                select_files(framework, projects, tree, files, filter.as_ref())
             }
         }
-        Selection::Exactly(targets) => Ok(exactly(projects, tree, targets).unwrap_or_else(|| whole(None))),
+        Selection::Exactly(targets) => Ok(select_targets(projects, tree, targets).unwrap_or_else(|| whole(None))),
         // The session resolves LastFailed; a caller that does not gets the superset.
         Selection::All | Selection::LastFailed { .. } => Ok(whole(None)),
     }
 }
 
-fn of_files<'a>(
+fn select_files<'a>(
     framework: &'static str,
     projects: &'a [Project],
     tree: &FileTree,
     files: &[String],
     filter: Option<&String>,
 ) -> Result<Vec<ProjectSelection<'a>>, PlanError> {
-    let mut shares: BTreeMap<&Project, (BTreeSet<String>, Vec<String>)> = BTreeMap::new();
+    let mut selections: BTreeMap<&Project, (BTreeSet<String>, Vec<String>)> = BTreeMap::new();
     for file in files {
         let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
         if file.starts_with('/') || file.split('/').any(|part| part == "..") {
@@ -71,22 +71,22 @@ fn of_files<'a>(
         }
         let path = join("", file);
         let project = innermost_project(projects, &path).ok_or_else(outside)?;
-        let (paths, notes) = shares.entry(project).or_default();
+        let (paths, notes) = selections.entry(project).or_default();
         let found = tests_of(tree, project, &path);
         if found.contains(&project.dir) && path != project.dir {
             notes.push(format!("no test file is named after {path}: all tests of its project run"));
         }
         paths.extend(found);
     }
-    let share = |(project, (paths, notes)): (&'a Project, _)| {
+    let select = |(project, (paths, notes)): (&'a Project, _)| {
         let paths = outermost(project, paths);
         ProjectSelection { paths, notes, ..ProjectSelection::whole(project, filter.cloned()) }
     };
-    Ok(shares.into_iter().map(share).collect())
+    Ok(selections.into_iter().map(select).collect())
 }
 
-/// The files or directories with the tests of `path`: a test file is its own, a directory has those below it, and what is
-/// beside tests belongs to all of these. A source file has the tests that are named after it, else all of its project.
+/// The files or directories with the tests of `path`. A test file and a directory have their own; a file beside tests stands for all
+/// of them. A source file has the tests named after it, else all of its project.
 fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
     if !tree.contains(path) && tree.has_below(path) {
         return vec![path.to_owned()];
@@ -98,10 +98,10 @@ fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
     if name == "conftest.py" {
         return vec![dir.to_owned()];
     }
-    if let Some(of_tests) = dir.split('/').position(|part| OF_TESTS.contains(&part)) {
-        let parts: Vec<&str> = dir.split('/').take(of_tests + 1).collect();
-        let of_tests = parts.join("/");
-        return vec![if is_within(&of_tests, &project.dir) { of_tests } else { project.dir.clone() }];
+    if let Some(test_dir) = dir.split('/').position(|part| TEST_DIRS.contains(&part)) {
+        let parts: Vec<&str> = dir.split('/').take(test_dir + 1).collect();
+        let test_dir = parts.join("/");
+        return vec![if is_within(&test_dir, &project.dir) { test_dir } else { project.dir.clone() }];
     }
     let stem = name.strip_suffix(".py").unwrap_or_default().trim_matches('_');
     let names = [format!("test_{stem}.py"), format!("{stem}_test.py"), format!("test{stem}.py")];
@@ -111,7 +111,7 @@ fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
     if named.is_empty() { vec![project.dir.clone()] } else { named }
 }
 
-/// Paths relative to the project, without those that others hold; none when one is the project.
+/// Paths relative to the project, without those within another; empty if one is the whole project.
 fn outermost(project: &Project, paths: BTreeSet<String>) -> Vec<String> {
     let within: BTreeSet<String> = paths.iter().map(|path| relative(project, path)).collect();
     if within.contains("") {
@@ -125,8 +125,12 @@ fn relative(project: &Project, path: &str) -> String {
     path.strip_prefix(project.dir.as_str()).unwrap_or(path).trim_matches('/').to_owned()
 }
 
-/// Exactly these tests and files, or nothing when one of them is in no file of a project: then it can be anywhere.
-fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Option<Vec<ProjectSelection<'a>>> {
+/// Exactly these tests and files; `None` if one of them is in no project, since then it can be anywhere.
+fn select_targets<'a>(
+    projects: &'a [Project],
+    tree: &FileTree,
+    targets: &[RerunTarget],
+) -> Option<Vec<ProjectSelection<'a>>> {
     let mut paths: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     let mut tests: BTreeMap<&Project, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for target in targets {
@@ -135,10 +139,10 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
         let project = innermost_project(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
         let names = tests.entry(project).or_default().entry(relative(project, &path)).or_default();
-        // The empty name is the whole file, as the plugins read it.
+        // The plugins read the empty name as the whole file.
         names.push(if let RerunTarget::Test(test) = target { test.name.clone() } else { String::new() });
     }
-    let share = |(project, own): (&'a Project, BTreeSet<String>)| {
+    let select = |(project, own): (&'a Project, BTreeSet<String>)| {
         let paths = outermost(project, own);
         let mut tests = tests.remove(project).unwrap_or_default();
         if paths.is_empty() {
@@ -146,7 +150,7 @@ fn exactly<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]
         }
         ProjectSelection { paths, tests, ..ProjectSelection::whole(project, None) }
     };
-    Some(paths.into_iter().map(share).collect())
+    Some(paths.into_iter().map(select).collect())
 }
 
 #[cfg(test)]
@@ -168,45 +172,51 @@ mod tests {
         tree
     }
 
-    fn of(files: &[&str]) -> Vec<String> {
+    fn rendered(files: &[&str]) -> Vec<String> {
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
         let projects = [project(""), project("sub")];
-        let shares = of_files("pytest", &projects, &tree(), &files, None).unwrap();
-        shares
+        let selections = select_files("pytest", &projects, &tree(), &files, None).unwrap();
+        selections
             .iter()
-            .map(|share| format!("{}: {} {}", share.project.dir, share.paths.join(" "), share.notes.len()))
+            .map(|selection| {
+                format!("{}: {} {}", selection.project.dir, selection.paths.join(" "), selection.notes.len())
+            })
             .collect()
     }
 
     #[test]
-    fn a_file_has_the_tests_that_are_named_after_it_or_beside_it() {
-        assert_eq!(of(&["tests/test_calc.py"]), [": tests/test_calc.py 0"]);
-        assert_eq!(of(&["src/calc.py", "tests/test_calc.py"]), [": tests/test_calc.py 0"]);
-        assert_eq!(of(&["tests/conftest.py", "tests/test_calc.py"]), [": tests 0"]);
-        assert_eq!(of(&["tests/data/x.json"]), [": tests 0"]);
-        assert_eq!(of(&["src/other.py"]), [":  1"]);
-        assert_eq!(of(&["sub/_io.py", "sub/tests/unit"]), ["sub: test_io.py tests/unit 0"]);
-        assert_eq!(of(&["sub"]), ["sub:  0"]);
+    fn a_file_has_the_tests_named_after_it_or_beside_it() {
+        assert_eq!(rendered(&["tests/test_calc.py"]), [": tests/test_calc.py 0"]);
+        assert_eq!(rendered(&["src/calc.py", "tests/test_calc.py"]), [": tests/test_calc.py 0"]);
+        assert_eq!(rendered(&["tests/conftest.py", "tests/test_calc.py"]), [": tests 0"]);
+        assert_eq!(rendered(&["tests/data/x.json"]), [": tests 0"]);
+        assert_eq!(rendered(&["src/other.py"]), [":  1"]);
+        assert_eq!(rendered(&["sub/_io.py", "sub/tests/unit"]), ["sub: test_io.py tests/unit 0"]);
+        assert_eq!(rendered(&["sub"]), ["sub:  0"]);
         let projects = [project("sub")];
         for outside in ["../x.py", "/etc/x.py", "src/calc.py"] {
-            assert!(of_files("pytest", &projects, &tree(), &[outside.to_owned()], None).is_err(), "{outside}");
+            assert!(select_files("pytest", &projects, &tree(), &[outside.to_owned()], None).is_err(), "{outside}");
         }
     }
 
     #[test]
-    fn what_failed_runs_again_by_name_and_what_did_not_load_as_a_whole() {
+    fn reruns_failed_tests_by_name_and_unloaded_files_as_a_whole() {
         let projects = [project("sub")];
         let test =
             |name: &str| RerunTarget::Test(TestId { package: "sub/test_io.py".to_owned(), name: name.to_owned() });
         let targets = [test("test_a[x y]"), test("T::test_b"), RerunTarget::Package("sub/tests".to_owned())];
-        let shares = exactly(&projects, &tree(), &targets).unwrap();
-        assert_eq!(shares[0].paths, ["test_io.py", "tests"]);
-        assert_eq!(shares[0].tests["test_io.py"], ["test_a[x y]", "T::test_b"]);
-        assert_eq!(shares[0].tests["tests"], [""]);
+        let selections = select_targets(&projects, &tree(), &targets).unwrap();
+        assert_eq!(selections[0].paths, ["test_io.py", "tests"]);
+        assert_eq!(selections[0].tests["test_io.py"], ["test_a[x y]", "T::test_b"]);
+        assert_eq!(selections[0].tests["tests"], [""]);
         for lost in ["src/calc.py", "sub/gone.py", "sub/../../lib/python3/doctest.py"] {
-            assert_eq!(exactly(&projects, &tree(), &[test("test_a"), RerunTarget::Package(lost.to_owned())]), None);
+            assert_eq!(
+                select_targets(&projects, &tree(), &[test("test_a"), RerunTarget::Package(lost.to_owned())]),
+                None
+            );
         }
-        let whole = exactly(&projects, &tree(), &[RerunTarget::Package("sub".to_owned()), test("test_a")]).unwrap();
+        let whole =
+            select_targets(&projects, &tree(), &[RerunTarget::Package("sub".to_owned()), test("test_a")]).unwrap();
         assert!(whole[0].paths.is_empty() && whole[0].tests.is_empty());
     }
 }

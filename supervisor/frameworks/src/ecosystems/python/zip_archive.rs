@@ -1,23 +1,23 @@
-//! Writes Python modules as one archive, from which Python imports them. Of what it imports from an archive Python neither keeps
-//! nor reads bytecode outside of it, so nothing that tests leave in a cache stands for a module of ours.
+//! Writes Python modules as one archive, from which Python imports them. For such modules Python keeps and reads no bytecode outside
+//! of the archive, so nothing that tests leave in a cache can replace an injected module.
 //!
-//! The format is PKWARE's APPNOTE.TXT 6.3, with entries that are stored as they are. Must not know what is in a module.
+//! The format is PKWARE's APPNOTE.TXT 6.3, with entries stored uncompressed.
 
 use crate::contract::InjectedFile;
 
-/// 1980-01-01, the earliest date that the format has, as it writes time and date.
+/// 1980-01-01, the earliest date of the format, as it encodes time and date.
 const TIME_AND_DATE: [u8; 4] = [0, 0, 0x21, 0];
 
-/// Version that is needed to read an entry: 1.0.
+/// Version needed to read an entry: 1.0.
 const VERSION: [u8; 2] = [10, 0];
 
-/// The archive `path` of modules, each with its name.
+/// The archive at `path` with these modules, each with its name.
 pub(super) fn archive(path: String, modules: &[(&str, &[u8])]) -> InjectedFile {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for (module, source) in modules {
         let name = format!("{module}.py");
         let offset = le32(bytes.len());
-        // What the entry and its line in the directory have in common: flags, method, time, checksum, sizes, lengths.
+        // What the entry and its directory record have in common: flags, method, time, checksum, sizes, lengths.
         let mut common = [VERSION.as_slice(), &[0; 4], &TIME_AND_DATE, &crc32fast::hash(source).to_le_bytes()].concat();
         common.extend(le32(source.len()));
         common.extend(le32(source.len()));
@@ -32,7 +32,7 @@ pub(super) fn archive(path: String, modules: &[(&str, &[u8])]) -> InjectedFile {
     InjectedFile { path, bytes, executable: false }
 }
 
-/// Modules of ours are some ten KiB.
+/// Injected modules have some ten KiB.
 fn le32(number: usize) -> [u8; 4] {
     u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes()
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_has_its_modules_and_the_directory_of_them() {
+    fn an_archive_has_its_modules_and_their_directory() {
         // The check value of the format's CRC-32.
         assert_eq!(crc32fast::hash(b"123456789"), 0xCBF4_3926);
         let file = archive("p.zip".to_owned(), &[("a", b"x = 1\n"), ("bc", b"")]);

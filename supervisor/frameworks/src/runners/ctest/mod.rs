@@ -1,8 +1,6 @@
 //! CMake projects (C and C++), tested with `ctest`. Assertions of GoogleTest, Catch2, doctest, Boost.Test and `assert` in
 //! a test's output are read into place, message and values.
 //!
-//! Proof of a pass: ctest printed its summary line, and as many results came as ctest announced tests.
-//!
 //! A run has three rounds: configure, build (both into the cache, never into the workspace), test. A project reaches a
 //! round only when the round before succeeded. `detect` finds projects, `command` builds the command lines, `parser`
 //! drives the rounds, `build_errors` reads errors of CMake and compilers (`linker_source` finds the source that a linker
@@ -26,7 +24,9 @@ mod verbose_output;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{
+    Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables, Toolchain,
+};
 use proctor_core::request::RerunTarget;
 
 /// Adapter for CMake projects and their `ctest` tests.
@@ -35,25 +35,33 @@ pub struct Ctest;
 
 const NAME: &str = "ctest";
 
+/// CMake, and the variables that test libraries of C++ read.
+static CPP: Toolchain = Toolchain {
+    name: "cpp",
+    reserved: ReservedVariables {
+        // GoogleTest and Catch2 take a filter and a shard from Bazel's variables.
+        names: &["BAZEL_TEST", "TESTBRIDGE_TEST_ONLY"],
+        prefixes: &["BOOST_TEST_", "CMAKE_", "CTEST_", "GTEST_"],
+        ..ReservedVariables::NONE
+    },
+    ..Toolchain::DEFAULT
+};
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "ctest printed its summary, and as many results arrived as it has tests",
+    proof_markers: &[b"tests passed"],
+    markers: &[detect::MARKER],
+    extensions: &["c", "cc", "cmake", "cpp", "cxx", "h", "hh", "hpp", "hxx"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    toolchains: &[&CPP],
+    sample: &[("CMakeLists.txt", "project(x)\nenable_testing()\n")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Ctest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "ctest printed its sum, and as many results came as it has tests"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        &[detect::MARKER]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["c", "cc", "cmake", "cpp", "cxx", "h", "hh", "hpp", "hxx"]
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

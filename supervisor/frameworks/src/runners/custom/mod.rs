@@ -1,14 +1,13 @@
-//! The custom command: a pseudo framework that takes the place of an adapter when a request brings its own command. Must
-//! not know what the command does.
+//! The custom command: takes the place of an adapter when a request brings its own command.
 //!
-//! Its exit status decides. Results test by test come from a JUnit file, when it leaves one where `PROCTOR_JUNIT` says or
-//! beside it; else from TAP, when that is what it prints from one of its first lines on, in colours or not. Its plan may come last:
-//! what begins with a point or a comment is TAP if a plan follows, and none without one, also where points say `not ok`. A plan
-//! behind lines of another kind is one if a point or comment follows it. Without either, lines such as `FAIL: x` name what failed;
-//! anything may print those, so they are said to be unstructured and never change what a run came to.
+//! Its exit status decides. Results test by test come from a JUnit file, if the command leaves one at the path `PROCTOR_JUNIT` or
+//! beside it; else from TAP, if the command prints TAP from one of its first lines on, in colours or not. The plan may come last:
+//! a stream that starts with a point or a comment is TAP if a plan follows, and is not TAP without one, even if points say
+//! `not ok`. A plan behind other lines counts if a point or comment follows it. Without TAP and a file, lines such as `FAIL: x` name
+//! tests; any program may print those, so they are reported as unstructured and never change the outcome.
 //!
-//! Nobody who brings a command need know of `PROCTOR_JUNIT`, so nothing follows from a command that leaves nothing there. A
-//! project that names a report of its own has said where its results are: a run that did not write it is cut off.
+//! A command need not know `PROCTOR_JUNIT`, so a missing file there means nothing. A project that names a report of its own has
+//! said where its results are: a run that did not write that report is not green.
 
 mod shell_status;
 
@@ -30,20 +29,20 @@ use std::collections::{BTreeMap, HashSet};
 /// The framework's name in reports.
 pub const NAME: &str = CUSTOM_FRAMEWORK;
 
-/// Where the command may leave JUnit files.
+/// Variable with the path where the command may leave a JUnit file.
 const REPORT_VARIABLE: &str = "PROCTOR_JUNIT";
 
-/// Lines that are looked at for the beginning of TAP: a build may say something first.
-const LOOK_LINES_MAX: usize = 16;
+/// Lines in which TAP may start: a build may print something first.
+const RECOGNITION_LINES_MAX: usize = 16;
 
-/// Mark that some programs put before the first character that they write.
+/// Mark that some programs write before their first character.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// How TAP begins that says so.
+/// Start of a TAP version line.
 const VERSION: &str = "TAP version";
 
-/// How lines begin that name a test and what became of it, as Automake and many scripts print them.
-const WORDS: [(&str, TestOutcome); 6] = [
+/// Starts of lines that name a test and its outcome, as Automake and many scripts print them.
+const OUTCOME_PREFIXES: [(&str, TestOutcome); 6] = [
     ("PASS: ", TestOutcome::Passed),
     ("FAIL: ", TestOutcome::Failed),
     ("ERROR: ", TestOutcome::Error),
@@ -52,16 +51,16 @@ const WORDS: [(&str, TestOutcome); 6] = [
     ("XPASS: ", TestOutcome::Xpassed),
 ];
 
-/// Runs the command behind its first word, a path, and puts the file at that path where [`REPORT_VARIABLE`] says, if it is another
-/// file than before or has another content: an older run may have left one, which a touch makes no newer.
+/// Runs the command behind its first argument, a path, and copies the file at that path to [`REPORT_VARIABLE`] if it is a new file
+/// or has new content. An older run may have left one, and a `touch` does not make it a new report.
 const TAKE_REPORT: &str = r#"path=$1; shift
 seen() { stat -c %i -- "$path" 2>/dev/null && cksum < "$path"; }
 before=$(seen); "$@"; status=$?; after=$(seen)
 if [ -n "$after" ] && [ "$after" != "$before" ]; then cp -- "$path" "$PROCTOR_JUNIT"; fi
 exit $status"#;
 
-/// The plan that runs `command` in the workspace's root. An empty command gives a plan without steps. `report` is a JUnit
-/// file relative to the workspace that the command writes without being told where.
+/// The plan that runs `command` in the workspace's root; without steps for an empty command. `report` is a JUnit file, relative to
+/// the workspace, that the command writes by itself.
 #[must_use]
 pub fn plan(command: &[String], scratch: &str, report: Option<&str>) -> Plan {
     let env = BTreeMap::from([(REPORT_VARIABLE.to_owned(), format!("{scratch}/{ARTIFACTS}/{NAME}/junit.xml"))]);
@@ -76,30 +75,30 @@ pub fn plan(command: &[String], scratch: &str, report: Option<&str>) -> Plan {
     Plan { steps, artifacts: true, dirs: vec![format!("{ARTIFACTS}/{NAME}")], ..Plan::default() }
 }
 
-/// The parser of a custom command.
+/// A parser for a custom command.
 #[must_use]
 pub fn parser(workspace: &str) -> Box<dyn Parser> {
     parser_for(&[], workspace, None)
 }
 
-/// The parser of this custom command, which is to write `report`, as in [`plan`].
+/// A parser for this custom command, which has to write `report`, as in [`plan`].
 #[must_use]
 pub fn parser_for(command: &[String], workspace: &str, report: Option<&str>) -> Box<dyn Parser> {
     Box::new(CustomParser {
-        hides: shell_status::hidden_failure(command),
+        hidden_failure: shell_status::hidden_failure(command),
         report: report.map(str::to_owned),
         ..CustomParser::new(WorkspacePaths::new(workspace))
     })
 }
 
-/// What the command prints.
+/// What kind of output the command prints.
 #[derive(Debug)]
 enum Form {
-    /// Nobody knows after so many lines.
+    /// Not known yet; the number of lines so far.
     Unknown(usize),
-    /// It began so many lines ago as TAP may whose plan comes last.
+    /// Possibly TAP whose plan comes last; the number of lines so far.
     Candidate(usize, Box<TapCandidate>),
-    /// The last of so many lines was a plan, and nothing before it was TAP.
+    /// The last line was a plan, and nothing before it was TAP; the number of lines so far and the plan.
     Planned(usize, String),
     Tap(Box<TapParser>),
     Text,
@@ -107,19 +106,19 @@ enum Form {
 
 #[derive(Debug)]
 pub(crate) struct CustomParser {
-    /// What its tests are called after.
+    /// Package of its tests.
     package: String,
-    /// Why a failure may not show in the command's status.
-    hides: Option<String>,
-    /// What the command is to write.
+    /// Why a failure may not show in the command's exit status.
+    hidden_failure: Option<String>,
+    /// The report that the command has to write.
     report: Option<String>,
     paths: WorkspacePaths,
     lines: LineSplitter,
     form: Form,
-    /// What lines name. They are told last, when it is known that nothing better is there.
+    /// Tests that lines name. They are reported last, if no better results exist.
     named: Vec<(String, TestOutcome)>,
     names: HashSet<String>,
-    went_well: bool,
+    is_success: bool,
     killed: bool,
     flaky: u64,
     proofs: ProofTracker,
@@ -128,7 +127,7 @@ pub(crate) struct CustomParser {
 }
 
 impl CustomParser {
-    /// Of the output of one command among several, whose tests are called after `package`.
+    /// A parser for the output of one command among several, whose tests have the package `package`.
     pub(crate) fn for_output(package: &str, paths: &WorkspacePaths) -> CustomParser {
         CustomParser { package: package.to_owned(), ..CustomParser::new(paths.clone()) }
     }
@@ -136,14 +135,14 @@ impl CustomParser {
     fn new(paths: WorkspacePaths) -> CustomParser {
         CustomParser {
             package: NAME.to_owned(),
-            hides: None,
+            hidden_failure: None,
             report: None,
             paths,
             lines: LineSplitter::default(),
             form: Form::Unknown(0),
             named: Vec::new(),
             names: HashSet::new(),
-            went_well: false,
+            is_success: false,
             killed: false,
             flaky: 0,
             proofs: ProofTracker::default(),
@@ -158,82 +157,83 @@ impl CustomParser {
         match &mut self.form {
             Form::Unknown(lines) => {
                 let lines = *lines;
-                self.unknown(lines, strip_ansi(line).trim_start_matches(BYTE_ORDER_MARK), events);
+                self.handle_unrecognised(lines, strip_ansi(line).trim_start_matches(BYTE_ORDER_MARK), events);
             }
-            Form::Candidate(lines, perhaps) => {
+            Form::Candidate(lines, candidate) => {
                 *lines += usize::from(!line.trim().is_empty());
-                let (lines, is) = (*lines, perhaps.line(line));
-                self.perhaps(lines, &strip_ansi(line), is, events);
+                let (lines, recognition) = (*lines, candidate.line(line));
+                self.handle_candidate(lines, &strip_ansi(line), recognition, events);
             }
             Form::Planned(..) if line.trim().is_empty() => {}
             Form::Planned(lines, plan) => {
                 let (lines, plan) = (*lines, std::mem::take(plan));
-                self.planned(lines, &plan, &strip_ansi(line), events);
+                self.handle_after_plan(lines, &plan, &strip_ansi(line), events);
             }
             Form::Tap(tap) => tap.line(line, events),
-            Form::Text => self.word(line),
+            Form::Text => self.record_named(line),
         }
     }
 
-    /// The line behind a plan that came after so many lines of another kind.
-    fn planned(&mut self, lines: usize, plan: &str, line: &str, events: &mut Vec<RunnerEvent>) {
+    /// Handles the line behind a plan that came after `lines` other lines.
+    fn handle_after_plan(&mut self, lines: usize, plan: &str, line: &str, events: &mut Vec<RunnerEvent>) {
         if !tap::may_start_stream(line) {
-            return self.unknown(lines, line, events);
+            return self.handle_unrecognised(lines, line, events);
         }
         let mut tap = TapParser::new(&self.package, &self.paths);
         tap.line(plan, events);
-        self.is_tap(tap, line, events);
+        self.start_tap(tap, line, events);
     }
 
-    /// A line of a stream whose form nobody knows after so many.
-    fn unknown(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
+    /// Handles a line of a stream that is not recognised after `lines` lines.
+    fn handle_unrecognised(&mut self, lines: usize, line: &str, events: &mut Vec<RunnerEvent>) {
         let more = lines + usize::from(!line.trim().is_empty());
         if tap::starts_stream(line) && (lines == 0 || line.starts_with(VERSION)) {
-            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
+            return self.start_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
-        self.form = if more > LOOK_LINES_MAX {
+        self.form = if more > RECOGNITION_LINES_MAX {
             Form::Text
         } else if tap::starts_stream(line) {
             Form::Planned(more, line.to_owned())
         } else if tap::is_test_point(line) || lines == 0 && tap::may_start_stream(line) {
-            let mut perhaps = TapCandidate::new(&self.package, &self.paths);
-            perhaps.line(line);
-            Form::Candidate(more, Box::new(perhaps))
+            let mut candidate = TapCandidate::new(&self.package, &self.paths);
+            candidate.line(line);
+            Form::Candidate(more, Box::new(candidate))
         } else {
             Form::Unknown(more)
         };
-        self.word(line);
+        self.record_named(line);
     }
 
-    /// A line, the one of so many, of what began as TAP may, and what is known with it.
-    fn perhaps(&mut self, lines: usize, line: &str, is: Recognition, events: &mut Vec<RunnerEvent>) {
-        self.word(line);
-        let is_new = lines <= LOOK_LINES_MAX && line.starts_with(VERSION) && tap::starts_stream(line);
-        if is_new {
-            return self.is_tap(TapParser::new(&self.package, &self.paths), line, events);
+    /// Handles line number `lines` of a TAP candidate, which is recognised as `recognition` with it.
+    fn handle_candidate(&mut self, lines: usize, line: &str, recognition: Recognition, events: &mut Vec<RunnerEvent>) {
+        self.record_named(line);
+        let restarts = lines <= RECOGNITION_LINES_MAX && line.starts_with(VERSION) && tap::starts_stream(line);
+        if restarts {
+            return self.start_tap(TapParser::new(&self.package, &self.paths), line, events);
         }
-        let went_on = std::mem::replace(&mut self.form, Form::Text);
-        self.form = match (is, went_on) {
-            (Recognition::Unknown, perhaps) => perhaps,
-            (Recognition::Tap, Form::Candidate(_, perhaps)) => {
-                let (tap, held) = perhaps.into_tap();
+        let form = std::mem::replace(&mut self.form, Form::Text);
+        self.form = match (recognition, form) {
+            (Recognition::Unknown, form) => form,
+            (Recognition::Tap, Form::Candidate(_, candidate)) => {
+                let (tap, held) = candidate.into_tap();
                 self.summary.structured = true;
                 events.extend(held);
                 Form::Tap(Box::new(tap))
             }
-            (Recognition::Tap | Recognition::NotTap, _) if lines > LOOK_LINES_MAX => Form::Text,
+            (Recognition::Tap | Recognition::NotTap, _) if lines > RECOGNITION_LINES_MAX => Form::Text,
             (Recognition::Tap | Recognition::NotTap, _) => Form::Unknown(lines),
         };
     }
 
-    fn is_tap(&mut self, mut tap: TapParser, line: &str, events: &mut Vec<RunnerEvent>) {
+    fn start_tap(&mut self, mut tap: TapParser, line: &str, events: &mut Vec<RunnerEvent>) {
         tap.line(line, events);
         self.form = Form::Tap(Box::new(tap));
         self.summary.structured = true;
     }
 
-    fn word(&mut self, line: &str) {
-        let found = WORDS.iter().find_map(|(word, outcome)| Some((line.strip_prefix(word)?.trim(), *outcome)));
+    fn record_named(&mut self, line: &str) {
+        let found =
+            OUTCOME_PREFIXES.iter().find_map(|(prefix, outcome)| Some((line.strip_prefix(prefix)?.trim(), *outcome)));
         if let Some((name, outcome)) = found
             && !name.is_empty()
             && self.named.len() < TEST_CASES_MAX
@@ -243,26 +243,26 @@ impl CustomParser {
         }
     }
 
-    /// Tells what lines named. A failure that the exit status knows nothing of is none.
-    fn tell_named(&mut self, events: &mut Vec<RunnerEvent>) {
+    /// Reports the tests that lines named. A failure that the exit status contradicts is dropped.
+    fn report_named(&mut self, events: &mut Vec<RunnerEvent>) {
         let named = std::mem::take(&mut self.named);
         if named.is_empty() {
             return;
         }
         let count = named.len();
-        let kept = named.into_iter().filter(|(_, outcome)| !(self.went_well && outcome.is_failure()));
-        let told: Vec<RunnerEvent> = kept
+        let kept = named.into_iter().filter(|(_, outcome)| !(self.is_success && outcome.is_failure()));
+        let events_of_named: Vec<RunnerEvent> = kept
             .map(|(name, outcome)| {
                 let id = TestId { package: NAME.to_owned(), name: name.clone() };
                 RunnerEvent::TestFinished(Box::new(TestCase::new(id, name, outcome).bounded()))
             })
             .collect();
-        let left_out = count - told.len();
+        let left_out = count - events_of_named.len();
         self.notes.add("the tests are what lines such as `FAIL: x` name: only the exit status counts".to_owned());
         if left_out > 0 {
             self.notes.add(format!("{left_out} line(s) say FAIL or ERROR, and the command exited with 0"));
         }
-        events.extend(told);
+        events.extend(events_of_named);
     }
 }
 
@@ -282,7 +282,7 @@ impl Parser for CustomParser {
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.finish(|line| self.line(line, events));
-        self.went_well = exit == Exit::Code(0) && !killed;
+        self.is_success = exit == Exit::Code(0) && !killed;
         self.killed = killed;
         let mut is_whole = !killed;
         match std::mem::replace(&mut self.form, Form::Text) {
@@ -293,8 +293,8 @@ impl Parser for CustomParser {
                 self.notes.extend(notes.iter().cloned());
                 self.form = Form::Tap(tap);
             }
-            Form::Candidate(_, perhaps) => {
-                let failed = perhaps.count_failed();
+            Form::Candidate(_, candidate) => {
+                let failed = candidate.count_failed();
                 if failed > 0 {
                     self.notes
                         .add(format!("{failed} line(s) say `not ok` and are not read as TAP: no plan (`1..N`) came"));
@@ -324,16 +324,16 @@ impl Parser for CustomParser {
         }
         for (path, bytes) in &reports {
             let name = path.rsplit('/').next().unwrap_or(path);
-            let told = junit::parse_report(name, bytes, &self.paths, "", events);
+            let parsed = junit::parse_report(name, bytes, &self.paths, "", events);
             self.summary.structured = true;
-            if told.is_incomplete {
+            if parsed.is_incomplete {
                 self.proofs.invalidate();
             }
-            self.notes.extend(told.notes);
-            self.flaky += told.flaky;
+            self.notes.extend(parsed.notes);
+            self.flaky += parsed.flaky;
         }
         if reports.is_empty() {
-            self.tell_named(events);
+            self.report_named(events);
         }
     }
 
@@ -346,9 +346,9 @@ impl Parser for CustomParser {
     }
 
     fn summary(&self) -> StreamSummary {
-        // Whoever counts the tests needs no status, and a failure that is seen is not hidden.
-        let hides = self.hides.iter().filter(|_| self.went_well && !self.summary.structured);
-        let notes = self.notes.iter().chain(hides).cloned().collect();
+        // A hidden failure matters only if the exit status decides, and only if it says success.
+        let hidden_failure = self.hidden_failure.iter().filter(|_| self.is_success && !self.summary.structured);
+        let notes = self.notes.iter().chain(hidden_failure).cloned().collect();
         StreamSummary { proof: self.proofs.proof(), notes, ..self.summary.clone() }
     }
 }
@@ -358,12 +358,12 @@ mod tests {
     use super::*;
     use proctor_core::proof::Proof;
 
-    /// What is known of a command whose status alone counts.
-    fn by_status() -> StreamSummary {
+    /// The summary of a command that is judged by its exit status alone.
+    fn status_only() -> StreamSummary {
         StreamSummary { proof: Proof::Shown { tests: 0 }, ..StreamSummary::default() }
     }
 
-    /// What a command that prints this, leaves these files and exits so comes to: tests and the summary.
+    /// Runs a command that prints `stdout`, leaves `files` and exits with `status`: its tests and the summary.
     fn ran(stdout: &str, files: &[(&str, &str)], status: i32) -> (Vec<(String, TestOutcome)>, StreamSummary) {
         let (mut parser, mut events) = (parser("/ws"), Vec::new());
         parser.step_started(0);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_hides_is_told_where_its_status_alone_says_that_all_is_well() {
+    fn notes_a_failure_that_the_exit_status_may_hide() {
         let notes = |stdout: &[u8], status| {
             let command = ["sh", "-c", "make check | tee log"].map(str::to_owned);
             let mut parser = parser_for(&command, "/ws", None);
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_one_step_and_is_told_where_a_report_may_be_left() {
+    fn a_command_is_one_step_with_the_path_for_its_report() {
         let plan = plan(&["make".to_owned(), "check".to_owned()], "/scratch", None);
         assert_eq!(plan.steps.len(), 1);
         assert_eq!(
@@ -408,12 +408,12 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_judged_by_its_exit_status_alone() {
-        assert_eq!(ran("--- FAIL: TestGhost\nFAILED\n FAIL: x\nFAIL:\n", &[], 1), (vec![], by_status()));
+    fn a_command_without_results_is_judged_by_its_exit_status() {
+        assert_eq!(ran("--- FAIL: TestGhost\nFAILED\n FAIL: x\nFAIL:\n", &[], 1), (vec![], status_only()));
     }
 
     #[test]
-    fn attempts_that_failed_before_one_that_passed_are_counted() {
+    fn counts_tests_that_passed_after_a_failed_attempt() {
         let (mut parser, mut events) = (parser("/ws"), Vec::new());
         let file = b"<testsuite><testcase name='t'><flakyFailure/></testcase><testcase name='u'/></testsuite>".to_vec();
         parser.files(&[("custom/junit.xml".to_owned(), file)], &mut events);
@@ -421,17 +421,17 @@ mod tests {
     }
 
     #[test]
-    fn tap_is_read_from_its_first_lines_on() {
+    fn reads_tap_that_starts_in_the_first_lines() {
         let (tests, summary) = ran("make: nothing to do\nTAP version 13\nok 1 - a\n1..1\n", &[], 0);
         assert_eq!(tests, one("a", TestOutcome::Passed));
         assert!(summary.structured && !summary.proof.is_missing());
         assert_eq!(ran("1..1\nnot ok 1 - a\n", &[], 1).0, one("a", TestOutcome::Failed));
         let late = format!("{}TAP version 13\nok 1\n1..1\n", "x\n".repeat(20));
-        assert_eq!(ran(&late, &[], 0), (vec![], by_status()));
+        assert_eq!(ran(&late, &[], 0), (vec![], status_only()));
     }
 
     #[test]
-    fn tap_is_read_in_colours_behind_a_mark_and_behind_lines_of_another_kind() {
+    fn reads_tap_in_colours_behind_a_mark_and_behind_other_lines() {
         for stream in [
             "\u{feff}1..1\nnot ok 1 - a\n",
             "\u{feff}TAP version 13\nnot ok 1 - a\n1..1\n",
@@ -447,7 +447,7 @@ mod tests {
             assert!(summary.structured && !summary.proof.is_missing(), "{stream:?}");
         }
         for stream in ["hello\n1..3\n", "hello\n1..3\nworld\nok\n", "hello\n# 1\nok 1 - a\n"] {
-            assert_eq!(ran(stream, &[], 0), (vec![], by_status()), "{stream:?}");
+            assert_eq!(ran(stream, &[], 0), (vec![], status_only()), "{stream:?}");
         }
     }
 
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn points_without_a_plan_are_no_tap() {
+    fn points_without_a_plan_are_not_tap() {
         for stream in [
             "ok 1 - a\nok 2 - b\n".to_owned(),
             "ok, here we go\n1..2\n".to_owned(),
@@ -485,7 +485,7 @@ mod tests {
             "ok 1\n".repeat(20_000),
         ] {
             let start: String = stream.chars().take(40).collect();
-            assert_eq!(ran(&stream, &[], 0), (vec![], by_status()), "{start}");
+            assert_eq!(ran(&stream, &[], 0), (vec![], status_only()), "{start}");
         }
         let (tests, summary) = ran("ok 1 - a\nFAIL: x\nnot ok 2 - b\n", &[], 1);
         assert_eq!(tests, one("x", TestOutcome::Failed));
@@ -496,14 +496,14 @@ mod tests {
     }
 
     #[test]
-    fn tap_that_ends_early_is_cut_off_and_makes_a_file_superfluous() {
+    fn tap_that_ends_early_is_incomplete_and_takes_precedence_over_a_file() {
         let (_, summary) = ran("1..2\nok 1 - a\n", &[("custom/junit.xml", "<testsuite/>")], 0);
         assert!(summary.structured && summary.proof.is_missing());
         assert_eq!(summary.notes.len(), 2);
     }
 
     #[test]
-    fn a_junit_file_is_worth_more_than_lines() {
+    fn a_junit_file_takes_precedence_over_lines() {
         let file = "<testsuite><testcase name='t'><failure/></testcase></testsuite>";
         for path in ["custom/junit.xml", "custom/deep/TEST-x.xml", "round-2/custom/junit.xml"] {
             let (tests, summary) = ran("PASS: t\n", &[(path, file)], 1);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_a_project_names_has_to_be_written() {
+    fn a_report_that_the_project_names_is_required() {
         let file = ("custom/junit.xml".to_owned(), b"<testsuite><testcase name='t'/></testsuite>".to_vec());
         for (files, killed, cut_off) in [(&[][..], false, true), (&[][..], true, false), (&[file][..], false, false)] {
             let (mut parser, mut events) = (parser_for(&[], "/ws", Some("build/j.xml")), Vec::new());
@@ -531,13 +531,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_name_tests_and_change_no_verdict() {
-        let said = "PASS: a\nFAIL: b\nERROR: c\nSKIP: d\nXFAIL: e\nXPASS: f\nPASS: a\n";
-        let (tests, summary) = ran(said, &[], 2);
+    fn lines_name_tests_and_never_change_the_outcome() {
+        let stdout = "PASS: a\nFAIL: b\nERROR: c\nSKIP: d\nXFAIL: e\nXPASS: f\nPASS: a\n";
+        let (tests, summary) = ran(stdout, &[], 2);
         let outcomes: Vec<&str> = tests.iter().map(|(_, outcome)| outcome.name()).collect();
         assert_eq!(outcomes, ["passed", "failed", "error", "skipped", "xfailed", "xpassed"]);
         assert!(!summary.structured && !summary.proof.is_missing() && summary.notes.len() == 1);
-        let (tests, summary) = ran(said, &[], 0);
+        let (tests, summary) = ran(stdout, &[], 0);
         assert!(tests.iter().all(|(_, outcome)| !outcome.is_failure()) && tests.len() == 4);
         assert_eq!(summary.notes[1], "2 line(s) say FAIL or ERROR, and the command exited with 0");
     }

@@ -1,20 +1,20 @@
-//! Says which failures a line for the shell keeps from its exit status. Must not know what the line runs.
+//! Finds failures that a shell line keeps from its exit status.
 //!
-//! This is no shell: what is quoted, substituted or a comment is passed over, and the rest is looked at for what stands between
-//! commands. A line that is taken for more than it is gets a sentence too many, and nothing else comes of it.
+//! This is not a shell: quotes, substitutions and comments are skipped, and the rest is searched for operators between commands. A
+//! misread line gets a superfluous note and has no other effect.
 
 use memchr::memchr;
 
-/// Shells, by the names of their programs.
+/// Names of shells.
 const SHELLS: [&str; 6] = ["ash", "bash", "dash", "ksh", "sh", "zsh"];
 
-/// What always ends with 0, after `||`.
-const ALWAYS: [&str; 5] = [":", "echo", "exit 0", "printf", "true"];
+/// Commands after `||` that always exit with 0.
+const ALWAYS_SUCCEED: [&str; 5] = [":", "echo", "exit 0", "printf", "true"];
 
-/// What goes on with a condition, or ends a group, and makes no list of commands.
-const GOES_ON: [&str; 8] = ["#", ")", ";", "elif", "else", "fi", "then", "}"];
+/// What continues a condition or ends a group after `;`, and starts no further command of a list.
+const CONTINUATIONS: [&str; 8] = ["#", ")", ";", "elif", "else", "fi", "then", "}"];
 
-/// Why a failure within `command` may not show in its status, if it is a line for a shell and that is so.
+/// Why a failure within `command` may not show in its exit status; `None` if it is no shell line or hides nothing.
 pub(super) fn hidden_failure(command: &[String]) -> Option<String> {
     let [shell, options @ .., line] = command else { return None };
     let is_shell = SHELLS.contains(&shell.rsplit('/').next().unwrap_or(shell));
@@ -23,7 +23,7 @@ pub(super) fn hidden_failure(command: &[String]) -> Option<String> {
     if is_shell && is_line { hidden_in(line, stops_at_first) } else { None }
 }
 
-/// Whether the shell gives up at the first failure with such an option.
+/// Whether a shell with this option stops at the first failure.
 fn sets_e(option: &str) -> bool {
     option.starts_with('-') && option.contains('e')
 }
@@ -31,17 +31,17 @@ fn sets_e(option: &str) -> bool {
 fn hidden_in(line: &str, stops_at_first: bool) -> Option<String> {
     let stops_at_first =
         stops_at_first || line.trim_start().strip_prefix("set ").is_some_and(|rest| sets_e(rest.trim_start()));
-    let fails_as_a_whole = line.contains("pipefail");
+    let has_pipefail = line.contains("pipefail");
     let last = "its status is that of its last part, and a failure before it is not seen";
     Operators { line, at: 0 }.find_map(|(operator, after)| {
         let next = after.trim_start();
-        let is_next = |words: &[&str]| words.iter().any(|word| begins(next, word));
+        let is_next = |words: &[&str]| words.iter().any(|word| starts_with_word(next, word));
         match operator {
-            "|" if !fails_as_a_whole => Some(format!("the command is a pipeline: {last}")),
-            "||" if is_next(&ALWAYS) => {
+            "|" if !has_pipefail => Some(format!("the command is a pipeline: {last}")),
+            "||" if is_next(&ALWAYS_SUCCEED) => {
                 Some("the command has `||` before what always succeeds: a failure before it is not seen".to_owned())
             }
-            ";" if !stops_at_first && !next.is_empty() && !is_next(&GOES_ON) => {
+            ";" if !stops_at_first && !next.is_empty() && !is_next(&CONTINUATIONS) => {
                 Some(format!("the command is a list (`;`, or several lines): {last}"))
             }
             "&" => Some("a part of the command runs in the background (`&`): a failure of it is not seen".to_owned()),
@@ -50,13 +50,14 @@ fn hidden_in(line: &str, stops_at_first: bool) -> Option<String> {
     })
 }
 
-/// Whether `text` begins with `word` and not with a longer one.
-fn begins(text: &str, word: &str) -> bool {
-    let is_of_a_word = |character: char| character.is_alphanumeric() || "_-./".contains(character);
-    text.strip_prefix(word).is_some_and(|rest| !word.ends_with(is_of_a_word) || !rest.starts_with(is_of_a_word))
+/// Whether `text` starts with the word `word`, and not with a longer one.
+fn starts_with_word(text: &str, word: &str) -> bool {
+    let is_word_character = |character: char| character.is_alphanumeric() || "_-./".contains(character);
+    text.strip_prefix(word)
+        .is_some_and(|rest| !word.ends_with(is_word_character) || !rest.starts_with(is_word_character))
 }
 
-/// What stands between the commands of a line, each with what comes after it; the end of a line is a `;`.
+/// The operators between the commands of a line, each with the text after it; the end of a line is a `;`.
 struct Operators<'a> {
     line: &'a str,
     at: usize,
@@ -74,15 +75,15 @@ impl<'a> Iterator for Operators<'a> {
             let (operator, length) = match (byte, next) {
                 (b'\\', _) | (b'>' | b'<', Some(b'&' | b'|')) | (b'&', Some(b'>')) => ("", 2),
                 (b'\'' | b'`', _) => ("", past(*byte)),
-                (b'"', _) => ("", 1 + quoted(from(1))),
-                (b'$', Some(b'(')) => ("", 2 + substituted(from(2))),
+                (b'"', _) => ("", 1 + quoted_length(from(1))),
+                (b'$', Some(b'(')) => ("", 2 + substitution_length(from(2))),
                 (b'#', _) if begin == 0 || bytes[begin - 1].is_ascii_whitespace() => ("", past(b'\n') - 1),
                 (b'&', Some(b'&')) => ("&&", 2),
                 (b'|', Some(b'|')) => ("||", 2),
                 (b'|', Some(b'&')) => ("|", 2),
                 (b'|', _) => ("|", 1),
                 (b'&', _) => ("&", 1),
-                (b'\n', _) if is_begun(self.line.get(..begin).unwrap_or_default()) => ("", 1),
+                (b'\n', _) if is_continued(self.line.get(..begin).unwrap_or_default()) => ("", 1),
                 (b';' | b'\n', _) => (";", 1),
                 _ => ("", 1),
             };
@@ -95,14 +96,14 @@ impl<'a> Iterator for Operators<'a> {
     }
 }
 
-/// Whether the next line goes on with what this is, or is its first.
-fn is_begun(text: &str) -> bool {
+/// Whether `text` is empty or continues on the next line.
+fn is_continued(text: &str) -> bool {
     let last = text.split_whitespace().next_back().unwrap_or_default();
     last.is_empty() || last.ends_with(['|', '&', ';', '{', '(']) || ["do", "else", "then"].contains(&last)
 }
 
-/// How long what is between double quotes is, with the last of them.
-fn quoted(text: &[u8]) -> usize {
+/// Length of the text up to and including the closing double quote.
+fn quoted_length(text: &[u8]) -> usize {
     let mut is_escaped = false;
     let end = text.iter().position(|byte| {
         let ends = *byte == b'"' && !is_escaped;
@@ -112,8 +113,8 @@ fn quoted(text: &[u8]) -> usize {
     end.map_or(text.len(), |end| end + 1)
 }
 
-/// How long what is between `$(` and its parenthesis is, with that.
-fn substituted(text: &[u8]) -> usize {
+/// Length of the text up to and including the closing parenthesis of `$(`.
+fn substitution_length(text: &[u8]) -> usize {
     let mut open = 1_usize;
     let end = text.iter().position(|byte| {
         open = match byte {
@@ -130,14 +131,14 @@ fn substituted(text: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn of(line: &str) -> String {
+    fn reason(line: &str) -> String {
         let command = ["/bin/sh", "-c", line].map(str::to_owned);
         hidden_failure(&command).unwrap_or_default()
     }
 
     #[test]
-    fn what_hides_a_failure_is_told() {
-        for (line, told) in [
+    fn names_the_operator_that_hides_a_failure() {
+        for (line, start) in [
             ("npm test 2>&1 | tee log", "the command is a pipeline: "),
             ("make|&cat", "the command is a pipeline: "),
             ("make check || true", "the command has `||` before what always succeeds: "),
@@ -149,12 +150,12 @@ mod tests {
             ("./server & ./test", "a part of the command runs in the background (`&`): "),
             ("set -e; make | tee log", "the command is a pipeline: "),
         ] {
-            assert!(of(line).starts_with(told), "{line}: {}", of(line));
+            assert!(reason(line).starts_with(start), "{line}: {}", reason(line));
         }
     }
 
     #[test]
-    fn of_what_hides_none_nothing_is_told() {
+    fn finds_nothing_where_no_failure_is_hidden() {
         for line in [
             "make check",
             "cd x && make check >log 2>&1 &&\n ./more &>log >|log",
@@ -171,7 +172,7 @@ mod tests {
             "'never ends | ",
             "\\",
         ] {
-            assert_eq!(of(line), "", "{line}");
+            assert_eq!(reason(line), "", "{line}");
         }
         let words = |words: &[&str]| hidden_failure(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&["bash", "-ec", "make a; make b"]), None);

@@ -1,8 +1,5 @@
 //! Cypress 10 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
-//! Proof of a pass: Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many
-//! tests came as our reporter had told.
-//!
 //! `cypress run` loads a Mocha reporter for each spec; the reporter's path is the only addition to the command line. The
 //! project's configuration stays in force, except for the directories of screenshots and videos. The project's reporter is read
 //! from its script and from the text of its `cypress.config`; one that is computed there is not found, and `spec` writes.
@@ -18,12 +15,16 @@ mod spec_count;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT, Step};
+use crate::contract::{
+    ARTIFACTS, Framework, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
+    REPORT, RerunNames, ReservedVariables, Step, Toolchain,
+};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
 };
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
+use crate::runners::mocha::hooks::is_hook;
 use proctor_core::request::{BrowserOptions, RerunTarget, Selection};
 use regex::Regex;
 use spec_count::SpecCountParser;
@@ -122,25 +123,44 @@ const PROFILE: RunnerProfile = RunnerProfile {
 static REPORTER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?m)^\s*["']?reporter["']?\s*:\s*["'`]([^"'`\n$]+)["'`]"#).ok());
 
+/// The binary that the package of Cypress downloads.
+static CYPRESS_BINARY: Toolchain = Toolchain {
+    name: "cypress",
+    installations: &[("CYPRESS_CACHE_FOLDER", ".cache/Cypress")],
+    reserved: ReservedVariables {
+        names: &["ELECTRON_RUN_AS_NODE"],
+        prefixes: &["CYPRESS_"],
+        ..ReservedVariables::NONE
+    },
+    ..Toolchain::DEFAULT
+};
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Cypress exited by itself with no spec open, as many specs ended as it had announced, and as many tests arrived as proctor's reporter counted",
+    proof_markers: &[b"end"],
+    markers: MARKERS,
+    extensions: js::EXTENSIONS,
+    default_wall_ms: Some(LONG_WALL_MS),
+    build_error_hides_tests: false,
+    options: OptionSupport {
+        parallel: ParallelSupport::NoEffect("cypress run has no parallel setting without its service"),
+        browsers: true,
+        ..Manifest::DEFAULT.options
+    },
+    rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
+    toolchains: &[&js::NODE, &CYPRESS_BINARY],
+    sample: &[
+        ("package.json", r#"{"scripts":{"test":"cypress run"}}"#),
+        ("cypress.config.js", "module.exports = {}\n"),
+        ("cypress/e2e/a.cy.js", ""),
+    ],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Cypress {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Cypress left by itself when no spec was open, as many specs ended as it had said that it found, and as many tests came as our reporter had told"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -201,10 +221,6 @@ impl Framework for Cypress {
         plan_listing(projects, tree, request)
     }
 
-    fn build_error_hides_tests(&self) -> bool {
-        false
-    }
-
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(SpecCountParser::new(ReporterParser::new(PROFILE, plan, request)))
     }
@@ -219,7 +235,6 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         report: true,
         ..Plan::default()
     };
-    plan.notes.extend(request.parallel.map(|_| "cypress run has no parallel setting without its service".to_owned()));
     let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
     if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
         plan.notes.push("cypress cannot select single tests: their whole specs were run".to_owned());

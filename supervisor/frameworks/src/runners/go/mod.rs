@@ -1,9 +1,7 @@
 //! Go: `go test -json`, parsed as it streams. Needs Go 1.21 (`-fullpath`); events that came later (build failures in 1.24,
 //! `OutputType` in 1.27) are used where they exist.
 //!
-//! Proof of a pass: the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package
-//! has no test files.
-//! Without that `PASS` (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package gets an error named
+//! Without the `PASS` of `m.Run` (`os.Exit(0)` in a `TestMain` or an `init`, a closed standard output) the package gets an error named
 //! `TestMain`. A failed subtest is reported when its outermost test ends: below one that passed it is an expected failure.
 //!
 //! `detect` finds modules, `selection` and `command` build command lines, `parser` reads the event stream, `tracker` holds
@@ -24,33 +22,36 @@ mod run_expression;
 mod runtime_trace;
 mod selection;
 mod test_names;
+mod toolchain;
 mod tracker;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{CoverageHarvest, Framework, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest};
 use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};
+use toolchain::GO;
 
 /// Adapter for `go test`.
 #[derive(Debug, Clone, Copy)]
 pub struct Go;
 
+static MANIFEST: Manifest = Manifest {
+    name: "go",
+    proof: "`go test` reported `pass` for every package, and each test process printed the `PASS` of `m.Run`, or its package has no test files",
+    proof_markers: &[b"pass", b"skip"],
+    markers: &["go.mod", "go.work"],
+    extensions: &["go"],
+    build_error_hides_tests: false,
+    options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
+    toolchains: &[&GO],
+    sample: &[("go.mod", "module example.com/pass\n")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Go {
-    fn name(&self) -> &'static str {
-        "go"
-    }
-
-    fn proof(&self) -> &'static str {
-        "the go tool said `pass` of every package, and each test process printed the `PASS` of `m.Run`, or its package has no test files"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        &["go.mod", "go.work"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["go"]
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -76,10 +77,6 @@ impl Framework for Go {
 
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
-    }
-
-    fn build_error_hides_tests(&self) -> bool {
-        false
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

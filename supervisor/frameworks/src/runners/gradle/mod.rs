@@ -1,7 +1,5 @@
 //! Gradle 4.4 or newer, with JUnit 4, JUnit 5 or TestNG, reported by an injected init script.
 //!
-//! Proof of a pass: Gradle called the end of the build in our init script, and as many tests came as the script had told.
-//!
 //! `detect` finds builds, `selection` turns a request into patterns, `command` builds the command line, `compiler` reads
 //! compiler errors, and `parser` adds workspace paths and lines to what `init.gradle` reports.
 //!
@@ -29,9 +27,12 @@ mod parser;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{
+    Framework, IgnoredDirs, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, RerunNames,
+    ReservedVariables, ToolHome, Toolchain,
+};
 use crate::contract::{Project, innermost_project, owns_source};
-use crate::ecosystems::jvm::EXTENSIONS;
+use crate::ecosystems::jvm::{self, EXTENSIONS};
 use proctor_core::request::RerunTarget;
 
 /// Adapter for Gradle.
@@ -40,29 +41,46 @@ pub struct Gradle;
 
 const NAME: &str = "gradle";
 
+/// Gradle's home, of which runs keep the caches and the installed versions.
+static GRADLE: Toolchain = Toolchain {
+    name: "gradle",
+    homes: &[ToolHome { variable: "GRADLE_USER_HOME", dir: ".gradle", kept: &["caches", "wrapper", "jdks"] }],
+    reserved: ReservedVariables { prefixes: &["GRADLE_"], ..ReservedVariables::NONE },
+    ignored_dirs: IgnoredDirs { always: &[".gradle"], ..IgnoredDirs::NONE },
+    ..Toolchain::DEFAULT
+};
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Gradle reported the end of the build to proctor's init script, and as many tests arrived as the script counted",
+    proof_markers: &[b"end"],
+    markers: detect::MARKERS,
+    extensions: EXTENSIONS,
+    output_dirs: &["build"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    rerun_names: RerunNames {
+        is_reported_only_on_failure: |name| is_jvm_process(name) || jvm::is_class_failure(name),
+        ..jvm::RERUN_NAMES
+    },
+    toolchains: &[&jvm::JVM, &GRADLE],
+    sample: &[
+        ("settings.gradle", "rootProject.name = 'x'\n"),
+        ("build.gradle", "plugins { id 'java' }\n"),
+        ("src/test/java/com/example/ATest.java", ""),
+    ],
+    ..Manifest::DEFAULT
+};
+
+/// Beginnings of the names that Gradle gives to its JVMs, which it reports when one crashes.
+const JVMS: [&str; 2] = ["Gradle Test Executor ", "Gradle Test Run "];
+
+fn is_jvm_process(name: &str) -> bool {
+    JVMS.iter().any(|start| name.starts_with(start))
+}
+
 impl Framework for Gradle {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Gradle called the end of the build in our init script, and as many tests came as the script had told"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        detect::MARKERS
-    }
-
-    fn output_dirs(&self) -> &'static [&'static str] {
-        &["build"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        EXTENSIONS
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

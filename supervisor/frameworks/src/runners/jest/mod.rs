@@ -1,7 +1,5 @@
 //! Jest 24 or newer, with an injected reporter beside the project's.
 //!
-//! Proof of a pass: Jest completed its run without an interruption, and every test file that it had found has its result.
-//!
 //! `run.cjs` starts the project's own Jest in the project's directory and adds `reporter.cjs` to the reporters that its
 //! configuration names; everything else of the configuration stays in force. Jest's cache is in proctor's cache directory,
 //! snapshots are not written (`--ci`), and watch mode is off.
@@ -14,7 +12,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
+use crate::contract::{Framework, Manifest, Parser, Plan, PlanError, PlanRequest, Step};
 use crate::ecosystems::js::{
     self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -170,21 +168,22 @@ pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Jest completed its run without an interruption, and every test file that it found has a result",
+    proof_markers: &[b"end"],
+    markers: js::MARKERS,
+    extensions: js::EXTENSIONS,
+    build_error_hides_tests: false,
+    rerun_names: js::RERUN_NAMES,
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"jest"}}"#)],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Jest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Jest completed its run without an interruption, and every test file that it had found has its result"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -231,10 +230,6 @@ impl Framework for Jest {
         })
     }
 
-    fn build_error_hides_tests(&self) -> bool {
-        false
-    }
-
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(ReporterParser::new(PROFILE, plan, request))
     }
@@ -263,7 +258,7 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     if args.is_empty() {
         args = std::mem::take(&mut options.positional);
     } else {
-        args.push(if group.exactly { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
+        args.push(if group.are_test_files { "--runTestsByPath" } else { "--findRelatedTests" }.to_owned());
     }
     let cache = format!("--cacheDirectory={}/jest", request.cache);
     let ours = ["--ci", "--watchman=false", "--testLocationInResults", "--passWithNoTests=false", &cache];

@@ -1,8 +1,5 @@
 //! Maestro: flows in YAML that drive an app on a device.
 //!
-//! Proof of a pass: every flow that passed on the console is in the report as passed, and the report names as many flows as it
-//! counts.
-//!
 //! `flows` finds the flows and reads their headers, `command` builds the command lines, `console` parses Maestro's console, and
 //! `parser` combines console and report.
 //!
@@ -26,7 +23,8 @@ mod parser;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables};
+use crate::ecosystems::jvm;
 
 /// Adapter for Maestro.
 #[derive(Debug, Clone, Copy)]
@@ -34,30 +32,31 @@ pub struct Maestro;
 
 const NAME: &str = "maestro";
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "every flow that passed on the console passed in the report, and the report names as many flows as it counts",
+    proof_markers: &[b"testsuite"],
+    // Named where no project is found. Flows have no fixed file name, so `is_marker_path` decides what is read.
+    markers: &[".maestro"],
+    extensions: &["yaml", "yml"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    reserved: ReservedVariables { names: &["MAESTRO_OPTS"], ..ReservedVariables::NONE },
+    toolchains: &[&jvm::JVM],
+    sample: &[
+        (".maestro/greeting.yaml", "appId: x\nname: Greeting (in English)\n---\n- launchApp\n"),
+        (".maestro/login.yaml", "appId: x\nname: Log in\n---\n- launchApp\n"),
+        (".maestro/search.yaml", "appId: x\n---\n- launchApp\n"),
+    ],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Maestro {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "every flow that passed on the console is in the report as passed, and the report names as many flows as it counts"
-    }
-
-    /// Shown when no project is found; flows have no fixed file name, so [`Framework::reads`] decides what is read.
-    fn markers(&self) -> &'static [&'static str] {
-        &[".maestro"]
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn is_marker_path(&self, path: &str) -> bool {
         flows::directory_of(path).is_some() && flows::is_yaml(path)
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["yaml", "yml"]
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -1,6 +1,5 @@
 //! Builds the command lines of a run or a listing.
 
-use super::NAME;
 use super::detect::{MARKER, has_failsafe, modules};
 use super::selection::{ReactorSelection, reactor_selections};
 use crate::contract::FileTree;
@@ -24,9 +23,6 @@ const EXTENSION: &str = "maven/extension";
 
 /// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    if request.parallel.is_some() {
-        return Err(PlanError::NotApplicable { option: "parallel", framework: NAME });
-    }
     let mut plan = plan_with(&[("components.xml", include_bytes!("components.xml"))], projects, tree, request)?;
     if tree.directories_with(MARKER).any(|(_, pom)| pom.contains("rerunFailingTestsCount")) {
         plan.notes.push(RERUNS_NOTE.to_owned());

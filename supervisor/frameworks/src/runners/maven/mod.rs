@@ -1,9 +1,6 @@
 //! Maven: Surefire and Failsafe, with JUnit 4, JUnit 5 or TestNG, read from the XML file of each test class as it is written.
 //! Needs Maven 3.6.1 (`-ntp`).
 //!
-//! Proof of a pass: our extension in Maven told that the build ended well, and Surefire's files have as many tests and failures as
-//! Surefire counted.
-//!
 //! `detect` finds reactors and their modules, `selection` turns a request into `-Dtest` and `-pl`, `command` builds the command
 //! line, `records` splits the report into files, `console` parses Maven's console, and `parser` combines them.
 //!
@@ -44,9 +41,12 @@ mod records;
 mod selection;
 
 use crate::contract::FileTree;
-use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{
+    Framework, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
+    ReservedVariables,
+};
 use crate::contract::{Project, owns_source};
-use crate::ecosystems::jvm::EXTENSIONS;
+use crate::ecosystems::jvm::{self, EXTENSIONS};
 use proctor_core::request::RerunTarget;
 
 /// Adapter for Maven.
@@ -55,29 +55,28 @@ pub struct Maven;
 
 const NAME: &str = "maven";
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "proctor's extension in Maven reported the end of a successful build, and Surefire's files have as many tests and failures as Surefire counted",
+    proof_markers: &[b"end \nsuccess"],
+    markers: &[detect::MARKER],
+    extensions: EXTENSIONS,
+    output_dirs: &["target"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    options: OptionSupport { parallel: ParallelSupport::Refused, ..Manifest::DEFAULT.options },
+    rerun_names: jvm::RERUN_NAMES,
+    reserved: ReservedVariables { prefixes: &["MAVEN_"], ..ReservedVariables::NONE },
+    toolchains: &[&jvm::JVM],
+    sample: &[
+        ("pom.xml", "<project><artifactId>x</artifactId></project>"),
+        ("src/test/java/com/example/ATest.java", ""),
+    ],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Maven {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "our extension in Maven told that the build ended well, and Surefire's files have as many tests and failures as Surefire counted"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        &[detect::MARKER]
-    }
-
-    fn output_dirs(&self) -> &'static [&'static str] {
-        &["target"]
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        EXTENSIONS
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

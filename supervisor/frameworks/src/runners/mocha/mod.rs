@@ -1,7 +1,5 @@
 //! Mocha 6 or newer, with an injected reporter in front of the project's own, or `spec`, which writes the output for people.
 //!
-//! Proof of a pass: Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended.
-//!
 //! The project's Mocha runs in the project's directory with its `.mocharc`, its `mocha` key of `package.json` and the options
 //! of its test script. Files on the command line are added to those of the configuration, so for a request that names files,
 //! `config.cjs` provides the configuration without them. `--exit` is never added: if open handles keep the process alive, that
@@ -14,12 +12,16 @@
 //! A passed test is reported with the next event, so a test whose leftovers end the process at once counts as not finished.
 //! Output of tests is captured, except in a parallel run. Coverage is not measured.
 
+pub(crate) mod hooks;
+
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::contract::{
+    Framework, Manifest, Parser, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables,
+};
 use crate::ecosystems::js::{self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use crate::run::expected_tests::is_hook;
+use hooks::is_hook;
 use proctor_core::request::RerunTarget;
 
 /// Adapter for Mocha.
@@ -145,21 +147,22 @@ pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Mocha ended its run, and as many tests ended as it had at its start; of a parallel run, it ended",
+    proof_markers: &[b"end"],
+    markers: js::MARKERS,
+    extensions: js::EXTENSIONS,
+    rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
+    reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"mocha"}}"#)],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Mocha {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Mocha ended its run, and as many tests ended as it had when it started; of a parallel run, it ended"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

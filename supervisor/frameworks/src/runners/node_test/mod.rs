@@ -1,9 +1,6 @@
 //! Node's own test runner, `node --test`, Node 18.17 or 20.6 and newer. Before 22 Node selects tests by their own title only, so
 //! filters and reruns of single tests are inexact there, which a note says; Node 18 does not report test starts either.
 //!
-//! Proof of a pass: the stream of `node --test` ended, every file that began ended, and the process of each said that no test was
-//! to come.
-//!
 //! The files are those that the project's test script names, else those that Node finds; the script's options stay, and an
 //! injected reporter runs beside `spec`. A file that fails outside of its tests is a collection error, and one that has no tests
 //! and succeeds is a test itself, as in Node. Results of tests whose file calls `process.exit` are lost, as Node receives them
@@ -24,7 +21,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::contract::{Framework, Manifest, Parser, Plan, PlanError, PlanRequest, REPORT, ReservedVariables};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
 };
@@ -72,21 +69,27 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "the stream of `node --test` ended, every file that started ended, and the process of each reported that no test was to come",
+    proof_markers: &[b"end"],
+    markers: js::MARKERS,
+    extensions: js::EXTENSIONS,
+    build_error_hides_tests: false,
+    rerun_names: js::RERUN_NAMES,
+    reserved: ReservedVariables {
+        // A runner that sees it acts as a child of another runner and runs nothing.
+        names: &["NODE_TEST_CONTEXT"],
+        ..ReservedVariables::NONE
+    },
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"node --test"}}"#)],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for NodeTest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "the stream of `node --test` ended, every file that began ended, and the process of each said that no test was to come"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -124,10 +127,6 @@ impl Framework for NodeTest {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         plan(projects, tree, request, true)
-    }
-
-    fn build_error_hides_tests(&self) -> bool {
-        false
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

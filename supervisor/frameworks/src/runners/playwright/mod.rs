@@ -1,7 +1,5 @@
 //! `@playwright/test` 1.50 or newer, with an injected reporter beside the project's.
 //!
-//! Proof of a pass: Playwright ended its run without an interruption, and every test of its suite was told.
-//!
 //! The project's Playwright runs in the project's directory with its configuration and the options of its test script. The
 //! reporter is added through `PW_TEST_REPORTER`, which leaves those of the configuration and of `--reporter` in force. Files
 //! that tests leave (screenshots, traces, videos) go to the run's artifact directory and not to the workspace; missing
@@ -14,7 +12,10 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, REPORT};
+use crate::contract::{
+    ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest,
+    REPORT,
+};
 use crate::ecosystems::js::{
     self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart,
     TestGroup,
@@ -98,25 +99,26 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Playwright ended its run without an interruption, and every test of its suite was reported",
+    proof_markers: &[b"end"],
+    markers: MARKERS,
+    extensions: js::EXTENSIONS,
+    default_wall_ms: Some(LONG_WALL_MS),
+    options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
+    rerun_names: js::RERUN_NAMES,
+    toolchains: &[&js::NODE],
+    sample: &[
+        ("package.json", r#"{"scripts":{"test":"playwright test"}}"#),
+        ("playwright.config.ts", "export default {}\n"),
+    ],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Playwright {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Playwright ended its run without an interruption, and every test of its suite was told"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -1,7 +1,5 @@
 //! pytest, with an injected plugin (`proctor_pytest.py`) that writes the run's report.
 //!
-//! Proof of a pass: pytest came to the end of its session, and every test that it had collected and not deselected was told.
-//!
 //! Needs pytest 7.0, and pytest-xdist 2 if the project uses it; the plugin refuses older ones. The project's settings, plugins
 //! and hooks stay in force. Coverage is not measured, whatever the project's own settings measure. A passing test whose
 //! teardown fails is one test with an error; pytest counts it twice. Files that tests of pytest-playwright leave (screenshots,
@@ -11,7 +9,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, Step};
+use crate::contract::{
+    Framework, IgnoredDirs, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, ReservedVariables, Step,
+};
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::BrowserOptions;
@@ -57,17 +57,27 @@ fn unmet(output: &str) -> Option<String> {
     output.lines().rev().find(is_unmet).and_then(|line| line.strip_prefix("FAIL ")).map(str::to_owned)
 }
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "pytest finished its session, and every collected test that was not deselected was reported",
+    proof_markers: &[b"end"],
+    markers: python::MARKERS,
+    extensions: &["py"],
+    ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
+    options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
+    rerun_names: python::RERUN_NAMES,
+    reserved: ReservedVariables {
+        names: &["PYTEST_ADDOPTS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_PLUGINS"],
+        ..ReservedVariables::NONE
+    },
+    toolchains: &[&python::PYTHON],
+    sample: &[("pyproject.toml", "[tool.pytest.ini_options]\n"), ("tests/test_a.py", "")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Pytest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "pytest came to the end of its session, and every test that it had collected and not deselected was told"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        python::MARKERS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn is_marker_path(&self, path: &str) -> bool {
@@ -76,10 +86,6 @@ impl Framework for Pytest {
 
     fn describe_markers(&self) -> String {
         python::describe_pytest_markers()
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["py"]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -1,10 +1,6 @@
 //! Rust: `cargo test`, with doctests, and cargo-nextest where a project is set up for it. Needs Rust 1.73 (panics with the
 //! place first) and nextest 0.9.94.
 //!
-//! Proof of a pass: with Cargo, every test program told as many tests as its harness had announced and closed its suite; one
-//! without a harness exited with 0. With nextest, nextest ended every suite that it had begun, and every test that began ended;
-//! its counts are of attempts and not used.
-//!
 //! `manifest` reads Cargo's files as far as planning needs them, `selection` turns a request into targets and names, `cargo`
 //! and `nextest` build command lines, `parser` reads both runners' streams with `event` for JSON and `libtest_text` for
 //! libtest's text, `failure` turns a failed test's output into a message with a place, `build_errors` does the same for the
@@ -16,6 +12,7 @@
 mod binary_names;
 mod build_errors;
 mod cargo;
+mod doctest_names;
 mod event;
 mod failure;
 mod libtest_text;
@@ -23,12 +20,15 @@ mod manifest;
 mod nextest;
 mod parser;
 mod selection;
+mod toolchain;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables};
 use crate::parsing::workspace_paths::join;
+use doctest_names::RERUN_NAMES;
 use parser::{Mode, RunnerKind, RustParser};
+use toolchain::RUST;
 
 /// Files whose content planning reads: manifests, the settings of nextest, and Cargo's own settings.
 const MARKERS: &[&str] = &["Cargo.toml", "nextest.toml", "config.toml"];
@@ -37,25 +37,22 @@ const MARKERS: &[&str] = &["Cargo.toml", "nextest.toml", "config.toml"];
 #[derive(Debug, Clone, Copy)]
 pub struct Cargo;
 
+static CARGO_MANIFEST: Manifest = Manifest {
+    name: cargo::NAME,
+    proof: "every test program reported as many tests as its harness had announced and closed its suite; one without a harness exited with 0",
+    proof_markers: &[b"proctor-ended", b"test result"],
+    markers: MARKERS,
+    extensions: &["rs"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    rerun_names: RERUN_NAMES,
+    toolchains: &[&RUST],
+    sample: &[("Cargo.toml", "[package]\nname = \"pass\"\n")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Cargo {
-    fn name(&self) -> &'static str {
-        cargo::NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "every test program told as many tests as its harness had announced and closed its suite; one without a harness exited with 0"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["rs"]
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &CARGO_MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -92,25 +89,24 @@ impl Framework for Cargo {
 #[derive(Debug, Clone, Copy)]
 pub struct Nextest;
 
+static NEXTEST_MANIFEST: Manifest = Manifest {
+    name: nextest::NAME,
+    proof: "nextest ended every suite that it started, and every test that started ended; its counts are of attempts and not used",
+    proof_markers: &[b"suite"],
+    markers: MARKERS,
+    extensions: &["rs"],
+    default_wall_ms: Some(LONG_WALL_MS),
+    finishes_started_tests: false,
+    rerun_names: RERUN_NAMES,
+    reserved: ReservedVariables { prefixes: &["NEXTEST_"], ..ReservedVariables::NONE },
+    toolchains: &[&RUST],
+    sample: &[("Cargo.toml", "[package]\nname = \"pass\"\n"), (".config/nextest.toml", "")],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Nextest {
-    fn name(&self) -> &'static str {
-        nextest::NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "nextest ended every suite that it had begun, and every test that began ended; its counts are of attempts and not used"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["rs"]
-    }
-
-    fn default_wall_ms(&self) -> Option<u64> {
-        Some(LONG_WALL_MS)
+    fn manifest(&self) -> &'static Manifest {
+        &NEXTEST_MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {

@@ -1,26 +1,26 @@
-//! What a JavaScript project's test script runs beside runners that have an adapter: `tape test/*.js`, `tap`, `ava`,
+//! The commands of a JavaScript project's test script that start no runner with an adapter: `tape test/*.js`, `tap`, `ava`,
 //! `node test.js`, `make check`.
 //!
-//! Proof of a pass: each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan
-//! has; where Mocha or Jest tells its tests, the runner's own proof.
+//! Each command is a line for a shell, with the programs of the project's packages on PATH, as under `npm test`. A script that only a
+//! shell can split (`a || b`, `server & test`, `for`) is one line. TAP in the output, also where it starts late, is read test by
+//! test; `tap` and `ava` get an option for it. Of any other command the exit status counts. If the project depends on Mocha or Jest,
+//! each process that runs their tests (`ts-mocha`, `react-scripts test`, a script that starts them) loads proctor's reporter through
+//! `NODE_OPTIONS` (`inject.cjs`). Then tests are reported one by one instead of the command's output, and a reporter without an end
+//! keeps the run from being green.
 //!
-//! Each such command is a line for a shell, with the programs of the project's packages on PATH, as `npm test` has them; one
-//! that only a shell can take apart (`a || b`, `server & test`, `for`) is the whole script. TAP on its output, also where it
-//! begins late, is read test by test, for which `tap` and `ava` are given an option; of any other command the exit status
-//! counts. Where the project depends on Mocha or Jest, each process that turns out to run its tests (`ts-mocha`, `react-scripts test`,
-//! a script that starts it) gets our reporter through `NODE_OPTIONS` (`inject.cjs`): the tests are then told one by one, in the
-//! place of the command's output, and without the end of one that began no run is green.
-//!
-//! A test's `package` is the command. The commands are run all or none, but for a filter where all of them are of AVA (`--match`)
-//! or QUnit (`--filter`): another filter and files select nothing of them. A rerun is one of the commands whose tests failed, and
-//! nothing is listed. What builds, lints or checks types is no test, and is told in a note. The scripts around one
-//! (`pretest:unit`) are not read, and coverage is not measured.
+//! A test's `package` is the command. Either all commands run or none, except for a filter where all commands are of AVA (`--match`)
+//! or QUnit (`--filter`). Other filters, and files, are refused. A rerun runs the commands whose tests failed, and nothing is listed.
+//! Builds, linters and type checks are no tests and are named in a note. Scripts around another one (`pretest:unit`) are not read,
+//! and coverage is not measured.
 
 mod reporters;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest, REPORT, Step, StreamSummary};
+use crate::contract::{
+    Framework, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT, Step,
+    StreamSummary,
+};
 use crate::ecosystems::js::{self, Launch, ShellCommand};
 use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::describe_exit;
@@ -43,28 +43,27 @@ pub struct Script;
 
 const NAME: &str = "script";
 
-/// The status with which a shell says that a program is not there.
-const NOT_FOUND: i32 = 127;
+/// Exit status with which a shell reports a missing program.
+const PROGRAM_NOT_FOUND: i32 = 127;
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "each command exited with 0, and one that prints TAP printed its plan and as many points as the plan has; where Mocha or Jest reports its tests, the runner's own proof",
+    markers: js::MARKERS,
+    is_fallback: true,
+    options: OptionSupport { selection: false, parallel: ParallelSupport::Ignored, ..Manifest::DEFAULT.options },
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"make check"}}"#)],
+    ..Manifest::DEFAULT
+};
 
 impl Framework for Script {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "each command exited with 0, and where one prints TAP, its plan is there and as many points came as the plan has; where Mocha or Jest tells its tests, the runner's own proof"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn describe_markers(&self) -> String {
         "a test script of package.json with a command that starts no other runner known here".to_owned()
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &[]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -75,21 +74,13 @@ impl Framework for Script {
         Some(js::package_json_path(&project.dir))
     }
 
-    fn is_fallback(&self) -> bool {
-        true
-    }
-
-    fn supports_selection(&self) -> bool {
-        false
-    }
-
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         let (filter, chosen): (_, Vec<&Project>) = match request.selection {
             Selection::Matching { filter: Some(filter), files } if files.is_empty() => {
                 (Some(filter.as_str()), projects.iter().collect())
             }
-            Selection::Matching { filter: Some(_), .. } => return Err(no_part("--filter")),
-            Selection::Matching { files, .. } if !files.is_empty() => (None, of_files(projects, files)?),
+            Selection::Matching { filter: Some(_), .. } => return Err(not_applicable("--filter")),
+            Selection::Matching { files, .. } if !files.is_empty() => (None, projects_of_files(projects, files)?),
             _ => (None, projects.iter().collect()),
         };
         let mut plan = Plan { files: js::shared_files(&[]), ..Plan::default() };
@@ -99,13 +90,13 @@ impl Framework for Script {
         }
         for project in chosen {
             let all = js::shell_test_commands(tree, &project.dir);
-            let is_wanted = |plain: &&ShellCommand| is_wanted(request.selection, &package(project, plain));
-            // What is gone from the script can be run by all of it alone.
-            let some = all.iter().any(|plain| is_wanted(&plain));
-            for plain in all.iter().filter(|plain| !some || is_wanted(plain)) {
-                let filtered = filter.map(|filter| plain.filtered(filter).ok_or_else(|| no_part("--filter")));
-                let line = filtered.transpose()?.unwrap_or_else(|| plain.line.clone());
-                plan.steps.push(step(tree, project, plain, &line, request));
+            let is_selected = |command: &&ShellCommand| is_selected(request.selection, &package(project, command));
+            // A command that is no longer in the script can only be rerun with all of them.
+            let any_selected = all.iter().any(|command| is_selected(&command));
+            for command in all.iter().filter(|command| !any_selected || is_selected(command)) {
+                let filtered = filter.map(|filter| command.filtered(filter).ok_or_else(|| not_applicable("--filter")));
+                let line = filtered.transpose()?.unwrap_or_else(|| command.line.clone());
+                plan.steps.push(step(tree, project, command, &line, request));
             }
             plan.notes.extend(js::skipped_command_notes(tree, &project.dir));
         }
@@ -114,8 +105,8 @@ impl Framework for Script {
 
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, _: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         let all = projects.iter().flat_map(|project| js::shell_test_commands(tree, &project.dir));
-        let told: Vec<String> = all.map(|plain| format!("`{}`", plain.told)).collect();
-        let note = format!("tests of commands of the test script are not known before they run: {}", told.join(", "));
+        let names: Vec<String> = all.map(|command| format!("`{}`", command.text)).collect();
+        let note = format!("tests of commands of the test script are not known before they run: {}", names.join(", "));
         let step = Step {
             programs: vec!["true".to_owned()],
             args: Vec::new(),
@@ -127,7 +118,9 @@ impl Framework for Script {
 
     fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
         projects.iter().any(|project| {
-            js::shell_test_commands(tree, &project.dir).iter().any(|plain| package(project, plain) == target.package())
+            js::shell_test_commands(tree, &project.dir)
+                .iter()
+                .any(|command| package(project, command) == target.package())
         })
     }
 
@@ -148,36 +141,36 @@ impl Framework for Script {
     }
 }
 
-fn no_part(option: &'static str) -> PlanError {
+fn not_applicable(option: &'static str) -> PlanError {
     PlanError::NotApplicable { option, framework: "commands of a test script, which run as a whole" }
 }
 
-/// The projects whose directories are named.
-fn of_files<'a>(projects: &'a [Project], files: &[String]) -> Result<Vec<&'a Project>, PlanError> {
-    let of = |file: &String| projects.iter().find(|project| project.dir == join("", file));
-    files.iter().map(|file| of(file).ok_or_else(|| no_part("a file"))).collect()
+/// The projects whose directories the request names.
+fn projects_of_files<'a>(projects: &'a [Project], files: &[String]) -> Result<Vec<&'a Project>, PlanError> {
+    let find = |file: &String| projects.iter().find(|project| project.dir == join("", file));
+    files.iter().map(|file| find(file).ok_or_else(|| not_applicable("a file"))).collect()
 }
 
-/// What the tests of a command are called after.
-fn package(project: &Project, plain: &ShellCommand) -> String {
-    let name = if project.dir.is_empty() { plain.told.clone() } else { format!("{}: {}", project.dir, plain.told) };
+/// The package of a command's tests.
+fn package(project: &Project, command: &ShellCommand) -> String {
+    let name = if project.dir.is_empty() { command.text.clone() } else { format!("{}: {}", project.dir, command.text) };
     let end = name.floor_char_boundary(NAME_BYTES_MAX / 4);
     name[..end].to_owned()
 }
 
-fn is_wanted(selection: &Selection, package: &str) -> bool {
+fn is_selected(selection: &Selection, package: &str) -> bool {
     match selection {
         Selection::Exactly(targets) => targets.iter().any(|target| target.package() == package),
         _ => true,
     }
 }
 
-fn step(tree: &FileTree, project: &Project, plain: &ShellCommand, line: &str, request: &PlanRequest<'_>) -> Step {
+fn step(tree: &FileTree, project: &Project, command: &ShellCommand, line: &str, request: &PlanRequest<'_>) -> Step {
     let depth = project.dir.split('/').filter(|part| !part.is_empty()).count();
     let bins: Vec<String> =
         (0..=depth).map(|levels| format!("$PWD/{}node_modules/.bin", "../".repeat(levels))).collect();
     let line = format!("PATH=\"{}:$PATH\"; export PATH\n{line}", bins.join(":"));
-    let mut script = js::Invocation { env: plain.env.clone(), ..js::Invocation::default() };
+    let mut script = js::Invocation { env: command.env.clone(), ..js::Invocation::default() };
     let is_injected = js::may_start_reported_runner(tree, &project.dir);
     if is_injected {
         script.node.push(format!("--require={}/{}", request.scratch, js::INJECT_FILE.0));
@@ -188,16 +181,16 @@ fn step(tree: &FileTree, project: &Project, plain: &ShellCommand, line: &str, re
         launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
         launch = launch.with_env("PROCTOR_ROOT", root.trim_end_matches('/'));
     }
-    let args = ["-c".to_owned(), line, "sh".to_owned(), package(project, plain)];
+    let args = ["-c".to_owned(), line, "sh".to_owned(), package(project, command)];
     Step { programs: vec!["sh".to_owned()], ..launch.step(args) }
 }
 
-/// Reads each command's output.
+/// Parses each command's output.
 struct ScriptParser {
     packages: Vec<String>,
     paths: WorkspacePaths,
     current: Option<custom::CustomParser>,
-    /// What processes of it say through reporters of ours, before which its output counts for nothing.
+    /// Reports from processes below the command. Once one has begun, the command's output is ignored.
     reporters: Reporters,
     flaky: u64,
     name: String,
@@ -247,7 +240,7 @@ impl Parser for ScriptParser {
                 describe_exit(exit)
             ));
         }
-        self.summary.runner_missing |= exit == Exit::Code(NOT_FOUND) && !own.structured;
+        self.summary.runner_missing |= exit == Exit::Code(PROGRAM_NOT_FOUND) && !own.structured;
         self.summary.structured &= own.structured;
         if let Proof::Shown { tests } = own.proof {
             self.proofs.record(tests);
@@ -297,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mocha_tells_below_a_command_is_told_in_the_place_of_its_output() {
+    fn mochas_report_replaces_the_output_of_its_command() {
         let mut tree = FileTree::default();
         let manifest = r#"{"scripts":{"test":"ts-mocha test"},"devDependencies":{"mocha":"10"}}"#;
         tree.add_with_content("package.json", manifest);
@@ -334,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_goes_to_ava_and_qunit_and_to_nothing_else() {
+    fn passes_a_filter_to_ava_and_qunit_only() {
         let line = |script: &str| {
             let mut tree = FileTree::default();
             tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
@@ -343,7 +336,11 @@ mod tests {
             let plan = Script.plan(&Script.detect(&tree), &tree, &PlanRequest::plain(&selection));
             plan.ok().map(|plan| plan.steps[0].args[1].lines().last().unwrap().to_owned())
         };
-        assert_eq!(line("nyc ava").as_deref(), None, "who takes the option is not certain behind a wrapper");
+        assert_eq!(
+            line("nyc ava").as_deref(),
+            None,
+            "behind a wrapper it is not certain which program takes the option"
+        );
         assert_eq!(line("ava test").as_deref(), Some(r"ava test --tap '--match=*it'\''s*'"));
         assert_eq!(line("qunit").as_deref(), Some(r"qunit '--filter=it'\''s'"));
         for other in ["tape x.js", "ava && tape x.js"] {
@@ -352,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn tap_is_read_test_by_test_and_an_exit_status_alone_is_told() {
+    fn reads_tap_test_by_test_and_notes_a_bare_exit_status() {
         let (tree, projects) = tree();
         let request = PlanRequest::plain(&Selection::All);
         let plan = Script.plan(&projects, &tree, &request).unwrap();
@@ -367,13 +364,13 @@ mod tests {
             (events, parser.summary())
         };
         let (events, summary) = run(Exit::Code(2));
-        let told = |event: &RunnerEvent| match event {
+        let outcome = |event: &RunnerEvent| match event {
             RunnerEvent::TestFinished(case) => (case.id().package, case.outcome),
             other => panic!("{other:?}"),
         };
         let package = "a: tape x.js".to_owned();
         assert_eq!(
-            events.iter().map(told).collect::<Vec<_>>(),
+            events.iter().map(outcome).collect::<Vec<_>>(),
             [(package.clone(), TestOutcome::Passed), (package, TestOutcome::Failed)]
         );
         assert!(!summary.structured && !summary.proof.is_missing() && !summary.runner_missing);

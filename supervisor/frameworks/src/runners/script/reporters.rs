@@ -1,5 +1,5 @@
-//! Reads what reporters of ours say that processes below a command were given. There may be several, also at a time; each line
-//! begins with the token of its own. Must not know the command, or how a reporter came to be there.
+//! Parses the reports of proctor's reporters in the processes below a command. Several may run at the same time; each line starts
+//! with its reporter's token.
 
 use crate::contract::{Parser, Step, StreamSummary};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
@@ -21,13 +21,13 @@ const REPORTERS_MAX: usize = 256;
 /// Longest token, in bytes.
 const TOKEN_BYTES_MAX: usize = 64;
 
-/// What stands between a file and the titles within it.
-const BETWEEN: &str = " > ";
+/// Separator between a file and the titles within it.
+const SEPARATOR: &str = " > ";
 
-/// The runners whose reporters can come to be below a command.
+/// The runners whose reporters can be loaded below a command.
 const RUNNERS: [RunnerProfile; 2] = [mocha::PROFILE, jest::PROFILE];
 
-/// With which a reporter begins.
+/// The line with which a reporter begins.
 #[derive(Debug, Deserialize)]
 struct Begin {
     event: String,
@@ -41,11 +41,11 @@ pub(super) struct Reporters {
     paths: WorkspacePaths,
     steps: Vec<Step>,
     step: usize,
-    /// What its tests are called after.
+    /// Package of its tests.
     package: String,
     lines: LineSplitter,
     by_token: BTreeMap<String, ReporterParser>,
-    /// Lines of no reporter that is known.
+    /// Lines of unknown reporters.
     foreign: u64,
 }
 
@@ -84,8 +84,9 @@ impl Reporters {
             let is_token = !begin.token.is_empty() && begin.token.len() <= TOKEN_BYTES_MAX;
             begin.event == "begin" && is_token && !begin.token.contains(' ') && self.by_token.len() < REPORTERS_MAX
         });
-        let of = |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
-        let Some((profile, token)) = begin.and_then(of) else {
+        let identify =
+            |begin: Begin| Some((RUNNERS.into_iter().find(|runner| runner.name == begin.runner)?, begin.token));
+        let Some((profile, token)) = begin.and_then(identify) else {
             self.foreign += u64::from(!line.is_empty());
             return;
         };
@@ -95,36 +96,36 @@ impl Reporters {
         self.by_token.insert(token, reported);
     }
 
-    /// What the reporters come to. One that did not say that it was done leaves the whole without a proof.
+    /// The combined summary and the number of flaky tests. A reporter without an end leaves the command without a proof.
     pub(super) fn step_ended(
         &mut self,
         exit: Exit,
         killed: bool,
         events: &mut Vec<RunnerEvent>,
     ) -> (StreamSummary, u64) {
-        let (mut whole, mut notes, from) = (StreamSummary::default(), Notes::default(), events.len());
+        let (mut summary, mut notes, from) = (StreamSummary::default(), Notes::default(), events.len());
         let (mut flaky, mut proof) = (0, Proof::Shown { tests: 0 });
         for reported in self.by_token.values_mut() {
             reported.step_ended(exit, killed, events);
             let own = reported.summary();
             proof = proof.and(own.proof);
-            whole.unreached |= own.unreached;
+            summary.unreached |= own.unreached;
             own.notes.into_iter().for_each(|note| notes.add(note));
             flaky += reported.flaky();
         }
         if self.foreign > 0 {
             proof = Proof::Missing;
-            notes.add(format!("{} line(s) of the report were of no reporter that is known", self.foreign));
+            notes.add(format!("{} line(s) of the report came from no known reporter", self.foreign));
         }
         self.rename(events, from);
-        (StreamSummary { proof, structured: true, notes: notes.to_vec(), ..whole }, flaky)
+        (StreamSummary { proof, structured: true, notes: notes.to_vec(), ..summary }, flaky)
     }
 
     pub(super) fn running(&self) -> Vec<TestId> {
         self.by_token.values().flat_map(ReporterParser::running).map(|id| renamed(&self.package, id)).collect()
     }
 
-    /// A rerun is one of the command, so its tests are the command's.
+    /// Gives the tests the package of the command, which is what a rerun runs.
     fn rename(&self, events: &mut [RunnerEvent], from: usize) {
         for event in events.iter_mut().skip(from) {
             match event {
@@ -140,5 +141,5 @@ impl Reporters {
 }
 
 fn renamed(package: &str, TestId { package: file, name }: TestId) -> TestId {
-    TestId { package: package.to_owned(), name: format!("{file}{BETWEEN}{name}") }
+    TestId { package: package.to_owned(), name: format!("{file}{SEPARATOR}{name}") }
 }

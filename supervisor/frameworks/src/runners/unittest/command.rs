@@ -23,9 +23,6 @@ pub(super) fn plan(
     more: &[&str],
 ) -> Result<Plan, PlanError> {
     let mut steps = PlanBuilder::new(super::NAME, request, MODULES);
-    if request.parallel.is_some() {
-        steps.note("parallel has no effect: unittest runs tests one at a time".to_owned());
-    }
     for share in project_selections(super::NAME, projects, tree, request.selection)? {
         let tests = selected_tests(&share);
         let commands = if is_django(tree, &share.project.dir) {

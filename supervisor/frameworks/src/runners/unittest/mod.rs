@@ -1,9 +1,6 @@
 //! unittest, with an injected runner (`proctor_unittest.py`) that discovers tests as `python -m unittest discover` does and
 //! writes the run's report.
 //!
-//! Proof of a pass: our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of
-//! a class may pass tests over.
-//!
 //! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of the
 //! same name. A package with a `load_tests` and no test files is found in a directory called `test...`, or below one. An
 //! exception in a test is a failure, one in its fixtures an error. A test that a `load_tests` adds belongs to the file with its
@@ -17,7 +14,9 @@ mod command;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{
+    Framework, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, RerunNames,
+};
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 
@@ -37,17 +36,36 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+/// What unittest names, after the class or alone, when a fixture of a whole class or module fails.
+const FIXTURES: [&str; 4] = ["setUpClass", "setUpModule", "tearDownClass", "tearDownModule"];
+
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "proctor's runner finished, and every test of the suite started and was reported; a skipped fixture or the `run` of a class may skip tests",
+    proof_markers: &[b"end"],
+    markers: python::MARKERS,
+    extensions: &["py"],
+    build_error_hides_tests: false,
+    options: OptionSupport {
+        parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),
+        ..Manifest::DEFAULT.options
+    },
+    rerun_names: RerunNames { is_reported_only_on_failure: is_fixture, ..python::RERUN_NAMES },
+    toolchains: &[&python::PYTHON],
+    sample: &[("setup.py", ""), ("tests/__init__.py", ""), ("tests/test_a.py", "")],
+    ..Manifest::DEFAULT
+};
+
+/// `Outer.Inner.setUpClass`; a second one ends in `#2`.
+fn is_fixture(name: &str) -> bool {
+    let name = name.split_once('#').map_or(name, |(name, _)| name);
+    let last = name.rsplit('.').next().unwrap_or(name);
+    FIXTURES.contains(&last) && !name.contains(char::is_whitespace)
+}
+
 impl Framework for Unittest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "our runner came to its end, and every test of the suite was begun and told; a skipped fixture or the `run` of a class may pass tests over"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        python::MARKERS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn is_marker_path(&self, path: &str) -> bool {
@@ -56,10 +74,6 @@ impl Framework for Unittest {
 
     fn describe_markers(&self) -> String {
         python::describe_unittest_markers()
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        &["py"]
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -81,10 +95,6 @@ impl Framework for Unittest {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         command::plan(projects, tree, request, &["--list"])
-    }
-
-    fn build_error_hides_tests(&self) -> bool {
-        false
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

@@ -1,8 +1,5 @@
 //! Vitest 1 or newer, with an injected reporter beside the project's.
 //!
-//! Proof of a pass: Vitest ended its run without an interruption, and no file and no test that it had collected is without a
-//! result.
-//!
 //! `run.mjs` starts the project's own Vitest in the project's directory and adds `reporter.cjs` to the reporters that its
 //! configuration names; everything else of the configuration stays in force. Vite's cache is in proctor's cache directory,
 //! snapshots are not written, and watch mode is off. Vitest's option for test locations is not used, since it inspects a stack
@@ -16,7 +13,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{Framework, InjectedFile, Manifest, Parser, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use serde::Serialize;
@@ -130,21 +127,22 @@ const PROFILE: RunnerProfile = RunnerProfile {
     ..RunnerProfile::new(NAME)
 };
 
+static MANIFEST: Manifest = Manifest {
+    name: NAME,
+    proof: "Vitest ended its run without an interruption, and every collected file and test has a result",
+    proof_markers: &[b"end"],
+    markers: js::MARKERS,
+    extensions: js::EXTENSIONS,
+    build_error_hides_tests: false,
+    rerun_names: js::RERUN_NAMES,
+    toolchains: &[&js::NODE],
+    sample: &[("package.json", r#"{"scripts":{"test":"vitest run"}}"#)],
+    ..Manifest::DEFAULT
+};
+
 impl Framework for Vitest {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn proof(&self) -> &'static str {
-        "Vitest ended its run without an interruption, and no file and no test that it had collected is without a result"
-    }
-
-    fn markers(&self) -> &'static [&'static str] {
-        js::MARKERS
-    }
-
-    fn extensions(&self) -> &'static [&'static str] {
-        js::EXTENSIONS
+    fn manifest(&self) -> &'static Manifest {
+        &MANIFEST
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
@@ -187,10 +185,6 @@ impl Framework for Vitest {
         Ok(plan)
     }
 
-    fn build_error_hides_tests(&self) -> bool {
-        false
-    }
-
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(ReporterParser::new(PROFILE, plan, request))
     }
@@ -215,7 +209,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
 fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
     let settings = RunSettings {
         files: &group.files,
-        related: !group.files.is_empty() && !group.exactly,
+        related: !group.files.is_empty() && !group.are_test_files,
         expression: group.names.expression(),
         cache: format!("{}/vitest", request.cache),
         workers: request.parallel.map(|parallel| parallel.max(1)),

@@ -1,9 +1,9 @@
-//! What is read out of test scripts as they stand in a package.json.
+//! Reads test scripts as packages have them.
 
 use super::*;
 
-fn scripts(of: &[(&str, &str)]) -> BTreeMap<String, String> {
-    of.iter().map(|(name, script)| ((*name).to_owned(), (*script).to_owned())).collect()
+fn scripts(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+    entries.iter().map(|(name, script)| ((*name).to_owned(), (*script).to_owned())).collect()
 }
 
 fn found(script: &str) -> Vec<(JsRunner, String)> {
@@ -15,18 +15,20 @@ fn found(script: &str) -> Vec<(JsRunner, String)> {
         ("jest", "jest -c own.js"),
         ("loop", "npm run loop"),
     ]);
-    let of = |script: Invocation| {
+    let render = |script: Invocation| {
         let env: Vec<String> = script.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let lost = if script.lost.is_empty() { String::new() } else { format!("|lost {}", script.lost.join(", ")) };
-        format!("{}|{}|{}{lost}", env.join(" "), script.node.join(" "), script.args.join(" "))
+        let unread =
+            if script.unread.is_empty() { String::new() } else { format!("|unread {}", script.unread.join(", ")) };
+        format!("{}|{}|{}{unread}", env.join(" "), script.node.join(" "), script.args.join(" "))
     };
-    let each =
-        |(runner, scripts): (JsRunner, Vec<Invocation>)| scripts.into_iter().map(move |script| (runner, of(script)));
+    let each = |(runner, scripts): (JsRunner, Vec<Invocation>)| {
+        scripts.into_iter().map(move |script| (runner, render(script)))
+    };
     find_runners(&all, "test").into_iter().flat_map(each).collect()
 }
 
 #[test]
-fn a_runner_is_found_behind_whatever_starts_it() {
+fn finds_a_runner_behind_any_program_that_starts_it() {
     for (script, runner, rest) in [
         ("jest", JsRunner::Jest, "||"),
         ("tsc && NODE_ENV=test TZ=UTC npx jest -c x.js --ci", JsRunner::Jest, "NODE_ENV=test TZ=UTC||-c x.js --ci"),
@@ -45,23 +47,23 @@ fn a_runner_is_found_behind_whatever_starts_it() {
         (
             "nyc --check-coverage --lines 90 mocha --check-coverage x",
             JsRunner::Mocha,
-            "||--check-coverage x|lost --check-coverage",
+            "||--check-coverage x|unread --check-coverage",
         ),
-        ("c8 --100 jest", JsRunner::Jest, "|||lost --100"),
+        ("c8 --100 jest", JsRunner::Jest, "|||unread --100"),
         ("nyc -r lcov mocha --recursive", JsRunner::Mocha, "||--recursive"),
         ("c8 -o coverage/jest mocha", JsRunner::Mocha, "||"),
         ("dotenv -e .env.test -- jest -c x", JsRunner::Jest, "||-c x"),
         ("env-cmd -f .env mocha", JsRunner::Mocha, "||"),
         ("dotenvx run -f .env -- mocha", JsRunner::Mocha, "||"),
         ("npx -p mocha-cli --no-install mocha@11 x", JsRunner::Mocha, "||x"),
-        ("pnpm exec vitest run $FLAGS --x | cat", JsRunner::Vitest, "||run --x|lost $FLAGS"),
-        ("NODE_OPTIONS=\"$NODE_OPTIONS --x\" jest", JsRunner::Jest, "NODE_OPTIONS= --x|||lost $NODE_OPTIONS"),
+        ("pnpm exec vitest run $FLAGS --x | cat", JsRunner::Vitest, "||run --x|unread $FLAGS"),
+        ("NODE_OPTIONS=\"$NODE_OPTIONS --x\" jest", JsRunner::Jest, "NODE_OPTIONS= --x|||unread $NODE_OPTIONS"),
         ("yarn node --x $(yarn bin jest)", JsRunner::Jest, "|--x|"),
-        ("node --env-file .env -r x node_modules/.bin/mocha", JsRunner::Mocha, "|-r x||lost --env-file .env"),
+        ("node --env-file .env -r x node_modules/.bin/mocha", JsRunner::Mocha, "|-r x||unread --env-file .env"),
         ("jest --clearCache && jest -c x", JsRunner::Jest, "||-c x"),
         ("vitest list && vitest run list", JsRunner::Vitest, "||run list"),
         ("cypress verify && cypress run -q", JsRunner::Cypress, "||run -q"),
-        ("cd web && jest", JsRunner::Jest, "|||lost cd web"),
+        ("cd web && jest", JsRunner::Jest, "|||unread cd web"),
     ] {
         assert_eq!(found(script), [(runner, rest.to_owned())], "{script}");
     }
@@ -72,14 +74,15 @@ fn a_runner_is_found_behind_whatever_starts_it() {
 }
 
 #[test]
-fn a_check_of_coverage_after_the_tests_is_beside_them() {
+fn a_coverage_check_after_the_tests_is_no_test() {
     let all = scripts(&[("test", "nyc mocha && nyc check-coverage --lines 90 && nyc report")]);
-    let told: Vec<_> = shell_commands(&all, "test").into_iter().map(|plain| (plain.told, plain.purpose)).collect();
-    assert_eq!(told, [("nyc check-coverage --lines 90".to_owned(), Purpose::Check)]);
+    let commands: Vec<_> =
+        shell_commands(&all, "test").into_iter().map(|command| (command.text, command.purpose)).collect();
+    assert_eq!(commands, [("nyc check-coverage --lines 90".to_owned(), Purpose::Check)]);
 }
 
 #[test]
-fn what_starts_no_runner_is_a_line_for_a_shell() {
+fn a_command_without_a_runner_is_a_shell_line() {
     let of = |script: &str| {
         let all = scripts(&[
             ("test", script),
@@ -144,9 +147,9 @@ fn a_pattern_with_many_wildcards_comes_to_an_end() {
     }
 }
 
-/// What would be read a thousand times over, or kept as often.
+/// Scripts that would be read a thousand times over, or kept as often.
 #[test]
-fn scripts_that_are_too_much_to_read_are_run_as_they_are() {
+fn a_script_that_is_too_long_to_read_runs_as_a_whole() {
     let long = format!("mocha #{}", "y".repeat(900_000));
     let again = "npm run a;".repeat(1_000);
     let large = format!("E={} npm run many", "y".repeat(900_000));
@@ -161,7 +164,7 @@ fn scripts_that_are_too_much_to_read_are_run_as_they_are() {
 }
 
 #[test]
-fn a_subshell_takes_its_directory_along() {
+fn a_change_of_directory_ends_with_its_subshell() {
     let lines = |script: &str| {
         shell_commands(&scripts(&[("test", script)]), "test").into_iter().map(|plain| plain.line).collect::<Vec<_>>()
     };
@@ -174,7 +177,7 @@ fn a_subshell_takes_its_directory_along() {
 }
 
 #[test]
-fn what_is_negated_or_a_condition_is_no_test_by_itself() {
+fn a_condition_is_no_test_and_a_negated_command_keeps_its_sign() {
     let of = |script: &str| {
         let all = shell_commands(&scripts(&[("test", script)]), "test");
         all.into_iter().map(|plain| (plain.line, plain.purpose)).collect::<Vec<_>>()
@@ -186,7 +189,7 @@ fn what_is_negated_or_a_condition_is_no_test_by_itself() {
 }
 
 #[test]
-fn every_start_is_found_and_the_same_one_once() {
+fn finds_every_start_once() {
     let mocha = |script: &str| {
         let all = found(script).into_iter().map(|(runner, script)| (runner == JsRunner::Mocha).then_some(script));
         all.map(Option::unwrap).collect::<Vec<_>>()
@@ -197,11 +200,11 @@ fn every_start_is_found_and_the_same_one_once() {
     assert_eq!(mocha("npm-run-all --silent 'test:i*:** -- --bail'"), ["A=c B=d||it --bail", "||slow --bail"]);
     let many = scripts(&[("test", &"npm run a;".repeat(200)), ("a", &"npm run b;".repeat(200)), ("b", "mocha")]);
     let scripts = find_runners(&many, "test").remove(&JsRunner::Mocha).unwrap();
-    assert_eq!(scripts[0].lost, ["what comes after 1024 commands"]);
+    assert_eq!(scripts[0].unread, ["what comes after 1024 commands"]);
 }
 
 #[test]
-fn a_script_has_the_environment_and_the_arguments_of_the_one_that_runs_it() {
+fn a_script_inherits_environment_and_arguments() {
     for (script, runner, rest) in [
         ("A=a TZ=UTC npm run test:it", JsRunner::Mocha, "A=c B=d TZ=UTC||it"),
         ("npm run test:it --silent x -- --bail", JsRunner::Mocha, "A=c B=d||it x --bail"),
@@ -214,7 +217,7 @@ fn a_script_has_the_environment_and_the_arguments_of_the_one_that_runs_it() {
 }
 
 #[test]
-fn scripts_that_say_nothing_and_that_hand_on_are_told_apart() {
+fn tells_unset_scripts_from_delegating_ones() {
     let of = |script: &str| scripts(&[("test", script)]);
     assert!(is_unset(&of("echo \"Error: no test specified\" && exit 1"), "test") && is_unset(&of(""), "x"));
     assert!(!is_unset(&of("tape"), "test"));

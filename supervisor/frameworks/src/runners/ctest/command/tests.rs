@@ -4,7 +4,7 @@ use super::*;
 use proctor_core::filter::Filter;
 use proctor_core::test_case::TestId;
 
-fn want(selection: &Selection) -> PlanRequest<'_> {
+fn request(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest { workspace: "/ws", scratch: "/scratch", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
@@ -21,13 +21,13 @@ fn line(step: &Step) -> String {
 }
 
 fn configured(selection: &Selection) -> Vec<String> {
-    plan(&projects(), &want(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
+    plan(&projects(), &request(selection)).unwrap().steps.iter().map(|step| step.dir.clone()).collect()
 }
 
 /// Arguments that select tests in the directory `a`.
 fn selected(selection: &Selection) -> Vec<String> {
     let expression = |step: &Step| step.args.get(3..).unwrap_or_default().join(" ");
-    test("a", &want(selection)).iter().map(expression).collect()
+    test("a", &request(selection)).iter().map(expression).collect()
 }
 
 fn matching(filter: &str, files: &[&str]) -> Selection {
@@ -37,7 +37,7 @@ fn matching(filter: &str, files: &[&str]) -> Selection {
 
 #[test]
 fn configures_builds_and_tests_in_the_cache() {
-    let request = want(&Selection::All);
+    let request = request(&Selection::All);
     assert_eq!(
         line(&plan(&projects()[..1], &request).unwrap().steps[0]),
         "a: cmake -S . -B /cache/cmake/34a9c9d855a4ae4c"
@@ -65,7 +65,7 @@ fn selects_the_project_of_a_file() {
     assert_eq!(configured(&Selection::All), ["a", "b/c"]);
     assert_eq!(configured(&matching("", &["b/c/x.cpp"])), ["b/c"]);
     for outside in ["x.cpp", "/etc/passwd", "a/../../x"] {
-        let error = plan(&projects(), &want(&matching("", &[outside]))).unwrap_err();
+        let error = plan(&projects(), &request(&matching("", &[outside]))).unwrap_err();
         assert_eq!(error, PlanError::FileOutsideProject { file: outside.to_owned(), framework: "ctest" });
     }
 }
@@ -97,7 +97,7 @@ fn splits_a_long_list_and_runs_everything_for_a_very_long_one() {
 fn names_the_workspace_root_with_a_dot() {
     let root = [Project { dir: String::new(), name: "x".to_owned() }];
     let again = Selection::Exactly(vec![test_of(".", "t")]);
-    let request = want(&again);
+    let request = request(&again);
     assert_eq!(plan(&root, &request).unwrap().steps.len(), 1);
     assert_eq!(test("", &request)[0].args[3..], ["-R", "^t$"]);
 }

@@ -20,14 +20,14 @@ fn tree() -> FileTree {
     tree
 }
 
-fn want(selection: &Selection) -> PlanRequest<'_> {
+fn request(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest { workspace: "/ws", scratch: "/tmp/proctor", cache: "/cache", ..PlanRequest::plain(selection) }
 }
 
 /// The arguments behind the task, and the content of the selection file.
 fn planned(selection: &Selection) -> (Vec<String>, String) {
     let tree = tree();
-    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want(selection)).unwrap();
+    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(selection)).unwrap();
     let [step] = plan.steps.as_slice() else { panic!("{plan:?}") };
     let task = step.args.iter().position(|word| word == "test").unwrap();
     let file = plan.files.iter().find(|file| step.env["PROCTOR_SELECTION"] == format!("/tmp/proctor/{}", file.path));
@@ -49,7 +49,7 @@ fn chosen(selection: &Selection) -> String {
 fn the_init_script_differs_in_each_run() {
     let tree = tree();
     let script = |nonce| {
-        let request = PlanRequest { nonce, ..want(&Selection::All) };
+        let request = PlanRequest { nonce, ..request(&Selection::All) };
         let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request).unwrap();
         plan.files.iter().find(|file| file.path == INIT_SCRIPT).unwrap().bytes.clone()
     };
@@ -60,7 +60,7 @@ fn the_init_script_differs_in_each_run() {
 fn runs_offline_and_without_a_daemon() {
     let tree = tree();
     let selection = Selection::All;
-    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &want(&selection)).unwrap();
+    let plan = Gradle.plan(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();
     let step = &plan.steps[0];
     assert_eq!(step.programs, ["gradle"]);
     assert_eq!(step.args[..COMMON.len()], COMMON);
@@ -77,7 +77,7 @@ fn uses_the_wrapper_with_a_network_and_its_earlier_download_without() {
     tree.add("gradlew");
     let selection = Selection::All;
     let step = |network| {
-        let request = PlanRequest { network, parallel: Some(3), ..want(&selection) };
+        let request = PlanRequest { network, parallel: Some(3), ..request(&selection) };
         Gradle.plan(&Gradle.detect(&tree), &tree, &request).unwrap().steps.remove(0)
     };
     let online = step(Network::Host);
@@ -111,7 +111,7 @@ fn files_select_classes_of_their_projects() {
     let tree = tree();
     for file in ["../x.java", "/x.java", "core/Gone.java"] {
         let selection = matching("", &[file]);
-        assert!(Gradle.plan(&Gradle.detect(&tree), &tree, &want(&selection)).is_err(), "{file}");
+        assert!(Gradle.plan(&Gradle.detect(&tree), &tree, &request(&selection)).is_err(), "{file}");
     }
 }
 
@@ -136,6 +136,6 @@ fn a_rerun_names_methods_with_all_their_parameters() {
 fn a_listing_sets_its_variable() {
     let tree = tree();
     let selection = Selection::All;
-    let plan = Gradle.plan_listing(&Gradle.detect(&tree), &tree, &want(&selection)).unwrap();
+    let plan = Gradle.plan_listing(&Gradle.detect(&tree), &tree, &request(&selection)).unwrap();
     assert_eq!(plan.steps[0].env["PROCTOR_LISTING"], "1");
 }

@@ -137,11 +137,9 @@ fn a_listing_is_the_same_command_with_another_extension() {
 }
 
 #[test]
-fn refuses_unsupported_options_and_unknown_files() {
+fn refuses_unsupported_filters_and_unknown_files() {
     let tree = tree();
     let projects = Maven.detect(&tree);
-    let parallel = PlanRequest { parallel: Some(4), ..want(&Selection::All) };
-    assert_eq!(Maven.plan(&projects, &tree, &parallel).unwrap_err().to_string(), "parallel has no meaning for maven");
     for (filter, file) in [("ATest", "core/src/test/java/x/ATest.java"), ("", "../x.java"), ("", "core/src/Gone.java")]
     {
         assert!(Maven.plan(&projects, &tree, &want(&matching(filter, &[file]))).is_err(), "{filter} {file}");
