@@ -117,11 +117,11 @@ Examples:
   proctor run --memory 512MiB --timeout 60s --output json
   proctor run -- make check                 any command; live output at a terminal
 
-Ctrl-C cancels at once and still prints what is known. Without root, what the
 Ctrl-C cancels at once and still prints the partial report. Without root, the
 layers that the kernel offers are used and missing ones are listed. The last
 report and the coverage index are stored in $XDG_STATE_HOME/proctor, build
 caches in $XDG_CACHE_HOME/proctor; --fresh runs without them.";
+
 const LIST_HELP: &str = "\
 Exit status: 0 listed, even if there are no tests; 3 something did not build
 or load, and the rest is listed; otherwise as for `proctor run`.
