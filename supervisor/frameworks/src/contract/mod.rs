@@ -6,6 +6,7 @@ mod manifest;
 mod parser;
 mod plan;
 mod project;
+mod test_selection;
 mod toolchain;
 mod unscanned;
 
@@ -16,6 +17,7 @@ pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
+pub(crate) use test_selection::{TestSelection, outside, owner_of, path_of};
 pub use toolchain::{
     DownloadAccess, Environments, HostDownloads, HostPath, IgnoredDirs, Probe, ReservedVariables, RunCondition,
     RunVariable, ToolHome, Toolchain,

@@ -1,5 +1,6 @@
-//! Code that the runners of one language share: project files, test selection, source locations.
+//! Code that the runners of one language, or of one kind, share: project files, test selection, source locations.
 
 pub(crate) mod js;
 pub(crate) mod jvm;
+pub(crate) mod path_selection;
 pub(crate) mod python;

@@ -1,5 +1,7 @@
 //! Paths of a workspace: made relative to it, tested for being within a project, removed from texts.
 
+use std::collections::BTreeSet;
+
 /// The workspace's path as the runner sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkspacePaths {
@@ -44,6 +46,17 @@ impl WorkspacePaths {
 /// Whether `path` is `dir` or below it; the empty `dir` contains everything.
 pub(crate) fn is_within(path: &str, dir: &str) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// `path`, which is below `dir`, relative to `dir`.
+pub(crate) fn within_dir<'p>(path: &'p str, dir: &str) -> &'p str {
+    path.strip_prefix(dir).unwrap_or(path).trim_matches('/')
+}
+
+/// The paths that are within no other of them.
+pub(crate) fn outermost(paths: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_covered = |path: &String| paths.iter().any(|other| other != path && is_within(path, other));
+    paths.iter().filter(|path| !is_covered(path)).cloned().collect()
 }
 
 /// `path` and every directory above it, the innermost first; the root is the empty string.

@@ -1,11 +1,9 @@
 //! Turns a selection into groups of files and names, one group for each command.
 
 use super::{EXTENSIONS, TITLE_SEPARATOR};
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
-use crate::parsing::workspace_paths::join;
+use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, outside, path_of};
 use proctor_core::bounds::NAME_BYTES_MAX;
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,17 +82,15 @@ pub(crate) fn group_selection_with<'a>(
             .map(|project| TestGroup { project, files: Vec::new(), names: names.clone(), are_test_files: false })
             .collect()
     };
-    Ok(match selection {
-        Selection::Matching { filter, files } => {
-            let names =
-                filter.as_ref().map_or(NameFilter::All, |filter| NameFilter::Filter(filter.as_str().to_owned()));
-            if files.is_empty() { whole(&names) } else { group_files(projects, tree, files, &names, framework)? }
-        }
-        Selection::Exactly(targets) => {
+    let names = |filter: Option<&Filter>| {
+        filter.map_or(NameFilter::All, |filter| NameFilter::Filter(filter.as_str().to_owned()))
+    };
+    Ok(match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => whole(&names(filter)),
+        TestSelection::Files { files, filter } => group_files(projects, tree, files, &names(filter), framework)?,
+        TestSelection::Targets(targets) => {
             group_targets(projects, tree, targets, title_expression).unwrap_or_else(|| whole(&NameFilter::All))
         }
-        // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole(&NameFilter::All),
     })
 }
 
@@ -107,11 +103,7 @@ fn group_files<'a>(
 ) -> Result<Vec<TestGroup<'a>>, PlanError> {
     let mut found: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
+        let path = path_of(framework, file)?;
         let is_file = tree.contains(&path);
         let mut members: Vec<&str> = vec![&path];
         if !is_file {
@@ -119,7 +111,7 @@ fn group_files<'a>(
             members = if inside.is_empty() { members } else { inside };
         }
         for member in members {
-            let project = innermost_project(projects, member).ok_or_else(outside)?;
+            let project = innermost_project(projects, member).ok_or_else(|| outside(framework, file))?;
             found.entry(project).or_default().insert(relative_to_project(project, member));
         }
     }

@@ -1,10 +1,9 @@
 //! Turns a selection into files and test names for each project.
 
 use super::detect::is_test_file;
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
-use crate::parsing::workspace_paths::{is_within, join};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, owner_of};
+use crate::parsing::workspace_paths::{is_within, join, outermost, within_dir};
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,18 +40,11 @@ pub(crate) fn project_selections<'a>(
     let whole = |filter: Option<String>| {
         projects.iter().map(|project| ProjectSelection::whole(project, filter.clone())).collect()
     };
-    match selection {
-        Selection::Matching { filter, files } => {
-            let filter = filter.as_ref().map(|filter| filter.as_str().to_owned());
-            if files.is_empty() {
-                Ok(whole(filter))
-            } else {
-                select_files(framework, projects, tree, files, filter.as_ref())
-            }
-        }
-        Selection::Exactly(targets) => Ok(select_targets(projects, tree, targets).unwrap_or_else(|| whole(None))),
-        // The session resolves LastFailed; a caller that does not gets the superset.
-        Selection::All | Selection::LastFailed { .. } => Ok(whole(None)),
+    let text = |filter: Option<&Filter>| filter.map(|filter| filter.as_str().to_owned());
+    match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => Ok(whole(text(filter))),
+        TestSelection::Files { files, filter } => select_files(framework, projects, tree, files, text(filter).as_ref()),
+        TestSelection::Targets(targets) => Ok(select_targets(projects, tree, targets).unwrap_or_else(|| whole(None))),
     }
 }
 
@@ -65,12 +57,7 @@ fn select_files<'a>(
 ) -> Result<Vec<ProjectSelection<'a>>, PlanError> {
     let mut selections: BTreeMap<&Project, (BTreeSet<String>, Vec<String>)> = BTreeMap::new();
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
-        let project = innermost_project(projects, &path).ok_or_else(outside)?;
+        let (path, project) = owner_of(framework, projects, file)?;
         let (paths, notes) = selections.entry(project).or_default();
         let found = tests_of(tree, project, &path);
         if found.contains(&project.dir) && path != project.dir {
@@ -79,7 +66,7 @@ fn select_files<'a>(
         paths.extend(found);
     }
     let select = |(project, (paths, notes)): (&'a Project, _)| {
-        let paths = outermost(project, paths);
+        let paths = outermost_in(project, &paths);
         ProjectSelection { paths, notes, ..ProjectSelection::whole(project, filter.cloned()) }
     };
     Ok(selections.into_iter().map(select).collect())
@@ -112,17 +99,9 @@ fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
 }
 
 /// Paths relative to the project, without those within another; empty if one is the whole project.
-fn outermost(project: &Project, paths: BTreeSet<String>) -> Vec<String> {
-    let within: BTreeSet<String> = paths.iter().map(|path| relative(project, path)).collect();
-    if within.contains("") {
-        return Vec::new();
-    }
-    let is_held = |path: &String| within.iter().any(|other| other != path && is_within(path, other));
-    within.iter().filter(|path| !is_held(path)).cloned().collect()
-}
-
-fn relative(project: &Project, path: &str) -> String {
-    path.strip_prefix(project.dir.as_str()).unwrap_or(path).trim_matches('/').to_owned()
+fn outermost_in(project: &Project, paths: &BTreeSet<String>) -> Vec<String> {
+    let within: BTreeSet<String> = paths.iter().map(|path| within_dir(path, &project.dir).to_owned()).collect();
+    if within.contains("") { Vec::new() } else { outermost(&within).into_iter().collect() }
 }
 
 /// Exactly these tests and files; `None` if one of them is in no project, since then it can be anywhere.
@@ -138,12 +117,12 @@ fn select_targets<'a>(
         let is_there = tree.contains(&path) || tree.has_below(&path);
         let project = innermost_project(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
-        let names = tests.entry(project).or_default().entry(relative(project, &path)).or_default();
+        let names = tests.entry(project).or_default().entry(within_dir(&path, &project.dir).to_owned()).or_default();
         // The plugins read the empty name as the whole file.
         names.push(if let RerunTarget::Test(test) = target { test.name.clone() } else { String::new() });
     }
     let select = |(project, own): (&'a Project, BTreeSet<String>)| {
-        let paths = outermost(project, own);
+        let paths = outermost_in(project, &own);
         let mut tests = tests.remove(project).unwrap_or_default();
         if paths.is_empty() {
             tests.clear();

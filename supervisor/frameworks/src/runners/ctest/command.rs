@@ -1,9 +1,11 @@
 //! Builds the command lines: configure, build, test and list.
 
 use super::NAME;
-use crate::contract::{Plan, PlanError, PlanRequest, REPORT, Step};
-use crate::contract::{Project, innermost_project};
+use crate::contract::{
+    Plan, PlanError, PlanRequest, Project, REPORT, Step, TestSelection, innermost_project, owner_of,
+};
 use crate::parsing::workspace_paths::{is_within, join};
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +28,7 @@ pub(super) fn plan(projects: &[Project], request: &PlanRequest<'_>) -> Result<Pl
     let chosen = chosen(projects, request.selection)?;
     let mut plan = Plan::default();
     plan.steps.extend(chosen.iter().map(|project| configure(project, request)));
-    if let Selection::Matching { files, .. } = request.selection
-        && !files.is_empty()
-    {
+    if matches!(TestSelection::new(request.selection), TestSelection::Files { .. }) {
         plan.notes
             .push("ctest does not know which tests belong to a file: all of its project's were selected".to_owned());
     }
@@ -37,23 +37,19 @@ pub(super) fn plan(projects: &[Project], request: &PlanRequest<'_>) -> Result<Pl
 
 /// The projects that contain something selected.
 fn chosen<'a>(projects: &'a [Project], selection: &Selection) -> Result<Vec<&'a Project>, PlanError> {
-    let dirs: Option<BTreeSet<&str>> = match selection {
-        Selection::Matching { files, .. } if !files.is_empty() => {
+    let dirs: Option<BTreeSet<&str>> = match TestSelection::new(selection) {
+        TestSelection::Files { files, .. } => {
             Some(files.iter().map(|file| dir_of_file(projects, file)).collect::<Result<_, _>>()?)
         }
         // A target that no project contains any more can only be found by running everything.
-        Selection::Exactly(targets) => targets.iter().map(|target| dir_of_target(projects, target)).collect(),
-        _ => None,
+        TestSelection::Targets(targets) => targets.iter().map(|target| dir_of_target(projects, target)).collect(),
+        TestSelection::Everything { .. } => None,
     };
     Ok(projects.iter().filter(|project| dirs.as_ref().is_none_or(|dirs| dirs.contains(project.dir.as_str()))).collect())
 }
 
 fn dir_of_file<'a>(projects: &'a [Project], file: &str) -> Result<&'a str, PlanError> {
-    let outside = || PlanError::FileOutsideProject { file: file.to_owned(), framework: NAME };
-    if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-        return Err(outside());
-    }
-    innermost_project(projects, &join("", file)).map(|project| project.dir.as_str()).ok_or_else(outside)
+    owner_of(NAME, projects, file).map(|(_, project)| project.dir.as_str())
 }
 
 /// The directory of the project that a rerun target belongs to.
@@ -107,13 +103,14 @@ fn steps(dir: &str, request: &PlanRequest<'_>, common: &[String]) -> Vec<Step> {
         args.extend(expression.into_iter().flat_map(|expression| ["-R".to_owned(), expression.to_owned()]));
         step("ctest", &args, dir)
     };
-    match request.selection {
-        Selection::Matching { filter, .. } => vec![with(filter.as_ref().map(|filter| filter.as_str()))],
-        Selection::Exactly(targets) => match expressions(dir, targets) {
+    match TestSelection::new(request.selection) {
+        TestSelection::Everything { filter } | TestSelection::Files { filter, .. } => {
+            vec![with(filter.map(Filter::as_str))]
+        }
+        TestSelection::Targets(targets) => match expressions(dir, targets) {
             Some(expressions) => expressions.iter().map(|expression| with(Some(expression))).collect(),
             None => vec![with(None)],
         },
-        Selection::All | Selection::LastFailed { .. } => vec![with(None)],
     }
 }
 

@@ -2,10 +2,9 @@
 
 use super::detect::{go_directories, is_go_file, module_of_package};
 use super::run_expression::quote;
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
-use crate::parsing::workspace_paths::{is_within, join};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, outside, owner_of};
+use crate::parsing::workspace_paths::is_within;
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,14 +34,11 @@ pub(super) fn groups<'a>(
     tree: &FileTree,
     selection: &Selection,
 ) -> Result<Vec<PackageGroup<'a>>, PlanError> {
-    let groups = match selection {
-        Selection::Matching { filter, files } => {
-            let run = filter.as_ref().map(|filter| filter.as_str().to_owned());
-            if files.is_empty() { whole_modules(projects, run) } else { groups_of_files(projects, tree, files, run)? }
-        }
-        Selection::Exactly(targets) => groups_of_targets(projects, tree, targets),
-        // The session resolves LastFailed; an unresolved one gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole_modules(projects, None),
+    let run = |filter: Option<&Filter>| filter.map(|filter| filter.as_str().to_owned());
+    let groups = match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => whole_modules(projects, run(filter)),
+        TestSelection::Files { files, filter } => groups_of_files(projects, tree, files, run(filter))?,
+        TestSelection::Targets(targets) => groups_of_targets(projects, tree, targets),
     };
     if groups.len() > STEPS_MAX {
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
@@ -66,13 +62,8 @@ fn groups_of_files<'a>(
     let go_dirs = go_directories(tree);
     let mut packages: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework: "go" };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
-        let module = innermost_project(projects, &path).ok_or_else(outside)?;
-        let pattern = package_of_file(tree, &go_dirs, module, &path).ok_or_else(outside)?;
+        let (path, module) = owner_of("go", projects, file)?;
+        let pattern = package_of_file(tree, &go_dirs, module, &path).ok_or_else(|| outside("go", file))?;
         packages.entry(module).or_default().insert(pattern);
     }
     Ok(packages

@@ -4,11 +4,10 @@
 
 use super::NAME;
 use super::detect::{is_script, project_dir};
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, outside, owner_of};
 use crate::ecosystems::jvm::{class_from_path, method_identifier, split};
-use crate::parsing::workspace_paths::{is_within, join};
+use crate::parsing::workspace_paths::is_within;
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,18 +37,11 @@ pub(super) fn build_selections<'a>(
     tree: &FileTree,
     selection: &Selection,
 ) -> Result<Vec<BuildSelection<'a>>, PlanError> {
-    match selection {
-        Selection::Matching { filter, files } => {
-            let filter = filter.as_ref().map(|filter| filter.as_str().to_owned());
-            if files.is_empty() {
-                Ok(select_everything(projects, filter))
-            } else {
-                select_files(projects, tree, files, filter)
-            }
-        }
-        Selection::Exactly(targets) => Ok(select_targets(projects, tree, targets)),
-        // The session resolves LastFailed; an unresolved one gets the superset.
-        Selection::All | Selection::LastFailed { .. } => Ok(select_everything(projects, None)),
+    let text = |filter: Option<&Filter>| filter.map(|filter| filter.as_str().to_owned());
+    match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => Ok(select_everything(projects, text(filter))),
+        TestSelection::Files { files, filter } => select_files(projects, tree, files, text(filter)),
+        TestSelection::Targets(targets) => Ok(select_targets(projects, tree, targets)),
     }
 }
 
@@ -106,15 +98,10 @@ fn select_files<'a>(
 ) -> Result<Vec<BuildSelection<'a>>, PlanError> {
     let mut selections = BuildSelections::default();
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework: NAME };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
-        let build = innermost_project(projects, &path).ok_or_else(outside)?;
+        let (path, build) = owner_of(NAME, projects, file)?;
         let is_file = tree.contains(&path);
         if !is_file && !tree.has_below(&path) && !tree.is_truncated() {
-            return Err(outside());
+            return Err(outside(NAME, file));
         }
         let tests = |path: &str| Some((tests_of(path)?.to_owned(), class_from_path(path)?));
         match tests(&path) {

@@ -2,10 +2,12 @@
 
 use super::NAME;
 use super::flows::{self, Flow};
-use crate::contract::FileTree;
-use crate::contract::{ARTIFACTS, InjectedFile, Plan, PlanError, PlanRequest, Step};
-use crate::contract::{Project, innermost_project};
-use crate::parsing::workspace_paths::{is_within, join};
+use crate::contract::{
+    ARTIFACTS, FileTree, InjectedFile, Plan, PlanError, PlanRequest, Project, Step, TestSelection, innermost_project,
+    outside, path_of,
+};
+use crate::parsing::workspace_paths::is_within;
+use proctor_core::filter::Filter;
 use proctor_core::request::Selection;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,23 +158,21 @@ fn selected_flows<'a>(
     selection: &Selection,
 ) -> Result<SelectedFlows<'a>, PlanError> {
     let all = || projects.iter().map(|project| (project, flows::suite(tree, project)));
-    let mut found: SelectedFlows<'a> = match selection {
-        Selection::All | Selection::LastFailed { .. } => all().collect(),
-        Selection::Matching { filter, files } => {
-            let mut found = if files.is_empty() { all().collect() } else { flows_of_files(projects, tree, files)? };
-            if let Some(filter) = filter {
-                let is_meant = |flow: &Flow| flow.name.contains(filter.as_str()) || flow.file.contains(filter.as_str());
-                found.iter_mut().for_each(|(_, flows)| flows.retain(is_meant));
-            }
-            found
-        }
-        Selection::Exactly(targets) => {
+    let (mut found, filter): (SelectedFlows<'a>, _) = match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => (all().collect(), filter),
+        TestSelection::Files { files, filter } => (flows_of_files(projects, tree, files)?, filter),
+        TestSelection::Targets(targets) => {
             let files: Vec<String> = targets.iter().map(|target| target.package().to_owned()).collect();
             let known = |file: &String| tree.contains(file) || tree.is_truncated();
             // A deleted file can only be covered by running everything.
-            if files.iter().all(known) { flows_of_files(projects, tree, &files)? } else { all().collect() }
+            let is_known = files.iter().all(known);
+            (if is_known { flows_of_files(projects, tree, &files)? } else { all().collect() }, None)
         }
     };
+    if let Some(filter) = filter.map(Filter::as_str) {
+        let matches = |flow: &Flow| flow.name.contains(filter) || flow.file.contains(filter);
+        found.iter_mut().for_each(|(_, flows)| flows.retain(matches));
+    }
     found.retain(|(_, flows)| !flows.is_empty());
     Ok(found)
 }
@@ -184,12 +184,11 @@ fn flows_of_files<'a>(
 ) -> Result<SelectedFlows<'a>, PlanError> {
     let mut found: BTreeMap<&Project, BTreeSet<Flow>> = BTreeMap::new();
     for file in files {
-        let is_outside = file.starts_with('/') || file.split('/').any(|part| part == "..");
-        let path = join("", file);
+        let path = path_of(NAME, file)?;
         let inside = projects.iter().filter(|project| is_within(&project.dir, &path));
         let owners: Vec<&Project> = innermost_project(projects, &path).into_iter().chain(inside).collect();
-        if is_outside || owners.is_empty() {
-            return Err(PlanError::FileOutsideProject { file: file.clone(), framework: NAME });
+        if owners.is_empty() {
+            return Err(outside(NAME, file));
         }
         for project in owners {
             let flows = found.entry(project).or_default();

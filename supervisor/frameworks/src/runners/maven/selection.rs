@@ -4,11 +4,9 @@
 
 use super::NAME;
 use super::detect::{MARKER, module_of};
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, outside, owner_of};
 use crate::ecosystems::jvm::{class_from_path, method_identifier};
-use crate::parsing::workspace_paths::join;
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,18 +29,10 @@ pub(super) fn reactor_selections<'a>(
     tree: &FileTree,
     selection: &Selection,
 ) -> Result<Vec<ReactorSelection<'a>>, PlanError> {
-    match selection {
-        Selection::Matching { filter, files } => {
-            let filter = filter.as_ref().map(|filter| filter.as_str());
-            if files.is_empty() {
-                Ok(select_everything(projects, filter))
-            } else {
-                select_files(projects, tree, files, filter)
-            }
-        }
-        Selection::Exactly(targets) => Ok(select_targets(projects, tree, targets)),
-        // The session resolves LastFailed; an unresolved one gets the superset.
-        Selection::All | Selection::LastFailed { .. } => Ok(select_everything(projects, None)),
+    match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => Ok(select_everything(projects, filter.map(Filter::as_str))),
+        TestSelection::Files { files, filter } => select_files(projects, tree, files, filter.map(Filter::as_str)),
+        TestSelection::Targets(targets) => Ok(select_targets(projects, tree, targets)),
     }
 }
 
@@ -117,15 +107,10 @@ fn select_files<'a>(
     };
     let mut selections = ReactorSelections { tree, found: BTreeMap::new() };
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework: NAME };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
-        let reactor = innermost_project(projects, &path).ok_or_else(outside)?;
+        let (path, reactor) = owner_of(NAME, projects, file)?;
         let known = tree.contains(&path) || tree.has_below(&path) || tree.is_truncated();
         if !known {
-            return Err(outside());
+            return Err(outside(NAME, file));
         }
         let named = |class: String| method.map_or_else(|| class.clone(), |method| format!("{class}#{method}"));
         let tests = classes(tree, &path).map(|classes| classes.into_iter().map(named).collect());

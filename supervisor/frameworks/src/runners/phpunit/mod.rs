@@ -23,9 +23,9 @@ use crate::contract::{
     Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
     RerunNames, ReservedVariables, Step, Toolchain,
 };
+use crate::ecosystems::path_selection::PathSelection;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use regex::Regex;
-use selection::{Share, shares};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -170,44 +170,49 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
         |path: &str, bytes: &[u8]| InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
     let files = SCRIPTS.iter().map(|(path, bytes)| file(path, bytes)).collect();
     let mut plan = Plan { files, report: true, ..Plan::default() };
-    for share in shares(projects, tree, request.selection)? {
+    for selection in selection::selections(projects, tree, request.selection)? {
         let mut env = BTreeMap::from([
             ("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch)),
             ("PROCTOR_ROOT".to_owned(), request.workspace.to_owned()),
         ]);
         env.extend(lists.then(|| ("PROCTOR_LISTING".to_owned(), "1".to_owned())));
-        if !share.tests.is_empty() {
+        if !selection.tests.is_empty() {
             let path = format!("phpunit/selection-{}", plan.steps.len());
             env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", request.scratch));
-            plan.files.push(file(&path, share.tests_file().as_bytes()));
+            plan.files.push(file(&path, selection.tests_file().as_bytes()));
         }
-        plan.steps.extend(steps(&share, tree, request, &env));
-        if detect::has_pest(tree, &share.project.dir) {
+        plan.steps.extend(steps(&selection, tree, request, &env));
+        if detect::has_pest(tree, &selection.project.dir) {
             plan.notes
                 .push("composer.json has Pest, whose own tests are not run: only classes of PHPUnit's are".to_owned());
         }
-        plan.notes.extend(share.notes);
+        plan.notes.extend(selection.notes);
     }
     Ok(plan)
 }
 
 /// One command for each path: PHPUnit takes one before version 11.
-fn steps(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>, env: &BTreeMap<String, String>) -> Vec<Step> {
+fn steps(
+    selection: &PathSelection<'_>,
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    env: &BTreeMap<String, String>,
+) -> Vec<Step> {
     let script = format!("{}/{SCRIPT}", request.scratch);
     let mut args: Vec<String> = [script].into_iter().chain(OPTIONS.map(str::to_owned)).collect();
     // In one argument, so that a filter stays a filter whatever it begins with.
-    args.extend(share.filter.iter().map(|filter| format!("--filter={filter}")));
+    args.extend(selection.filter.iter().map(|filter| format!("--filter={filter}")));
     let step = |path: Option<&str>| Step {
         programs: vec!["php".to_owned()],
         // From `./`, so that no file can be read as an option.
         args: args.iter().cloned().chain(path.map(|path| format!("./{path}"))).collect(),
-        dir: share.project.dir.clone(),
+        dir: selection.project.dir.clone(),
         env: env.clone(),
     };
-    if share.paths.is_empty() {
-        return vec![step(detect::default_path(tree, &share.project.dir))];
+    if selection.paths.is_empty() {
+        return vec![step(detect::default_path(tree, &selection.project.dir))];
     }
-    share.paths.iter().map(|path| step(Some(path))).collect()
+    selection.paths.iter().map(|path| step(Some(path))).collect()
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ use crate::contract::{
     Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
     RerunNames, ReservedVariables, Step, Toolchain,
 };
+use crate::ecosystems::path_selection::{PathSelection, path_selections};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::Selection;
 use regex::Regex;
-use selection::{Share, shares};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -152,33 +152,38 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
         |path: &str, bytes: &[u8]| InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false };
     let mut plan = Plan { files: vec![file(START, include_bytes!("start.rb"))], report: true, ..Plan::default() };
     let is_narrowed = !matches!(request.selection, Selection::All);
-    for share in shares(projects, tree, request.selection)? {
+    for selection in path_selections(&selection::RULES, projects, tree, request.selection)? {
         let mut env = BTreeMap::from([("PROCTOR_REPORT".to_owned(), format!("{}/{REPORT}", request.scratch))]);
         env.extend(lists.then(|| ("PROCTOR_LISTING".to_owned(), "1".to_owned())));
         env.extend(is_narrowed.then(|| ("PROCTOR_ASKED".to_owned(), "1".to_owned())));
-        if !share.tests.is_empty() {
+        if !selection.tests.is_empty() {
             let path = format!("rspec/selection-{}", plan.steps.len());
             env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", request.scratch));
-            plan.files.push(file(&path, share.tests_file().as_bytes()));
+            plan.files.push(file(&path, selection.tests_file().as_bytes()));
         }
-        plan.steps.push(step(&share, tree, request, env));
-        plan.notes.extend(share.notes);
+        plan.steps.push(step(&selection, tree, request, env));
+        plan.notes.extend(selection.notes);
     }
     Ok(plan)
 }
 
-fn step(share: &Share<'_>, tree: &FileTree, request: &PlanRequest<'_>, env: BTreeMap<String, String>) -> Step {
+fn step(
+    selection: &PathSelection<'_>,
+    tree: &FileTree,
+    request: &PlanRequest<'_>,
+    env: BTreeMap<String, String>,
+) -> Step {
     let script = format!("{}/{START}", request.scratch);
-    let dir = &share.project.dir;
+    let dir = &selection.project.dir;
     let (program, mut args) = if detect::is_bundled(tree, dir) {
         ("bundle", vec!["exec".to_owned(), "ruby".to_owned(), script])
     } else {
         ("ruby", vec![script])
     };
     // In one argument, so that a filter stays a filter whatever it begins with.
-    args.extend(share.filter.iter().map(|filter| format!("--example={filter}")));
+    args.extend(selection.filter.iter().map(|filter| format!("--example={filter}")));
     // From `./`, so that no file can be read as an option.
-    args.extend(share.paths.iter().map(|path| format!("./{path}")));
+    args.extend(selection.paths.iter().map(|path| format!("./{path}")));
     Step { programs: vec![program.to_owned()], args, dir: dir.clone(), env }
 }
 

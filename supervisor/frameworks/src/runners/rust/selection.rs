@@ -2,10 +2,9 @@
 
 use super::binary_names::{Binary, DOCTEST_LINE};
 use super::manifest::{CargoPackage, packages};
-use crate::contract::FileTree;
-use crate::contract::PlanError;
-use crate::contract::{Project, innermost_project};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, owner_of};
 use crate::parsing::workspace_paths::{is_within, join};
+use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,20 +44,13 @@ pub(super) fn groups<'a>(
     tree: &FileTree,
     selection: &Selection,
 ) -> Result<Vec<TargetGroup<'a>>, PlanError> {
-    let groups = match selection {
-        Selection::Matching { filter, files } => {
-            let names = filter
-                .as_ref()
-                .map_or(NameSelection::All, |filter| NameSelection::Containing(vec![filter.as_str().to_owned()]));
-            if files.is_empty() {
-                whole_projects(projects, &names)
-            } else {
-                groups_of_files(framework, projects, tree, files, &names)?
-            }
-        }
-        Selection::Exactly(targets) => groups_of_targets(projects, tree, targets),
-        // The session resolves LastFailed; an unresolved one gets the superset.
-        Selection::All | Selection::LastFailed { .. } => whole_projects(projects, &NameSelection::All),
+    let names = |filter: Option<&Filter>| {
+        filter.map_or(NameSelection::All, |filter| NameSelection::Containing(vec![filter.as_str().to_owned()]))
+    };
+    let groups = match TestSelection::new(selection) {
+        TestSelection::Everything { filter } => whole_projects(projects, &names(filter)),
+        TestSelection::Files { files, filter } => groups_of_files(framework, projects, tree, files, &names(filter))?,
+        TestSelection::Targets(targets) => groups_of_targets(projects, tree, targets),
     };
     if groups.len() > STEPS_MAX {
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
@@ -81,12 +73,7 @@ fn groups_of_files<'a>(
     // `None` for all packages of the project, `None` for all binaries of the package.
     let mut chosen: BTreeMap<(&Project, Option<String>), Option<BTreeSet<Binary>>> = BTreeMap::new();
     for file in files {
-        let outside = || PlanError::FileOutsideProject { file: file.clone(), framework };
-        if file.starts_with('/') || file.split('/').any(|part| part == "..") {
-            return Err(outside());
-        }
-        let path = join("", file);
-        let project = innermost_project(projects, &path).ok_or_else(outside)?;
+        let (path, project) = owner_of(framework, projects, file)?;
         let packages = packages(projects, tree, project);
         let owner =
             packages.iter().filter(|package| is_within(&path, &package.dir)).max_by_key(|package| package.dir.len());
