@@ -3,13 +3,14 @@
 //! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test script
 //! starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides how often a
 //! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
-//! environment. `selection` turns a selection into files and names.
+//! environment. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
 //!
 //! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`].
 
 mod borp;
 mod detect;
 mod forwarded_options;
+mod framework;
 mod launch;
 mod node_errors;
 mod package_json;
@@ -30,6 +31,7 @@ pub(crate) use detect::{
     skipped_command_notes,
 };
 pub(crate) use forwarded_options::{Arity, Flag, ForwardPolicy, ForwardedOptions};
+pub(crate) use framework::JsFramework;
 pub(crate) use launch::{Launch, PROGRAM_FILE};
 pub(crate) use node_errors::{error_location, error_reason};
 pub(crate) use runner::JsRunner;

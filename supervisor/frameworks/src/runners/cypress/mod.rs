@@ -16,11 +16,12 @@ mod spec_count;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    ARTIFACTS, Framework, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
-    REPORT, RerunNames, ReservedVariables, Step, Toolchain,
+    ARTIFACTS, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
+    RerunNames, ReservedVariables, Step, Toolchain,
 };
 use crate::ecosystems::js::{
-    self, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
+    self, ForwardPolicy, ForwardedOptions, Invocation, JsFramework, JsRunner, Launch, NameFilter, RunnerStart,
+    TestGroup,
 };
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::workspace_paths::{is_within, join};
@@ -158,50 +159,23 @@ static MANIFEST: Manifest = Manifest {
     ..Manifest::DEFAULT
 };
 
-impl Framework for Cypress {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
+impl JsFramework for Cypress {
+    const RUNNER: JsRunner = JsRunner::Cypress;
+    const MANIFEST: &'static Manifest = &MANIFEST;
+    const PROFILE: RunnerProfile = PROFILE;
 
-    fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, JsRunner::Cypress)
-    }
-
-    fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::describe_markers(tree, JsRunner::Cypress)
-    }
-
-    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::script_starts(tree, &project.dir, JsRunner::Cypress).then(|| js::package_json_path(&project.dir))
-    }
-
-    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_monorepo(tree, &outer.dir)
-    }
-
-    /// False where the project has a runner for unit tests: the test script then means those.
-    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, JsRunner::Cypress)
-    }
-
-    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    fn plan_tests(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request)
     }
 
     /// Cypress knows the browsers by the same names. Options of the script are replaced.
-    fn apply_browser_options(
-        &self,
-        _tree: &FileTree,
-        plan: &mut Plan,
-        _option: &'static str,
-        asked: BrowserOptions,
-    ) -> Result<(), PlanError> {
+    fn plan_browser(&self, _tree: &FileTree, plan: &mut Plan, requested: BrowserOptions) {
         for args in plan.steps.iter_mut().map(|step| &mut step.args) {
-            if asked.headed {
+            if requested.headed {
                 args.retain(|arg| !["--headless", "--headed"].contains(&arg.as_str()));
                 args.push("--headed".to_owned());
             }
-            if let Some(browser) = asked.browser {
+            if let Some(browser) = requested.browser {
                 if let Some(at) = args.iter().position(|arg| arg == "-b") {
                     args.drain(at..args.len().min(at + 2));
                 }
@@ -209,19 +183,13 @@ impl Framework for Cypress {
                 args.push(format!("--browser={}", browser.name()));
             }
         }
-        Ok(())
     }
 
-    fn plan_listing(
-        &self,
-        projects: &[Project],
-        tree: &FileTree,
-        request: &PlanRequest<'_>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_names(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan_listing(projects, tree, request)
     }
 
-    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
+    fn reporter_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(SpecCountParser::new(ReporterParser::new(PROFILE, plan, request)))
     }
 }

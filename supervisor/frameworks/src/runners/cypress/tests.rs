@@ -1,6 +1,7 @@
 //! Plans of the Cypress adapter.
 
 use super::*;
+use crate::contract::Framework;
 use proctor_core::filter::Filter;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;

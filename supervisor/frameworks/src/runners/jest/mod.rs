@@ -12,11 +12,11 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, Manifest, Parser, Plan, PlanError, PlanRequest, Step};
+use crate::contract::{Manifest, Plan, PlanError, PlanRequest, Step};
 use crate::ecosystems::js::{
-    self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup,
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
-use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::formats::reporter_protocol::RunnerProfile;
 
 /// Adapter for Jest.
 #[derive(Debug, Clone, Copy)]
@@ -181,36 +181,12 @@ static MANIFEST: Manifest = Manifest {
     ..Manifest::DEFAULT
 };
 
-impl Framework for Jest {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
+impl JsFramework for Jest {
+    const RUNNER: JsRunner = JsRunner::Jest;
+    const MANIFEST: &'static Manifest = &MANIFEST;
+    const PROFILE: RunnerProfile = PROFILE;
 
-    fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, JsRunner::Jest)
-    }
-
-    fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::describe_markers(tree, JsRunner::Jest)
-    }
-
-    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::script_starts(tree, &project.dir, JsRunner::Jest).then(|| js::package_json_path(&project.dir))
-    }
-
-    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_monorepo(tree, &outer.dir)
-    }
-
-    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_test_script(tree, &project.dir)
-    }
-
-    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
-    }
-
-    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    fn plan_tests(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, |launch, group, mut args| {
             args.extend(group.names.expression().map(|names| format!("--testNamePattern={names}")));
             launch.step(args)
@@ -218,20 +194,11 @@ impl Framework for Jest {
     }
 
     /// Jest knows the tests of a file only after loading it: a listing loads every file and runs no test.
-    fn plan_listing(
-        &self,
-        projects: &[Project],
-        tree: &FileTree,
-        request: &PlanRequest<'_>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_names(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, |launch, group, mut args| {
             args.push(format!("--testNamePattern={NO_NAME_PATTERN}"));
             launch.with_env(js::LISTING_VARIABLE, group.names.expression().unwrap_or_default()).step(args)
         })
-    }
-
-    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 

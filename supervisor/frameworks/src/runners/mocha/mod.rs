@@ -16,11 +16,11 @@ pub(crate) mod hooks;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{
-    Framework, Manifest, Parser, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables,
+use crate::contract::{Manifest, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
+use crate::ecosystems::js::{
+    self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
-use crate::ecosystems::js::{self, ForwardPolicy, ForwardedOptions, JsRunner, Launch, RunnerStart, TestGroup};
-use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::formats::reporter_protocol::RunnerProfile;
 use hooks::is_hook;
 use proctor_core::request::RerunTarget;
 
@@ -160,51 +160,18 @@ static MANIFEST: Manifest = Manifest {
     ..Manifest::DEFAULT
 };
 
-impl Framework for Mocha {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
+impl JsFramework for Mocha {
+    const RUNNER: JsRunner = JsRunner::Mocha;
+    const MANIFEST: &'static Manifest = &MANIFEST;
+    const PROFILE: RunnerProfile = PROFILE;
 
-    fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, JsRunner::Mocha)
-    }
-
-    fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::describe_markers(tree, JsRunner::Mocha)
-    }
-
-    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::script_starts(tree, &project.dir, JsRunner::Mocha).then(|| js::package_json_path(&project.dir))
-    }
-
-    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_monorepo(tree, &outer.dir)
-    }
-
-    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_test_script(tree, &project.dir)
-    }
-
-    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
-    }
-
-    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    fn plan_tests(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, &[])
     }
 
     /// `--dry-run` loads every file and runs neither tests nor hooks.
-    fn plan_listing(
-        &self,
-        projects: &[Project],
-        tree: &FileTree,
-        request: &PlanRequest<'_>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_names(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, &["--dry-run", "--no-parallel"])
-    }
-
-    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plans of the Mocha adapter, and its detection.
 
 use super::*;
-use crate::contract::Step;
+use crate::contract::{Framework, Step};
 use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_core::test_case::TestId;

@@ -1,7 +1,7 @@
 //! Plans of the adapter for Node's test runner, and its detection.
 
 use super::*;
-use crate::contract::Step;
+use crate::contract::{Framework, Step};
 use proctor_core::filter::Filter;
 use proctor_core::request::CoverageMode;
 

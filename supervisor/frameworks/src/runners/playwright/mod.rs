@@ -13,14 +13,13 @@
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    ARTIFACTS, Framework, InjectedFile, LONG_WALL_MS, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest,
-    REPORT,
+    ARTIFACTS, InjectedFile, LONG_WALL_MS, Manifest, OptionSupport, Plan, PlanError, PlanRequest, REPORT,
 };
 use crate::ecosystems::js::{
-    self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsRunner, Launch, NameFilter, RunnerStart,
-    TestGroup,
+    self, Arity, Flag, ForwardPolicy, ForwardedOptions, Invocation, JsFramework, JsRunner, Launch, NameFilter,
+    RunnerStart, TestGroup,
 };
-use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::formats::reporter_protocol::RunnerProfile;
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use proctor_core::request::BrowserOptions;
@@ -116,68 +115,31 @@ static MANIFEST: Manifest = Manifest {
     ..Manifest::DEFAULT
 };
 
-impl Framework for Playwright {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
+impl JsFramework for Playwright {
+    const RUNNER: JsRunner = JsRunner::Playwright;
+    const MANIFEST: &'static Manifest = &MANIFEST;
+    const PROFILE: RunnerProfile = PROFILE;
 
-    fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, JsRunner::Playwright)
-    }
-
-    fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::describe_markers(tree, JsRunner::Playwright)
-    }
-
-    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::script_starts(tree, &project.dir, JsRunner::Playwright).then(|| js::package_json_path(&project.dir))
-    }
-
-    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_monorepo(tree, &outer.dir)
-    }
-
-    /// Where the test script starts another runner only, that one is the project's: browser tests live beside others.
-    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        js::is_tested_by(tree, &project.dir, JsRunner::Playwright)
-    }
-
-    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    fn plan_tests(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, false)
     }
 
     /// Where the configuration has projects, the project selects the browser: by convention it is named after it.
-    fn apply_browser_options(
-        &self,
-        tree: &FileTree,
-        plan: &mut Plan,
-        _option: &'static str,
-        asked: BrowserOptions,
-    ) -> Result<(), PlanError> {
+    fn plan_browser(&self, tree: &FileTree, plan: &mut Plan, requested: BrowserOptions) {
         for step in &mut plan.steps {
-            let mut options: Vec<String> = asked.headed.then(|| "--headed".to_owned()).into_iter().collect();
-            if let Some(browser) = asked.browser {
+            let mut options: Vec<String> = requested.headed.then(|| "--headed".to_owned()).into_iter().collect();
+            if let Some(browser) = requested.browser {
                 let option = if has_projects(tree, &step.dir) { "--project" } else { "--browser" };
                 step.args.retain(|arg| !["--project=", "--browser="].iter().any(|name| arg.starts_with(name)));
                 options.push(format!("{option}={}", browser.name()));
             }
             step.args.splice(1..1, options);
         }
-        Ok(())
     }
 
     /// `--list` loads every file and runs neither tests nor hooks.
-    fn plan_listing(
-        &self,
-        projects: &[Project],
-        tree: &FileTree,
-        request: &PlanRequest<'_>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_names(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request, true)
-    }
-
-    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plans of the Playwright adapter.
 
 use super::*;
-use crate::contract::Step;
+use crate::contract::{Framework, Step};
 use proctor_core::request::{Browser, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use std::collections::BTreeMap;

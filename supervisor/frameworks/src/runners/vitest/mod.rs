@@ -13,9 +13,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, InjectedFile, Manifest, Parser, Plan, PlanError, PlanRequest};
-use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsRunner, RunnerStart, TestGroup};
-use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use crate::contract::{InjectedFile, Manifest, Plan, PlanError, PlanRequest};
+use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsFramework, JsRunner, RunnerStart, TestGroup};
+use crate::formats::reporter_protocol::RunnerProfile;
 use serde::Serialize;
 
 /// Adapter for Vitest.
@@ -140,53 +140,20 @@ static MANIFEST: Manifest = Manifest {
     ..Manifest::DEFAULT
 };
 
-impl Framework for Vitest {
-    fn manifest(&self) -> &'static Manifest {
-        &MANIFEST
-    }
+impl JsFramework for Vitest {
+    const RUNNER: JsRunner = JsRunner::Vitest;
+    const MANIFEST: &'static Manifest = &MANIFEST;
+    const PROFILE: RunnerProfile = PROFILE;
 
-    fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        js::projects(tree, JsRunner::Vitest)
-    }
-
-    fn describe_markers_in(&self, tree: &FileTree) -> String {
-        js::describe_markers(tree, JsRunner::Vitest)
-    }
-
-    fn test_script(&self, tree: &FileTree, project: &Project) -> Option<String> {
-        js::script_starts(tree, &project.dir, JsRunner::Vitest).then(|| js::package_json_path(&project.dir))
-    }
-
-    fn includes(&self, tree: &FileTree, outer: &Project, _inner: &Project) -> bool {
-        js::is_monorepo(tree, &outer.dir)
-    }
-
-    fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
-        !js::is_left_to_test_script(tree, &project.dir)
-    }
-
-    fn missing_build_outputs(&self, tree: &FileTree, projects: &[Project]) -> Vec<String> {
-        projects.iter().filter_map(|project| js::missing_build_output(tree, &project.dir)).collect()
-    }
-
-    fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
+    fn plan_tests(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         plan(projects, tree, request)
     }
 
     /// A listing loads every file and runs no test.
-    fn plan_listing(
-        &self,
-        projects: &[Project],
-        tree: &FileTree,
-        request: &PlanRequest<'_>,
-    ) -> Result<Plan, PlanError> {
+    fn plan_names(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
         let mut plan = plan(projects, tree, request)?;
         plan.steps.iter_mut().for_each(|step| drop(step.env.insert(js::LISTING_VARIABLE.to_owned(), String::new())));
         Ok(plan)
-    }
-
-    fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
-        Box::new(ReporterParser::new(PROFILE, plan, request))
     }
 }
 
