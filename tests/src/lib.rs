@@ -15,5 +15,6 @@ pub mod paused_test;
 pub mod process;
 pub mod qemu_guest;
 pub mod run_result;
+pub mod rust_sources;
 pub mod supervisor_process;
 pub mod test_workspace;

@@ -1,32 +1,10 @@
 //! Checks rules of the architecture against the sources: dependencies between crates, no locks around state that an actor
 //! owns, and a doc comment at the start of every file. Runs nothing but cargo.
 
-#![expect(clippy::expect_used, reason = "a test that cannot read the sources must fail")]
-
+use proctor_tests::process::source_root;
+use proctor_tests::rust_sources::rust_sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ is in the workspace").to_owned()
-}
-
-fn sources(below: &str) -> Vec<(String, String)> {
-    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(dir).expect("a directory").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
-        }
-    }
-    let mut found = Vec::new();
-    walk(&root().join(below), &mut found);
-    assert!(!found.is_empty(), "{below} has no sources");
-    found.into_iter().map(|path| (path.display().to_string(), fs::read_to_string(&path).expect("a text"))).collect()
-}
 
 /// Which of our crates each crate may depend on, outside of tests.
 #[test]
@@ -42,7 +20,7 @@ fn crates_depend_only_on_allowed_crates() {
     #[expect(clippy::disallowed_methods, reason = "`cargo metadata` needs no sandbox")]
     let answer = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--no-deps", "--format-version", "1"])
-        .current_dir(root())
+        .current_dir(source_root())
         .output()
         .expect("cargo answers");
     let metadata: serde_json::Value = serde_json::from_slice(&answer.stdout).expect("cargo answers in JSON");
@@ -64,7 +42,7 @@ fn crates_depend_only_on_allowed_crates() {
 /// Invariant 3: only a session's actor touches its slot and index; no state is shared behind a lock.
 #[test]
 fn supervisor_and_core_use_no_locks() {
-    for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
+    for (path, text) in rust_sources("supervisor/src").into_iter().chain(rust_sources("supervisor/core/src")) {
         if path.ends_with("sessions/tests/harness.rs") {
             continue; // threads call the fake sandbox
         }
@@ -78,12 +56,12 @@ fn supervisor_and_core_use_no_locks() {
 #[test]
 fn every_queue_is_bounded() {
     // Clippy bans the functions themselves, however they are imported.
-    let clippy = fs::read_to_string(root().join("clippy.toml")).unwrap();
+    let clippy = fs::read_to_string(source_root().join("clippy.toml")).unwrap();
     for unbounded in ["tokio::sync::mpsc::unbounded_channel", "std::sync::mpsc::channel"] {
         assert!(clippy.contains(&format!("path = \"{unbounded}\"")), "clippy.toml allows {unbounded}");
     }
     for below in ["supervisor", "agent-shim/src", "proto/src"] {
-        for (path, text) in sources(below) {
+        for (path, text) in rust_sources(below) {
             for unbounded in ["unbounded_channel", "mpsc::channel()", "UnboundedSender"] {
                 assert!(!text.contains(unbounded), "{path} has {unbounded}");
             }
@@ -95,7 +73,7 @@ fn every_queue_is_bounded() {
 /// have tables of their own.
 #[test]
 fn shared_bounds_are_in_the_one_table() {
-    for (path, text) in sources("supervisor/src").into_iter().chain(sources("supervisor/core/src")) {
+    for (path, text) in rust_sources("supervisor/src").into_iter().chain(rust_sources("supervisor/core/src")) {
         if path.ends_with("core/src/bounds.rs") || ["/sessions/", "/runs/"].iter().any(|own| path.contains(own)) {
             continue;
         }
@@ -109,23 +87,9 @@ fn shared_bounds_are_in_the_one_table() {
 #[test]
 fn no_test_is_ignored() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
-        for (path, text) in sources(below) {
+        for (path, text) in rust_sources(below) {
             let is_ignored = text.lines().any(|line| line.trim_start().starts_with("#[ignore"));
             assert!(!is_ignored, "{path} has an ignored test");
-        }
-    }
-}
-
-/// `make test` runs the rows of the outcome table separately and selects them by `by_` in their names.
-#[test]
-fn only_outcome_rows_use_the_by_prefix() {
-    for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
-        for (path, text) in sources(below).into_iter().filter(|(path, _)| !path.ends_with("outcome_table/main.rs")) {
-            let lines: Vec<&str> = text.lines().map(|line| line.trim_start().trim_start_matches("async ")).collect();
-            let is_test =
-                |pair: &[&str]| pair[0].starts_with("#[") && pair[0].contains("test") && pair[1].starts_with("fn by_");
-            let has_prefix = lines.windows(2).any(is_test) || lines.iter().any(|line| line.starts_with("mod by_"));
-            assert!(!has_prefix, "{path} has a test that would run only together with the rows");
         }
     }
 }
@@ -133,7 +97,7 @@ fn only_outcome_rows_use_the_by_prefix() {
 #[test]
 fn every_source_file_starts_with_a_doc_comment() {
     for below in ["proto/src", "supervisor", "agent-shim", "tests"] {
-        for (path, text) in sources(below) {
+        for (path, text) in rust_sources(below) {
             assert!(text.starts_with("//!"), "{path} has no doc comment at its start");
         }
     }

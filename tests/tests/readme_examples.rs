@@ -16,13 +16,14 @@
 use proctor_tests::process::{
     ProcessOutput, command, ensure_installed, program, search_path, source_root, tools, wait_for_exit,
 };
+use proctor_tests::rust_sources::rust_sources;
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use proctor_tests::test_workspace::{TestWorkspace, copy, go_modules};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
@@ -132,25 +133,6 @@ fn column(text: &str, column: &str) -> BTreeMap<String, String> {
 /// The texts in backquotes.
 fn code(text: &str) -> BTreeSet<String> {
     text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
-fn rust_sources() -> Vec<(PathBuf, String)> {
-    fn walk(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
-        for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = fs::read_to_string(&path).unwrap();
-                found.push((path.strip_prefix(source_root()).unwrap().to_owned(), text));
-            }
-        }
-    }
-    let mut found = Vec::new();
-    for below in ["agent-shim", "proto/src", "supervisor", "tests"] {
-        walk(&source_root().join(below), &mut found);
-    }
-    found
 }
 
 fn suites() -> BTreeSet<String> {
@@ -366,18 +348,19 @@ fn the_go_client_prints_the_failures() {
 /// A name is a test (`module::test`), a file or directory of tests, or a row of the table of expected outcomes.
 #[test]
 fn the_tests_that_guard_the_invariants_exist() {
-    let sources = rust_sources();
+    let directories = ["agent-shim", "proto/src", "supervisor", "tests"];
+    let sources: Vec<_> = directories.into_iter().flat_map(rust_sources).collect();
     let is_test = |name: &str| {
         let (modules, test) = name.rsplit_once("::").unwrap();
         let modules: Vec<&str> = modules.split("::").filter(|module| *module != "tests").collect();
         sources.iter().any(|(path, text)| {
-            let parts: Vec<String> = path.with_extension("").iter().map(|part| part.to_str().unwrap().into()).collect();
+            let parts: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
             let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
             let is_here = lines.windows(2).any(|pair| {
                 let is_function = pair[1].trim_start_matches("async ").starts_with(&format!("fn {test}("));
                 is_function && pair[0].starts_with("#[")
             });
-            is_here && modules.iter().all(|module| parts.iter().any(|part| part == module))
+            is_here && modules.iter().all(|module| parts.contains(module))
         })
     };
     let is_row = |name: &str| {

@@ -169,3 +169,11 @@ fn every_row_and_fixture_has_a_test() {
     }
     assert_eq!(TABLES.len(), NAMES.len());
 }
+
+/// `.config/nextest.toml` gives a row that waits for its deadline one slot, and knows it by its name.
+#[test]
+fn rows_that_wait_for_their_deadline_are_named_hang() {
+    for row in TABLES.iter().flat_map(|(_, rows)| rows.iter()) {
+        assert_eq!(row.options.timeout_s.is_some(), row.name == "hang", "{}", row.fixture);
+    }
+}
