@@ -7,8 +7,7 @@
 //! - the limits of a run, which are values of one type: [`Limits::DEFAULT`](crate::limits::Limits::DEFAULT) and
 //!   [`Limits::CEILING`](crate::limits::Limits::CEILING);
 //! - the largest message on the wire, which clients share: `MESSAGE_BYTES_MAX` in `proctor-proto`;
-//! - the bounds between supervisor and worker: `spec` in `proctor-sandbox`;
-//! - the number and idle time of sessions, and what a run's log and report hold: `sessions` and `runs` in `proctor`.
+//! - the bounds between supervisor and worker: `spec` in `proctor-sandbox`.
 
 use std::time::Duration;
 
@@ -165,6 +164,34 @@ pub const TAIL_BYTES_MAX: usize = 16 * KIB;
 /// Most files for which a runner may report the test that left them; more than are kept.
 pub const ARTIFACTS_MAX: usize = 4_096;
 
+/// Most bytes of the tests of one report, as JSON: 100,000 tests with 150 bytes of names each take 31 MiB. Together with
+/// the next three this leaves 8 MiB of a message for the rest, whose parts have their own bounds. The wire format is
+/// smaller than JSON.
+pub const REPORT_TESTS_BYTES_MAX: usize = 40 * MIB;
+
+/// The same for tests that were selected for a rerun and did not report: 10,000 with 400 bytes of names each.
+pub const REPORT_NOT_RUN_BYTES_MAX: usize = 4 * MIB;
+
+/// The same for build and collection errors.
+pub const REPORT_COLLECTORS_BYTES_MAX: usize = 8 * MIB;
+
+/// The same for the list of artifacts; entries beyond it omit the test that left the artifact. Names alone take less.
+pub const REPORT_ARTIFACTS_BYTES_MAX: usize = 4 * MIB;
+
+/// Most notes of one kind in a report. They are for people, who read a handful.
+pub const NOTES_MAX: usize = 64;
+
+/// Longest note, in bytes: a sentence that quotes a line of the runner's output.
+pub const NOTE_BYTES_MAX: usize = 2 * KIB;
+
+/// Most bytes of output in one event. Adjacent output is merged until a reader has seen it, so a runner that writes byte
+/// by byte has as many events as one that writes pages.
+pub const EVENT_OUTPUT_BYTES_MAX: u32 = 64 * 1024;
+
+/// The least that a file of an ended run counts against its tenant's quota, in bytes: a tenant with a quota of 20 GiB
+/// holds at most 20,480 of the supervisor's descriptors.
+pub const RETAINED_FILE_BYTES_MIN: u64 = MIB as u64;
+
 /// Longest secret that is recognised across a cut, in bytes: a private key of 16,384 bits in PEM has 13 KiB.
 pub const SECRET_BYTES_MAX: usize = 16 * KIB;
 
@@ -182,6 +209,16 @@ pub const COVERAGE_BYTES_MAX: usize = 64 * MIB;
 pub const COVERAGE_UNITS_MAX: usize = 200_000;
 
 // ----------------------------------------------------------------------------------------------- Sessions and queues
+
+/// Default number of sessions of all tenants together. An idle session takes some kilobytes.
+pub const SESSIONS_MAX: usize = 100_000;
+
+/// Default idle time after which a session closes: longer than a night, so that its failures and coverage are there in
+/// the morning.
+pub const SESSION_IDLE_MAX: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Least idle time that a host file may set. Runs are readable until then, so it has to allow for another call.
+pub const SESSION_IDLE_MIN: Duration = Duration::from_secs(1);
 
 /// Most runs waiting behind the running one of a session. An agent asks for one at a time; eight is a team of agents.
 pub const QUEUED_RUNS_MAX: usize = 8;
@@ -235,6 +272,14 @@ pub const TENANT_RETAINED_BYTES_MAX: u64 = TENANT_CACHE_BYTES_MAX;
 
 /// Default memory within that, in bytes: the last runs of a hundred agents with 10,000 tests each.
 pub const TENANT_RETAINED_MEMORY_BYTES_MAX: u64 = 2 * GIB;
+
+/// Least that a host file may set for it, in bytes. It must cover what one run may keep, or the end of that run would
+/// reject all others: the events and the report of a run may take 160 MiB each.
+pub const TENANT_RETAINED_MEMORY_BYTES_MIN: u64 = 320 * MIB as u64;
+
+/// Least of a tenant's retained bytes beyond the `log` limit of one run: [`TENANT_RETAINED_MEMORY_BYTES_MIN`], and
+/// artifacts of 64 MiB; rounded up.
+pub const TENANT_RETAINED_BESIDE_LOG_MIN: u64 = 512 * MIB as u64;
 
 /// Default bytes of a tenant's build caches between runs, and of a user's own: those of some large projects.
 pub const TENANT_CACHE_BYTES_MAX: u64 = 20 * GIB;

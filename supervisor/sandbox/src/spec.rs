@@ -239,7 +239,7 @@ pub const STREAMED_ARTIFACTS_MAX: u64 = 1_024;
 /// supervisor stores as much on its disk for each run that its session remembers.
 pub const STREAMED_ARTIFACT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Most artefact files returned: one coverage profile per package of the largest repositories.
+/// Most artifact files returned: one coverage profile per package of the largest repositories.
 pub const ARTIFACTS_MAX: usize = 4_096;
 
 /// Most artefact bytes returned, all files together: the supervisor holds them in memory.

@@ -4,8 +4,8 @@ use super::limits::too_small;
 use super::{Problem, changed_keys};
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::resolved_path::ResolvedPath;
-use crate::sessions::limits::{IDLE_MIN, SessionLimits};
-use proctor_core::bounds::{DRAIN_GRACE, DRAIN_GRACE_MAX};
+use crate::sessions::limits::SessionLimits;
+use proctor_core::bounds::{DRAIN_GRACE, DRAIN_GRACE_MAX, SESSION_IDLE_MIN};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
 use proctor_sandbox::PoolBounds;
@@ -20,9 +20,9 @@ pub struct HostTable {
     memory: Option<Bytes>,
     /// Processors for all runs together; default: per processor the default limit of a run.
     cpus: Option<Cpus>,
-    /// Most concurrent sessions of all tenants; default [`crate::sessions::limits::SESSIONS_MAX`].
+    /// Most concurrent sessions of all tenants; default [`SESSIONS_MAX`](proctor_core::bounds::SESSIONS_MAX).
     pub sessions_max: Option<u32>,
-    /// Time after which an idle session is closed; default [`crate::sessions::limits::IDLE_MAX`].
+    /// Time after which an idle session is closed; default [`SESSION_IDLE_MAX`](proctor_core::bounds::SESSION_IDLE_MAX).
     pub session_idle: Option<Duration>,
     /// Grace period for runs when the supervisor ends; default [`DRAIN_GRACE`].
     pub drain: Option<Duration>,
@@ -96,8 +96,8 @@ impl HostTable {
             ..LimitRequest::default()
         };
         too_small(&one_run).for_each(|(key, text)| wrong(true, key, &text));
-        let too_short = format!("session_idle: must be at least {}s", IDLE_MIN.as_secs());
-        wrong(self.session_limits().idle_max < IDLE_MIN, "session_idle", &too_short);
+        let too_short = format!("session_idle: must be at least {}s", SESSION_IDLE_MIN.as_secs());
+        wrong(self.session_limits().idle_max < SESSION_IDLE_MIN, "session_idle", &too_short);
         let too_long = format!("drain: must be at most {}s", DRAIN_GRACE_MAX.as_secs());
         wrong(self.drain() > DRAIN_GRACE_MAX, "drain", &too_long);
         for (index, dir) in self.toolchains.iter().enumerate() {

@@ -6,9 +6,8 @@ use super::quota::QuotaTable;
 use super::{Config, Problem};
 use crate::config::units::Bytes;
 use crate::host::resolved_path::ResolvedPath;
-use crate::sessions::limits::{KEPT_BESIDE_LOG, KEPT_MEMORY_MIN};
 use crate::workspace::is_system_dir;
-use proctor_core::bounds::TENANT_UID_MIN;
+use proctor_core::bounds::{TENANT_RETAINED_BESIDE_LOG_MIN, TENANT_RETAINED_MEMORY_BYTES_MIN, TENANT_UID_MIN};
 use proctor_core::human_units::format_bytes;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -194,7 +193,7 @@ impl Config {
         // The last run of a session is never forgotten, so the quota must leave room for another run after a maximal
         // one.
         let log = self.defaults.apply_to(Limits::DEFAULT).min(self.ceiling(tenant)).log_bytes_max;
-        let least = log.saturating_add(KEPT_BESIDE_LOG);
+        let least = log.saturating_add(TENANT_RETAINED_BESIDE_LOG_MIN);
         let message = format!(
             "quota.kept must be at least {}, the most that one run may retain (512 MiB plus its log)",
             format_bytes(least)
@@ -203,9 +202,9 @@ impl Config {
         wrong(quota.retained_bytes_max < least, "quota.kept", &message);
         let message = format!(
             "quota.kept_memory must be at least {}, the most that one run may retain",
-            format_bytes(KEPT_MEMORY_MIN)
+            format_bytes(TENANT_RETAINED_MEMORY_BYTES_MIN)
         );
-        wrong(quota.retained_memory_bytes_max < KEPT_MEMORY_MIN, "quota.kept_memory", &message);
+        wrong(quota.retained_memory_bytes_max < TENANT_RETAINED_MEMORY_BYTES_MIN, "quota.kept_memory", &message);
         for problem in self.uid_problems(index, self.sandbox.required().contains(&Layer::TenantUid)) {
             wrong(true, "uid_range", &problem);
         }

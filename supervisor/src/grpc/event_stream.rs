@@ -3,9 +3,10 @@
 use super::revocation::Revocation;
 use super::{encode_permit, status};
 use crate::grpc::convert;
-use crate::runs::{LoggedEvent, OUTPUT_BYTES_MAX, RunEnd, RunHandle, WatchGuard};
+use crate::runs::{LoggedEvent, RunEnd, RunHandle, WatchGuard};
 use crate::tenants::allowance::{InFlightBytes, Reservation};
 use futures_util::stream::unfold;
+use proctor_core::bounds::EVENT_OUTPUT_BYTES_MAX;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::RunId;
 use proctor_core::timestamp::Timestamp;
@@ -184,7 +185,7 @@ impl EventReader {
         };
         let fits = |(index, (_, _, len)): &(usize, (Stream, u64, usize))| {
             bytes += len;
-            *index == 0 || bytes <= OUTPUT_BYTES_MAX as usize
+            *index == 0 || bytes <= EVENT_OUTPUT_BYTES_MAX as usize
         };
         let outputs = [entry].into_iter().chain(self.batch.as_slice()).filter_map(output);
         let ranges: Vec<_> = outputs.enumerate().take_while(fits).map(|(_, output)| output).collect();
@@ -300,7 +301,7 @@ mod tests {
     async fn reads_the_outputs_of_a_batch_together_up_to_the_size_of_one_event() {
         let mut spools = Spools::default();
         let pieces =
-            [(Stream::Stdout, 1), (Stream::Stderr, 2), (Stream::Stdout, 3), (Stream::Stderr, OUTPUT_BYTES_MAX)];
+            [(Stream::Stdout, 1), (Stream::Stderr, 2), (Stream::Stdout, 3), (Stream::Stderr, EVENT_OUTPUT_BYTES_MAX)];
         let mut events = Vec::new();
         let mut written = Vec::new();
         for (byte, (stream, len)) in (0..).zip(pieces) {

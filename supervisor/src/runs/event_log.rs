@@ -11,6 +11,7 @@ use super::NotStarted;
 use super::output_files::{OutputFiles, Spools};
 use crate::clock::Clock;
 use crate::tenants::allowance::{MemoryReservation, Reservation};
+use proctor_core::bounds::EVENT_OUTPUT_BYTES_MAX;
 use proctor_core::event::{Progress, RunEvent};
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
@@ -32,10 +33,6 @@ const EVENTS_MAX: usize = 262_144;
 /// texts that a report has. Events beyond it, or beyond the tenant's memory quota, count as missed, like those beyond
 /// [`EVENTS_MAX`].
 const EVENTS_BYTES_MAX: usize = 160 * 1024 * 1024;
-
-/// Most bytes of output in one event. Adjacent output is merged until a reader has seen it, so a runner that writes
-/// byte by byte has as many events as one that writes pages.
-pub const OUTPUT_BYTES_MAX: u32 = 64 * 1024;
 
 /// Bytes that an event takes with its number and its time.
 fn memory_bytes(event: &RunEvent) -> usize {
@@ -393,7 +390,7 @@ impl Log {
             return false;
         };
         let together = len.saturating_add(*more);
-        let adjacent = same == stream && *begin + u64::from(*len) == *offset && together <= OUTPUT_BYTES_MAX;
+        let adjacent = same == stream && *begin + u64::from(*len) == *offset && together <= EVENT_OUTPUT_BYTES_MAX;
         if adjacent {
             *len = together;
         }

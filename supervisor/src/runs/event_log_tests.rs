@@ -94,8 +94,8 @@ async fn merges_adjacent_output_until_a_reader_has_seen_it() {
         [(5, Stdout, 1_005, 1)],
         "a reader that resumes from there misses nothing"
     );
-    writer.append(vec![output(Stdout, 1_006, OUTPUT_BYTES_MAX), output(Stdout, 1_006 + 65_536, 1)]).await;
-    let large = [(6, Stdout, 1_006, OUTPUT_BYTES_MAX), (7, Stdout, 1_006 + 65_536, 1)];
+    writer.append(vec![output(Stdout, 1_006, EVENT_OUTPUT_BYTES_MAX), output(Stdout, 1_006 + 65_536, 1)]).await;
+    let large = [(6, Stdout, 1_006, EVENT_OUTPUT_BYTES_MAX), (7, Stdout, 1_006 + 65_536, 1)];
     assert_eq!(output_events(&handle, 6).await, large);
     writer.end(end(), None).await;
     let numbers: Vec<u64> = handle.read(0).await.unwrap().iter().map(|entry| entry.sequence).collect();

@@ -18,10 +18,9 @@ mod tally;
 
 pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
-    LogWriter, LoggedEvent, OUTPUT_BYTES_MAX, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard,
-    open,
+    LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,
 };
-pub use output_files::{FILE_BYTES_MIN, OutputFiles, Spools};
+pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};
 

@@ -1,5 +1,6 @@
 //! Stores the output and artifacts of a run while it is running, and reads them back afterwards.
 
+use proctor_core::bounds::RETAINED_FILE_BYTES_MIN;
 use proctor_core::event::Stream;
 use proctor_sandbox::{Spool, SpoolReader};
 use std::io;
@@ -8,10 +9,6 @@ use std::sync::Arc;
 /// Most bytes of a stream kept in memory once its run has ended. Most runs print a few lines, and a file takes a
 /// descriptor and a page of the disk.
 const IN_MEMORY_MAX: u64 = 8 * 1024;
-
-/// The least that a file counts against the quota, in bytes: a tenant with a quota of 20 GiB holds at most 20,480 of
-/// the supervisor's descriptors.
-pub const FILE_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Receives the output and artifacts of a run.
 #[derive(Debug, Default)]
@@ -66,7 +63,7 @@ impl OutputFiles {
         self.artifacts.read_at(offset, len)
     }
 
-    /// Bytes counted against the quota: at least [`FILE_BYTES_MIN`] for each file, since it also takes a descriptor.
+    /// Bytes counted against the quota: at least [`RETAINED_FILE_BYTES_MIN`] for each file, since it also takes a descriptor.
     #[must_use]
     pub fn quota_bytes(&self) -> u64 {
         [&self.stdout, &self.stderr, &self.artifacts].into_iter().map(Bytes::quota_bytes).sum()
@@ -108,7 +105,7 @@ impl Bytes {
 
     fn quota_bytes(&self) -> u64 {
         match self {
-            Bytes::File(spool) if !spool.is_empty() => spool.len().max(FILE_BYTES_MIN),
+            Bytes::File(spool) if !spool.is_empty() => spool.len().max(RETAINED_FILE_BYTES_MIN),
             _ => self.len(),
         }
     }
@@ -132,7 +129,7 @@ mod tests {
     #[test]
     fn small_contents_move_to_memory_and_read_the_same() {
         let limit = usize::try_from(IN_MEMORY_MAX).unwrap();
-        for (len, counted) in [(0, 0), (3, 3), (limit, IN_MEMORY_MAX), (limit + 1, FILE_BYTES_MIN)] {
+        for (len, counted) in [(0, 0), (3, 3), (limit, IN_MEMORY_MAX), (limit + 1, RETAINED_FILE_BYTES_MIN)] {
             let mut spools = Spools::default();
             let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(len).collect();
             spools.stdout.append(&bytes).unwrap();

@@ -1,11 +1,14 @@
 //! Builds the report of a run from what was recorded. Reads artifacts and output tails from files, so it belongs on a
 //! blocking thread.
 
-use super::report_limits::{self, ARTIFACTS_BYTES_MAX, NOT_RUN_BYTES_MAX, NOTE_BYTES_MAX, NOTES_MAX};
+use super::report_limits;
 use super::run_state::RunState;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::bounds::{SECRET_BYTES_MAX, TAIL_BYTES_MAX, clip};
+use proctor_core::bounds::{
+    NOTE_BYTES_MAX, NOTES_MAX, REPORT_ARTIFACTS_BYTES_MAX, REPORT_NOT_RUN_BYTES_MAX, SECRET_BYTES_MAX, TAIL_BYTES_MAX,
+    clip,
+};
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
@@ -158,7 +161,7 @@ fn within_limit(not_run: Vec<TestId>) -> Vec<TestId> {
     let mut bytes = 0;
     let within = |test: &TestId| {
         bytes += report_limits::json_bytes(test);
-        bytes <= NOT_RUN_BYTES_MAX
+        bytes <= REPORT_NOT_RUN_BYTES_MAX
     };
     not_run.into_iter().take_while(within).collect()
 }
@@ -175,7 +178,7 @@ fn build_artifacts(retained_files: Vec<(String, u64)>, parser: &dyn Parser) -> V
     let within = |mut artifact: Artifact| {
         bytes += report_limits::json_bytes(&artifact.test);
         // Every artifact keeps its name, by which clients fetch it; only some keep their test.
-        artifact.test.take_if(|_| bytes > ARTIFACTS_BYTES_MAX / 2);
+        artifact.test.take_if(|_| bytes > REPORT_ARTIFACTS_BYTES_MAX / 2);
         artifact
     };
     retained_files.into_iter().map(artifact).map(within).collect()

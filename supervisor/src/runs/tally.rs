@@ -1,7 +1,7 @@
 //! Collects the tests, errors and counts of a run within the bounds of a report. Pure bookkeeping.
 
-use super::report_limits::{self, COLLECTORS_BYTES_MAX, TESTS_BYTES_MAX};
-use proctor_core::bounds::{COLLECTORS_MAX, TEST_CASES_MAX, clip};
+use super::report_limits;
+use proctor_core::bounds::{COLLECTORS_MAX, REPORT_COLLECTORS_BYTES_MAX, REPORT_TESTS_BYTES_MAX, TEST_CASES_MAX, clip};
 use proctor_core::event::{RunEvent, RunnerEvent};
 use proctor_core::report::{Summary, Truncated};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
@@ -9,10 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Most bytes of output, stacks, messages and values in one report, over all tests, as JSON. It is part of
-/// [`TESTS_BYTES_MAX`], so the rest is left for names.
+/// [`REPORT_TESTS_BYTES_MAX`], so the rest is left for names.
 const TEXT_BYTES_MAX: usize = 22 * 1024 * 1024;
 
-/// The same for build and collection errors: part of [`COLLECTORS_BYTES_MAX`].
+/// The same for build and collection errors: part of [`REPORT_COLLECTORS_BYTES_MAX`].
 const COLLECTOR_TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes kept of a message beyond that budget: one line.
@@ -59,7 +59,9 @@ impl Tally {
                 }
                 let collector = Arc::new(self.collector_within_budget(collector.bounded()));
                 let bytes = report_limits::json_bytes(collector.as_ref());
-                if self.collectors.len() < COLLECTORS_MAX && self.collectors_bytes + bytes <= COLLECTORS_BYTES_MAX {
+                if self.collectors.len() < COLLECTORS_MAX
+                    && self.collectors_bytes + bytes <= REPORT_COLLECTORS_BYTES_MAX
+                {
                     self.collectors_bytes += bytes;
                     self.collectors.push(Arc::clone(&collector));
                 }
@@ -86,7 +88,7 @@ impl Tally {
     }
 
     fn has_room(&self, bytes: usize) -> bool {
-        self.failing.len() + self.others.len() < TEST_CASES_MAX && self.tests_bytes + bytes <= TESTS_BYTES_MAX
+        self.failing.len() + self.others.len() < TEST_CASES_MAX && self.tests_bytes + bytes <= REPORT_TESTS_BYTES_MAX
     }
 
     // The texts of the first failures are worth the most; beyond the budget, texts stay in the output stream only.

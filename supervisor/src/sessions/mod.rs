@@ -14,9 +14,9 @@ use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
 use crate::runs::context::Context;
 use crate::runs::prepare::PrepareError;
-use crate::sessions::limits::IDLE_MAX;
 use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
+use proctor_core::bounds::SESSION_IDLE_MAX;
 use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
@@ -234,7 +234,7 @@ pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Out
     (SessionHandle { shared, mailbox }, actor.serve(messages))
 }
 
-/// Opens a session with [`IDLE_MAX`], its actor as a task.
+/// Opens a session with [`SESSION_IDLE_MAX`], its actor as a task.
 #[must_use]
 pub fn open(
     id: SessionId,
@@ -243,8 +243,14 @@ pub fn open(
     workspace: Workspace,
     memory: SessionMemory,
 ) -> (SessionHandle, JoinHandle<()>) {
-    let (handle, actor) =
-        prepare_actor(SessionOptions { id, context, policy: policy.into(), workspace, idle_max: IDLE_MAX, memory });
+    let (handle, actor) = prepare_actor(SessionOptions {
+        id,
+        context,
+        policy: policy.into(),
+        workspace,
+        idle_max: SESSION_IDLE_MAX,
+        memory,
+    });
     (handle, tokio::spawn(actor))
 }
 

@@ -8,7 +8,7 @@ use crate::ops::audit::{self, Audit};
 use crate::runs::context::ScanPermits;
 use crate::runs::prepare::prepare;
 use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
-use crate::runs::{self, FILE_BYTES_MIN, Phase, RunEnd, RunKiller, RunTask, Spools};
+use crate::runs::{self, Phase, RunEnd, RunKiller, RunTask, Spools};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
@@ -16,6 +16,7 @@ use crate::tenants::Tenant;
 use crate::tenants::allowance::{Allowance, MemoryReservation};
 use crate::tenants::policy::Policy;
 use crate::workspace::Root;
+use proctor_core::bounds::RETAINED_FILE_BYTES_MIN;
 use proctor_core::event::Stream;
 use proctor_core::id::{SessionId, TenantId};
 use proctor_core::isolation::{Isolation, Layer};
@@ -176,7 +177,7 @@ impl World {
 
     pub(super) fn policy(&self) -> Policy {
         // One file of an ended run, and no second one.
-        let quota = Quota { retained_bytes_max: FILE_BYTES_MIN * 3 / 2, ..Quota::UNBOUNDED };
+        let quota = Quota { retained_bytes_max: RETAINED_FILE_BYTES_MIN * 3 / 2, ..Quota::UNBOUNDED };
         Policy { quota, cache: Some(self.log.path().join("cache")), ..Policy::new("acme") }
     }
 

@@ -107,7 +107,7 @@ async fn an_idle_session_takes_little_memory() {
         context: Arc::clone(&world.context),
         policy: world.policy().into(),
         workspace: world.workspace(),
-        idle_max: IDLE_MAX,
+        idle_max: SESSION_IDLE_MAX,
         memory: SessionMemory::default(),
     });
     let bytes = size_of_val(&actor);

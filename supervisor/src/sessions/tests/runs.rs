@@ -3,10 +3,11 @@
 use super::harness::{Order, World, command, outcome, start, within};
 use crate::caches;
 use crate::ops::audit;
+use crate::runs::ReadError;
 use crate::runs::prepare::prepare;
-use crate::runs::{FILE_BYTES_MIN, ReadError};
 use crate::sessions::*;
 use crate::tenants::policy::Policy;
+use proctor_core::bounds::RETAINED_FILE_BYTES_MIN;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::outcome::KillReason;
 use proctor_core::quota::QuotaExceeded;
@@ -194,11 +195,14 @@ async fn bounds_the_retained_results_of_a_whole_tenant() {
         assert_eq!(outcome(&run).await, Outcome::Passed);
         run
     };
-    let files = || policy.usage.retained.bytes.now() / FILE_BYTES_MIN;
+    let files = || policy.usage.retained.bytes.now() / RETAINED_FILE_BYTES_MIN;
     let session = open_session("first");
     let first = run(&session, "a").await;
     let one = policy.usage.retained.bytes.now();
-    assert!((FILE_BYTES_MIN + 500..FILE_BYTES_MIN + 20_000).contains(&one), "events and report count: {one}");
+    assert!(
+        (RETAINED_FILE_BYTES_MIN + 500..RETAINED_FILE_BYTES_MIN + 20_000).contains(&one),
+        "events and report count: {one}"
+    );
     // A client follows the run and reads nothing.
     let following = tokio::spawn({
         let handle = first.handle.clone();
