@@ -182,14 +182,20 @@ impl Arguments {
         }
     }
 
-    /// True or false.
+    /// True or false; false without the argument.
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, ArgumentError> {
+        Ok(self.optional_flag(name)?.unwrap_or_default())
+    }
+
+    /// True or false, if the argument is there.
+    pub(crate) fn optional_flag(&mut self, name: &'static str) -> Result<Option<bool>, ArgumentError> {
         match self.values.remove(name) {
-            None => Ok(false),
-            Some(Value::Bool(flag)) => Ok(flag),
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
             Some(value) => match value.as_str().map(str::trim) {
-                Some("true") => Ok(true),
-                Some("false" | "") => Ok(false),
+                Some("true") => Ok(Some(true)),
+                Some("false") => Ok(Some(false)),
+                Some("") => Ok(None),
                 _ => Err(self.form_error(name, "true or false", &value)),
             },
         }

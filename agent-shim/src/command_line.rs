@@ -1,5 +1,7 @@
 //! The command line of `proctor-mcp`.
 
+use crate::answer::budget::{MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX};
+use crate::tool_call::AnswerDefaults;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use std::net::IpAddr;
@@ -55,6 +57,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
+    /// Tokens (4 bytes each) of an answer, text and structured content together, unless a call sets max_tokens
+    #[arg(long, value_name = "TOKENS", default_value_t = MAX_TOKENS_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TOKENS_MAX)))]
+    max_tokens: u32,
+
+    /// Answer runs with the runner's own output, ending in `exit: N`, unless a call sets raw to false
+    #[arg(long)]
+    compat: bool,
+
     /// The `proctor` program for the private supervisor [default: beside this program, else on PATH]
     #[arg(long, value_name = "FILE", conflicts_with = "supervisor")]
     proctor_binary: Option<PathBuf>,
@@ -97,6 +108,11 @@ impl Args {
         ensure!(workspace.is_dir(), "--workspace {}: not a directory", given.display());
         ensure!(workspace.to_str().is_some(), "--workspace {}: not UTF-8", given.display());
         Ok(workspace)
+    }
+
+    /// How answers look unless a call says otherwise.
+    pub(crate) fn answer_defaults(&self) -> AnswerDefaults {
+        AnswerDefaults { raw: self.compat, max_tokens: self.max_tokens }
     }
 
     /// Where the supervisor for `workspace` is, or how to start it.

@@ -1,31 +1,54 @@
 //! JSON Schemas of the tools' arguments and answers. One `type` per property, no `format`, no unions: some model providers
-//! refuse those.
+//! refuse those. Every client sends them to its model, so descriptions are short, and members that explain themselves have
+//! none.
 
 use rmcp::model::JsonObject;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// An object with exactly these properties, of which `required` must be present.
-pub(crate) fn arguments(properties: &[(&str, Value)], required: &[&str]) -> Arc<JsonObject> {
-    let mut schema = object_of(properties, required);
+pub(crate) fn arguments(
+    properties: impl IntoIterator<Item = (&'static str, Value)>,
+    required: &[&str],
+) -> Arc<JsonObject> {
+    let mut schema = object_of(properties);
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
+    }
     schema.insert("additionalProperties".to_owned(), Value::Bool(false));
     Arc::new(schema)
 }
 
-/// An object with these properties, and possibly others.
-pub(crate) fn answer(properties: &[(&str, Value)], required: &[&str]) -> Arc<JsonObject> {
-    Arc::new(object_of(properties, required))
+/// An object with these properties and those that every answer may have, and possibly others.
+pub(crate) fn answer(properties: impl IntoIterator<Item = (&'static str, Value)>) -> Arc<JsonObject> {
+    let common = [("headline", plain("string")), ("next", plain("string")), ("notes", list(plain("string")))];
+    let mut schema = object_of(common.into_iter().chain(properties));
+    schema.insert("required".to_owned(), json!(["headline"]));
+    Arc::new(schema)
 }
 
-fn object_of(properties: &[(&str, Value)], required: &[&str]) -> JsonObject {
+fn object_of(properties: impl IntoIterator<Item = (&'static str, Value)>) -> JsonObject {
+    let properties: Map<String, Value> =
+        properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
     let mut schema = JsonObject::new();
     schema.insert("type".to_owned(), json!("object"));
-    let properties = properties.iter().map(|(name, schema)| ((*name).to_owned(), schema.clone())).collect();
     schema.insert("properties".to_owned(), Value::Object(properties));
-    if !required.is_empty() {
-        schema.insert("required".to_owned(), json!(required));
-    }
     schema
+}
+
+/// A value of this type that its name explains.
+pub(crate) fn plain(kind: &str) -> Value {
+    json!({ "type": kind })
+}
+
+/// A list of such values.
+pub(crate) fn list(items: Value) -> Value {
+    json!({"type": "array", "items": items})
+}
+
+/// An object with these properties, among others.
+pub(crate) fn object(properties: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
+    Value::Object(object_of(properties))
 }
 
 /// A number.
@@ -53,57 +76,66 @@ pub(crate) fn strings(description: &str) -> Value {
     json!({"type": "array", "items": {"type": "string"}, "description": description})
 }
 
-/// A list of objects with these properties, among others.
-pub(crate) fn objects(properties: &[(&str, Value)], description: &str) -> Value {
-    let items = Value::Object(object_of(properties, &[]));
-    json!({"type": "array", "items": items, "description": description})
+/// Tests by package.
+pub(crate) fn tests() -> Value {
+    list(object([("package", plain("string")), ("names", list(plain("string")))]))
 }
 
-/// An object; the description lists its properties.
-pub(crate) fn object(description: &str) -> Value {
-    json!({"type": "object", "description": description})
-}
-
-/// A list of tests by package and name.
-pub(crate) fn tests(description: &str) -> Value {
-    objects(
-        &[
-            ("package", string("What the framework runs as a unit: Go import path, Python file.")),
-            ("name", string("The test within it, in the runner's own form.")),
-        ],
-        description,
-    )
+/// The structured content of an answer about an ended run.
+pub(crate) fn run() -> Vec<(&'static str, Value)> {
+    let failure = [
+        ("name", plain("string")),
+        ("kind", string("build, collection or running; absent for a failed test")),
+        ("at", string("file:line")),
+        ("message", plain("string")),
+        ("expected", plain("string")),
+        ("actual", plain("string")),
+        ("stack", list(plain("string"))),
+        ("output", plain("string")),
+        ("alike", strings("failed with the same message at the same place")),
+        ("alike_left_out", plain("number")),
+    ];
+    vec![
+        ("outcome", string("only passed is success")),
+        ("summary", plain("object")),
+        ("failures", list(object(failure))),
+        ("attached", plain("string")),
+        ("exit_code", plain("number")),
+        ("run_id", plain("string")),
+        ("stdout_tail", plain("string")),
+        ("stderr_tail", plain("string")),
+    ]
 }
 
 /// The argument `timeout` of every tool that runs tests.
 pub(crate) fn timeout() -> Value {
-    number(
-        "Seconds after which the run is stopped; what had finished until then is still reported. Default 300, or 900 \
-         for frameworks that build a project first or drive a browser or a device; more than 1800 is clamped to 1800.",
-    )
+    number("Seconds until the run is stopped, at most 1800. Default 300; 900 for builds, browsers and devices.")
 }
 
-/// The argument `max_tokens` of every tool that prints output.
+/// The argument `max_tokens` of every tool.
 pub(crate) fn max_tokens() -> Value {
-    number(
-        "Wish for a short answer: about this many tokens (4 bytes each) of text. Then failures come first and of the \
-         output the end rather than the beginning. Without it up to 500 KiB of each stream are returned.",
-    )
+    number("Budget of the answer in tokens (4 bytes), text and structured content together. Default 2000.")
+}
+
+/// The argument `raw` of every tool that answers for a run.
+pub(crate) fn raw() -> Value {
+    boolean("Text is the runner's own output, up to 500 KiB of each stream, whatever max_tokens is.")
+}
+
+/// The argument `verbose` of every tool that answers for a run.
+pub(crate) fn verbose() -> Value {
+    boolean("Adds passed tests, limits, isolation and resources, as far as max_tokens allows.")
 }
 
 /// The argument `framework` of every tool that has one.
 pub(crate) fn framework() -> Value {
-    string(
-        "Test framework by name, for example go. Leave it out: it is detected. Needed only when the workspace holds \
-         several project types; then the error lists them, and all runs every one.",
-    )
+    string("Leave it out: it is detected. Needed if several project types are there; all runs every one.")
 }
 
 /// The argument `filter` of every tool that selects tests.
 pub(crate) fn filter() -> Value {
     string(
-        "Only tests that match, in the runner's own syntax: Go -run regular expression, pytest -k expression, Jest and \
-         Vitest -t pattern, cargo substring. At most 200 characters; not starting with '-', no '..'. A filter that \
-         matches nothing gives the outcome no_tests.",
+        "In the runner's own syntax: Go -run regular expression, pytest -k, Jest and Vitest -t pattern, cargo substring. \
+         At most 200 characters, not starting with '-', no '..'.",
     )
 }

@@ -11,6 +11,7 @@
     reason = "stdout is the protocol, and these panic where nothing can be written"
 )]
 
+mod answer;
 mod arguments;
 mod bearer_token;
 mod call_error;
@@ -23,20 +24,16 @@ mod json_schema;
 mod keepalive;
 mod line_transport;
 mod mcp_server;
-mod offline_report;
 mod private_supervisor;
 mod progress;
 mod reconnect;
 mod report_json;
 mod run_follower;
 mod run_output;
-mod run_summary;
 mod session;
-mod shortened_text;
 mod stderr_log;
 mod supervisor_connection;
 mod tls_probe;
-mod tool_answer;
 mod tool_call;
 mod tools;
 
@@ -113,7 +110,7 @@ fn start(args: Args) -> anyhow::Result<()> {
 async fn run(args: Args) -> anyhow::Result<()> {
     let workspace = args.workspace()?;
     let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
-    let server = McpServer::new(workspace, supervisor);
+    let server = McpServer::new(workspace, supervisor, args.answer_defaults());
     let supervisor = server.supervisor();
     let (input, output) = rmcp::transport::io::stdio_pipes();
     let (input, end_of_input) = EndOfInput::watch(input);

@@ -1,10 +1,11 @@
 //! The MCP server: lists the tools and dispatches calls to them.
 
+use crate::answer::budget::{self, MAX_TOKENS_MAX};
+use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
-use crate::tool_answer;
-use crate::tool_call::ToolCall;
+use crate::tool_call::{AnswerDefaults, ToolCall};
 use crate::tools::Tool;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, Implementation,
@@ -25,13 +26,14 @@ you are attached to it.";
 pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
+    defaults: AnswerDefaults,
 }
 
 impl McpServer {
     /// A server for `workspace`, a canonical absolute path.
-    pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection) -> McpServer {
+    pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection, defaults: AnswerDefaults) -> McpServer {
         let session = Session::new(workspace, !supervisor.is_private());
-        McpServer { supervisor, session }
+        McpServer { supervisor, session, defaults }
     }
 
     /// The supervisor connection, to be shut down after the server.
@@ -52,16 +54,20 @@ impl McpServer {
     ) -> CallToolResult {
         let name = tool.name();
         let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
-        let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client };
         let outcome = async {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
+            let max_tokens = arguments.count("max_tokens", MAX_TOKENS_MAX)?.unwrap_or(self.defaults.max_tokens);
+            let bytes_max = budget::token_bytes(max_tokens);
+            let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
+            let call = ToolCall { supervisor, session, defaults, bytes_max, client };
             let answer = tool.call(&call, &mut arguments).await?;
-            let notices = self.session.take_notice().map(str::to_owned).into_iter().collect();
-            Ok(answer.with_notes(arguments.into_notes()).with_notes(notices))
+            let mut notes = arguments.into_notes();
+            notes.extend(self.session.take_notice().map(str::to_owned));
+            Ok(budget::fit(&*answer, &notes, bytes_max))
         };
         match outcome.await {
             Ok(answer) => answer.into_result(),
-            Err(error) => tool_answer::error_result(name, &error, self.supervisor.is_private()),
+            Err(error) => error_result(name, &error, self.supervisor.is_private()),
         }
     }
 }

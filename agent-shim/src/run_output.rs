@@ -26,6 +26,13 @@ impl OutputSpan {
         self.cursor + self.bytes.len() as u64
     }
 
+    /// The first `bytes_max` bytes, ending between two characters.
+    pub(crate) fn first(&self, bytes_max: usize) -> OutputSpan {
+        let bytes = self.bytes[..self.bytes.len().min(bytes_max)].to_vec();
+        let end = self.end && bytes.len() == self.bytes.len();
+        OutputSpan { bytes, end, ..*self }.without_broken_character()
+    }
+
     /// Drops an incomplete character at the end, so that the next page begins with it.
     fn without_broken_character(mut self) -> OutputSpan {
         if let Err(error) = std::str::from_utf8(&self.bytes)
@@ -84,7 +91,7 @@ async fn read_span(
 
 /// The call by which an agent reads on from `cursor`.
 pub(crate) fn read_on_hint(run_id: &str, stream: Stream, cursor: u64) -> String {
-    format!("read on with get_run {{run_id: \"{run_id}\", stream: \"{}\", cursor: {cursor}}}", stream_name(stream))
+    format!("get_run {{run_id: \"{run_id}\", stream: \"{}\", cursor: {cursor}}} reads on", stream_name(stream))
 }
 
 /// Name of a stream in arguments and answers.

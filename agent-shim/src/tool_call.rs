@@ -9,10 +9,22 @@ use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
 use tonic::Status;
 
+/// How answers look unless a call says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnswerDefaults {
+    /// Whether the text of a run is the runner's own output.
+    pub(crate) raw: bool,
+    /// Budget of an answer, in tokens.
+    pub(crate) max_tokens: u32,
+}
+
 /// The context of one tool call.
 pub(crate) struct ToolCall<'a> {
     pub(crate) supervisor: &'a SupervisorConnection,
     pub(crate) session: &'a Session,
+    pub(crate) defaults: AnswerDefaults,
+    /// Budget of this answer, in bytes.
+    pub(crate) bytes_max: usize,
     /// The client and its progress token, if it asked for progress.
     pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
 }

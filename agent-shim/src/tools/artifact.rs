@@ -1,12 +1,12 @@
 //! Shows an artifact of a run to an agent: text as text, a picture as an image, and anything else as a description.
 
+use super::Answer;
+use crate::answer::budget::{Detail, Draw, clip_end};
+use crate::answer::{Picture, ToolAnswer};
 use crate::call_error::CallError;
-use crate::tool_answer::{self, PICTURE, ToolAnswer};
 use crate::tool_call::ToolCall;
-use crate::{report_json, shortened_text};
-use proctor_proto::text::STREAM_BYTES_MAX;
 use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Most bytes fetched. Clients refuse messages of more than a few MiB.
 const BYTES_MAX: usize = 1024 * 1024;
@@ -19,33 +19,47 @@ pub(super) async fn show_artifact(
     call: &ToolCall<'_>,
     fetched: &GetReportResponse,
     name: &str,
-    bytes_max: Option<usize>,
-) -> Result<ToolAnswer, CallError> {
+) -> Result<Answer, CallError> {
     let document: Value = serde_json::from_slice(&fetched.document).map_err(|_| CallError::MalformedReport)?;
     let listed = document["artifacts"].as_array().into_iter().flatten().find(|artifact| artifact["name"] == name);
     // If the report does not list the name, the supervisor's error says so.
     let size = listed.and_then(|artifact| artifact["bytes"].as_u64()).unwrap_or_default();
     let bytes = read_artifact(call, &fetched.run_id, name).await?;
-    let mut structured =
-        report_json::parse_document(&fetched.document, &report_json::Context::for_report(fetched, bytes_max))?;
+    let headline = format!("{}: {size} bytes", describe(listed));
+    let members = vec![("artifact", json!({"name": name, "bytes": size})), ("run_id", fetched.run_id.as_str().into())];
+    let description = ToolAnswer::fixed(headline.clone(), headline + "\n", members);
     let picture = PICTURES.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, mime)| *mime);
     let is_whole = bytes.len() as u64 == size;
-    let text = match (picture, std::str::from_utf8(&bytes)) {
-        (None, Ok(content)) if is_whole => {
-            shortened_text::first_lines(content, bytes_max.unwrap_or(STREAM_BYTES_MAX)).to_owned()
+    Ok(match (picture.filter(|_| is_whole), String::from_utf8(bytes)) {
+        (Some(mime), content) => {
+            let bytes = content.map_or_else(|error| error.into_bytes(), String::into_bytes);
+            let shown = description.with_notes(["the picture is the last block".to_owned()]);
+            Box::new(ToolAnswer { picture: Some(Picture { bytes, mime }), ..shown })
         }
-        _ => format!("{}: {size} bytes\n", describe(listed)),
-    };
-    let summary = match picture.filter(|_| is_whole) {
-        Some(mime) => {
-            structured[PICTURE] = tool_answer::picture(&bytes, mime);
-            vec!["The picture is the last block.".to_owned()]
-        }
-        None => {
-            vec!["What is no text or picture of up to 1 MiB is read with ReadArtifact or `proctor report`.".to_owned()]
-        }
-    };
-    Ok(ToolAnswer { text, summary, structured })
+        (None, Ok(content)) if is_whole => Box::new(TextArtifact { description, content }),
+        (None, _) => Box::new(description.with_notes([
+            "what is no text or picture of up to 1 MiB is read with ReadArtifact or `proctor report`".to_owned(),
+        ])),
+    })
+}
+
+/// An artifact that is text; as much of its beginning is shown as fits.
+struct TextArtifact {
+    description: ToolAnswer,
+    content: String,
+}
+
+impl Draw for TextArtifact {
+    fn items(&self) -> usize {
+        self.content.len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let content = clip_end(&self.content, detail.items);
+        let mut shown = self.description.clone();
+        shown.members.push(("content", content.as_str().into()));
+        ToolAnswer { text: crate::answer::Text::Fixed(content), ..shown }
+    }
 }
 
 fn describe(listed: Option<&Value>) -> String {

@@ -1,15 +1,16 @@
 //! The tool `get_run`: progress of a run, its result, its output page by page, and its cancellation.
 
-use super::run_rendering;
+use super::Answer;
+use super::run_rendering::{self, RunView};
 use super::tool_spec::{ToolSpec, seconds};
+use crate::answer::ToolAnswer;
+use crate::answer::budget::{Detail, Draw};
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::json_schema::{self, boolean, number, object, one_of, string};
+use crate::json_schema::{self, boolean, number, object, one_of, plain, string};
 use crate::progress::ProgressState;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{self, OutputSpan, stream_name};
-use crate::shortened_text;
-use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::text;
 use proctor_proto::v1::{
@@ -22,63 +23,62 @@ use std::time::Duration;
 const WAIT_S_MAX: u32 = 600;
 /// How long to wait for the end of a cancelled run before answering without its report. The kill itself takes milliseconds.
 const CANCEL_MS_MAX: u64 = 15_000;
-/// Bytes of a page of output without `max_tokens`: some 16,000 tokens.
-const PAGE_BYTES: usize = 64 * 1024;
-/// Largest page, in bytes; the same as the part of a stream that the text of a run shows.
+/// Largest page of output, in bytes; the same as the part of a stream that the text of a run shows.
 const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 
 const DESCRIPTION: &str = "\
 Look at a run: the one that is going on, or the last one, unless run_id names another. Without other arguments it says at \
-once how far the run is, or gives the same answer as run_tests when it has ended. wait_s waits for the end, also of a run \
-whose call your own timer cut off (such a run ends by itself after 30 s without a caller). stream and cursor read on in \
-output that was truncated. cancel kills it at once.";
+once how far the run is, or answers as run_tests does when it has ended. wait_s waits for the end, also of a run whose call \
+your own timer cut off (such a run ends by itself after 30 s without a caller). stream and cursor read the output page by \
+page. cancel kills the run at once.";
 
 pub(super) fn spec() -> ToolSpec {
-    let input = [
-        ("run_id", string("A run, as structuredContent.run_id of run_tests has it. Default: the last one.")),
-        ("wait_s", number("Seconds to wait for the run to end, 0 (default) to 600.")),
-        ("cancel", boolean("Kill the run and report what had finished. Default false.")),
-        ("stream", one_of(&["stdout", "stderr"], "Return a piece of this stream instead of the run's status.")),
-        ("cursor", number("Offset in bytes at which the piece begins. Default 0; each answer says how to go on.")),
-        ("max_tokens", json_schema::max_tokens()),
+    let page = [
+        ("stream", plain("string")),
+        ("cursor", plain("number")),
+        ("next_cursor", plain("number")),
+        ("total_bytes", plain("number")),
+        ("end", plain("boolean")),
+        ("text", plain("string")),
     ];
-    let output = [
-        ("state", string("queued, running, finished, or none when there has been no run.")),
-        ("run_id", string("The run.")),
-        ("age_s", number("Seconds since the run was accepted.")),
-        ("progress", object("tests_finished, tests_failed, elapsed_s, memory_bytes.")),
-        ("stdout_bytes", number("Bytes of stdout so far.")),
-        ("stderr_bytes", number("Bytes of stderr so far.")),
-        ("next_sequence", number("Number that the run's next event will have.")),
-        ("report", object("When it has ended: the report, as structuredContent of run_tests.")),
-        ("output", object("With stream: stream, cursor, next_cursor, total_bytes, end.")),
+    let status = vec![
+        ("state", string("queued, running, finished or none")),
+        ("age_s", plain("number")),
+        ("progress", plain("object")),
+        ("output", object(page)),
     ];
     ToolSpec {
         title: "Look at a run",
         description: DESCRIPTION,
-        input: json_schema::arguments(&input, &[]),
-        output: json_schema::answer(&output, &["state"]),
+        input: vec![
+            ("run_id", string("Default: the run that is going on, else the last one.")),
+            ("wait_s", number("Seconds to wait for the run to end, 0 (default) to 600.")),
+            ("cancel", boolean("Kill the run and report what had finished.")),
+            ("stream", one_of(&["stdout", "stderr"], "Read this stream instead of the run's status.")),
+            ("cursor", number("Offset in bytes at which the page begins; each page says how to go on.")),
+            ("raw", json_schema::raw()),
+            ("verbose", json_schema::verbose()),
+        ],
+        required: &[],
+        output: Some(status.into_iter().chain(json_schema::run()).collect()),
         read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let requested = arguments.text("run_id")?;
     let wait = arguments.seconds_or_zero("wait_s", WAIT_S_MAX)?.unwrap_or_default();
     let cancel = arguments.flag("cancel")?;
     let stream = arguments.choice("stream", &["stdout", "stderr"], "stdout or stderr")?;
     let cursor = arguments.offset("cursor")?;
-    let max_tokens = run_rendering::max_tokens(arguments)?;
+    let view = RunView::from_arguments(call, arguments)?;
     let Some(run_id) = (match requested {
         Some(run_id) => Some(run_id),
         None => last_run(call).await?,
     }) else {
-        let structured = json!({"state": "none"});
-        return Ok(ToolAnswer {
-            text: text::NO_RUN_YET.to_owned(),
-            summary: vec!["Next: run_tests.".to_owned()],
-            structured,
-        });
+        let mut none = ToolAnswer::no_run_yet();
+        none.members.push(("state", "none".into()));
+        return Ok(Box::new(none));
     };
     if cancel {
         let request = CancelRunRequest { run_id: run_id.clone() };
@@ -94,7 +94,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     }
     if stream.is_some() || cursor.is_some() {
         let stream = if stream == Some("stderr") { Stream::Stderr } else { Stream::Stdout };
-        let bytes_max = max_tokens.map_or(PAGE_BYTES, shortened_text::token_bytes).min(PAGE_BYTES_MAX);
+        let bytes_max = call.bytes_max.min(PAGE_BYTES_MAX);
         let cursor = cursor.unwrap_or_default();
         let span = call
             .request(|clients| {
@@ -102,13 +102,17 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
                 async move { run_output::read_page(&clients, &run_id, stream, cursor, bytes_max).await }
             })
             .await?;
-        return Ok(page_answer(&status, stream, &span));
+        return Ok(Box::new(Page { status, stream, span }));
     }
     match status.report.take() {
         Some(report) => {
-            finished_answer(call, &status, EndedRun { run_id, report, attached_age_ms: None }, max_tokens).await
+            let ended = EndedRun { run_id, report, attached_age_ms: None };
+            let answer = run_rendering::render(call, ended, view).await?;
+            Ok(Box::new(
+                answer.with_members(vec![("state", "finished".into()), ("age_s", seconds(status.age_ms).into())]),
+            ))
         }
-        None => Ok(unfinished_answer(&status)),
+        None => Ok(Box::new(unfinished_answer(&status))),
     }
 }
 
@@ -166,67 +170,15 @@ async fn wait_for_end(
     }
 }
 
-async fn finished_answer(
-    call: &ToolCall<'_>,
-    status: &GetRunResponse,
-    ended: EndedRun,
-    max_tokens: Option<u32>,
-) -> Result<ToolAnswer, CallError> {
-    let mut answer = run_rendering::render(call, &ended, max_tokens).await?;
-    answer.summary.insert(0, format!("Run {} has ended.", ended.run_id));
-    answer.structured = with_member(structured(status), "report", answer.structured);
-    Ok(answer)
-}
-
 fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
     let mut progress_state = ProgressState::default();
     progress_state.record_counts_if_any(status.progress.as_ref());
     let state = state_name(status.state());
     let age = Duration::from_millis(status.age_ms);
-    let text = match status.state() {
-        RunState::Queued => format!("run {} is {state}, {:.1}s\n", status.run_id, age.as_secs_f64()),
-        _ => format!("run {} is {state}: {}\n", status.run_id, progress_state.line(age)),
+    let headline = match status.state() {
+        RunState::Queued => format!("run {} is {state}, {:.1}s", status.run_id, age.as_secs_f64()),
+        _ => format!("run {} is {state}: {}", status.run_id, progress_state.line(age)),
     };
-    let next = "Next: get_run {wait_s: 60} waits for the end; get_run {cancel: true} kills it.".to_owned();
-    ToolAnswer { text, summary: vec![next], structured: structured(status) }
-}
-
-fn page_answer(status: &GetRunResponse, stream: Stream, span: &OutputSpan) -> ToolAnswer {
-    let name = stream_name(stream);
-    // After a cursor beyond the end, reading goes on at the end.
-    let next_cursor = span.next_cursor().min(span.total);
-    let hint = run_output::read_on_hint(&status.run_id, stream, next_cursor);
-    let summary = vec![
-        describe_page(name, span),
-        match (next_cursor < span.total, span.end) {
-            (true, _) => format!("Next: {hint}."),
-            (false, true) => "That is the end of it.".to_owned(),
-            (false, false) => format!("The run is going on: {hint}, later."),
-        },
-    ];
-    let output = json!({
-        "stream": name,
-        "cursor": span.cursor,
-        "next_cursor": next_cursor,
-        "total_bytes": span.total,
-        "end": span.end,
-    });
-    let lossy = String::from_utf8_lossy(&span.bytes);
-    let text = anstream::adapter::strip_str(&lossy).to_string();
-    ToolAnswer { text, summary, structured: with_member(structured(status), "output", output) }
-}
-
-// Which part of its stream a page is.
-fn describe_page(name: &str, span: &OutputSpan) -> String {
-    match span.total {
-        0 => format!("{name} is empty."),
-        total if span.cursor > total => format!("{name} has {total} bytes, so nothing is at cursor {}.", span.cursor),
-        total if span.bytes.is_empty() => format!("{name} has {total} bytes, and nothing after them."),
-        total => format!("{name} bytes {} to {} of {total}.", span.cursor, span.next_cursor()),
-    }
-}
-
-fn structured(status: &GetRunResponse) -> Value {
     let progress = status.progress.as_ref().map(|progress| {
         json!({
             "tests_finished": progress.tests_finished,
@@ -235,20 +187,70 @@ fn structured(status: &GetRunResponse) -> Value {
             "memory_bytes": progress.memory_bytes,
         })
     });
-    json!({
-        "state": state_name(status.state()),
-        "run_id": status.run_id,
-        "age_s": seconds(status.age_ms),
-        "progress": progress,
-        "stdout_bytes": status.stdout_bytes,
-        "stderr_bytes": status.stderr_bytes,
-        "next_sequence": status.next_sequence,
-    })
+    let mut members = status_members(status);
+    members.push(("progress", progress.unwrap_or_default()));
+    ToolAnswer::fixed(headline.clone(), headline + "\n", members)
+        .with_next("get_run {wait_s: 60} waits for the end; get_run {cancel: true} kills it")
 }
 
-fn with_member(mut object: Value, name: &str, member: Value) -> Value {
-    object[name] = member;
-    object
+fn status_members(status: &GetRunResponse) -> Vec<(&'static str, Value)> {
+    vec![
+        ("state", state_name(status.state()).into()),
+        ("run_id", status.run_id.as_str().into()),
+        ("age_s", seconds(status.age_ms).into()),
+    ]
+}
+
+/// A page of the output of a run. As many of its bytes are shown as fit.
+struct Page {
+    status: GetRunResponse,
+    stream: Stream,
+    span: OutputSpan,
+}
+
+impl Draw for Page {
+    fn items(&self) -> usize {
+        self.span.bytes.len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let Page { status, stream, span } = self;
+        let (span, name) = (span.first(detail.items), stream_name(*stream));
+        // After a cursor beyond the end, reading goes on at the end.
+        let next_cursor = span.next_cursor().min(span.total);
+        let hint = run_output::read_on_hint(&status.run_id, *stream, next_cursor);
+        let lossy = String::from_utf8_lossy(&span.bytes);
+        let text = anstream::adapter::strip_str(&lossy).to_string();
+        let output = json!({
+            "stream": name,
+            "cursor": span.cursor,
+            "next_cursor": next_cursor,
+            "total_bytes": span.total,
+            "end": span.end,
+            "text": text,
+        });
+        let headline = describe_page(name, &span);
+        let mut members = status_members(status);
+        members.push(("output", output));
+        let answer = ToolAnswer::fixed(headline.clone(), text, members);
+        // The text is the page alone, so that it can be joined to the next.
+        let answer = answer.with_notes([headline]);
+        match (next_cursor < span.total, span.end) {
+            (true, _) => answer.with_next(hint),
+            (false, true) => answer.with_notes(["that is the end of it".to_owned()]),
+            (false, false) => answer.with_next(format!("the run is going on: {hint}, later")),
+        }
+    }
+}
+
+// Which part of its stream a page is.
+fn describe_page(name: &str, span: &OutputSpan) -> String {
+    match span.total {
+        0 => format!("{name} is empty"),
+        total if span.cursor > total => format!("{name} has {total} bytes, so nothing is at cursor {}", span.cursor),
+        total if span.bytes.is_empty() => format!("{name} has {total} bytes, and nothing after them"),
+        total => format!("{name} bytes {} to {} of {total}", span.cursor, span.next_cursor()),
+    }
 }
 
 fn state_name(state: RunState) -> &'static str {
@@ -263,18 +265,33 @@ fn state_name(state: RunState) -> &'static str {
 mod tests {
     use super::*;
 
+    fn page(cursor: u64, total: u64, end: bool, bytes: &[u8]) -> ToolAnswer {
+        let span = OutputSpan { cursor, total, end, bytes: bytes.to_vec() };
+        let status = GetRunResponse { run_id: "r".into(), ..Default::default() };
+        crate::answer::budget::fit(&Page { status, stream: Stream::Stderr, span }, &[], 1_000)
+    }
+
     #[test]
     fn an_empty_page_says_why_it_is_empty() {
         let describe = |cursor, total, end| {
-            let span = OutputSpan { cursor, total, end, ..OutputSpan::default() };
-            let page = page_answer(&GetRunResponse { run_id: "r".into(), ..Default::default() }, Stream::Stderr, &span);
-            (page.summary.join(" "), page.structured["output"]["next_cursor"].clone())
+            let answer = page(cursor, total, end, &[]);
+            (answer.blocks()[1].clone(), answer.structured()["output"]["next_cursor"].clone())
         };
-        assert_eq!(describe(5, 0, true), ("stderr is empty. That is the end of it.".into(), json!(0)));
-        let beyond = "stderr has 4 bytes, so nothing is at cursor 9. That is the end of it.";
+        assert_eq!(describe(5, 0, true), ("stderr is empty\nthat is the end of it".into(), json!(0)));
+        let beyond = "stderr has 4 bytes, so nothing is at cursor 9\nthat is the end of it";
         assert_eq!(describe(9, 4, true), (beyond.into(), json!(4)));
-        let later = "stderr has 4 bytes, and nothing after them. The run is going on: read on with get_run {run_id: \"r\", \
-                     stream: \"stderr\", cursor: 4}, later.";
+        let later = "stderr has 4 bytes, and nothing after them\nnext: the run is going on: get_run {run_id: \"r\", stream: \
+                     \"stderr\", cursor: 4} reads on, later";
         assert_eq!(describe(4, 4, false), (later.into(), json!(4)));
+    }
+
+    #[test]
+    fn a_page_ends_where_the_budget_does() {
+        let answer = page(10, 5_000, true, "é\n".repeat(800).as_bytes());
+        let output = answer.structured()["output"].clone();
+        let text = output["text"].as_str().unwrap();
+        assert!(answer.bytes() <= 1_000 && text.len() > 100, "{}", answer.bytes());
+        assert_eq!(output["next_cursor"], 10 + text.len());
+        assert_eq!((answer.blocks()[0].as_str(), output["end"].clone()), (text, json!(false)));
     }
 }

@@ -1,97 +1,108 @@
 //! The tool `get_test_report`: the report of the last run, or one of its artifacts.
 
 use super::tool_spec::ToolSpec;
-use super::{artifact, get_run, run_rendering};
+use super::{Answer, artifact, get_run};
+use crate::answer::budget::{Detail, Draw};
+use crate::answer::failure;
+use crate::answer::{ToolAnswer, run_headline, run_text};
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::json_schema::{self, one_of};
-use crate::report_json::{self, Context};
-use crate::tool_answer::ToolAnswer;
+use crate::json_schema::{one_of, string};
+use crate::report_json;
 use crate::tool_call::ToolCall;
-use crate::{run_summary, shortened_text};
+use proctor_proto::reason;
 use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
-use proctor_proto::{reason, text};
-use serde_json::json;
+use serde_json::{Map, Value};
 
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
-Cheaper than run_tests when you only want to know how things stood; last_test_failures is better for the failures \
-themselves. Formats of this version: summary (a few lines) and json (the whole document as text). With artifact it shows \
-a screenshot, trace or video that the run left, by its name in the document's artifacts.";
+last_test_failures is better for the failures themselves. Formats of this version: summary (a few lines) and json (the whole \
+document, which needs a large max_tokens). With artifact it shows a screenshot, trace or video that the run left.";
 
+/// Members of the document that the summary has.
+const SUMMARY: [&str; 7] = ["outcome", "summary", "exit_code", "resources", "limits", "isolation", "coverage"];
+
+// A picture has no structured content, so there is no output schema: clients refuse answers that do not conform.
 pub(super) fn spec() -> ToolSpec {
-    let input = [
-        ("format", one_of(&["summary", "json"], "summary (default): a few lines. json: the document.")),
-        (
-            "artifact",
-            json_schema::string("A file that the run left, by its name in artifacts, in place of the report."),
-        ),
-        ("max_tokens", json_schema::max_tokens()),
-    ];
     ToolSpec {
         title: "Report of the last run",
         description: DESCRIPTION,
-        input: json_schema::arguments(&input, &[]),
-        output: report_json::schema(&[]),
+        input: vec![
+            ("format", one_of(&["summary", "json"], "summary is the default.")),
+            ("artifact", string("Name of a file that the run left, as the document's artifacts list it.")),
+        ],
+        required: &[],
+        output: None,
         read_only: true,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
     let name = arguments.text("artifact")?;
-    let bytes_max = run_rendering::max_tokens(arguments)?.map(shortened_text::token_bytes);
     let fetched = call
         .request_in_session(|mut clients, session_id| {
             let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: String::new() };
             async move { Ok(clients.results.get_report(request).await?.into_inner()) }
         })
         .await;
-    match fetched {
-        Ok(fetched) if name.is_some() => {
-            artifact::show_artifact(call, &fetched, &name.unwrap_or_default(), bytes_max).await
+    match (fetched, name) {
+        (Ok(fetched), Some(name)) => artifact::show_artifact(call, &fetched, &name).await,
+        (Ok(fetched), None) if format == "json" => Ok(Box::new(Document::new(&fetched)?)),
+        (Ok(fetched), None) => Ok(Box::new(summary_answer(call, &fetched).await?)),
+        (Err(error), _) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => {
+            Ok(Box::new(ToolAnswer::no_run_yet()))
         }
-        Ok(fetched) if format == "json" => json_answer(&fetched, bytes_max),
-        Ok(fetched) => summary_answer(call, &fetched, bytes_max).await,
-        Err(error) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => Ok(ToolAnswer {
-            text: text::NO_RUN_YET.to_owned(),
-            summary: vec!["Next: run_tests.".to_owned()],
-            structured: json!({"nothing_ran": reason::NO_RUN_YET, "attached": false}),
-        }),
-        Err(error) => Err(error),
+        (Err(error), _) => Err(error),
     }
 }
 
-fn json_answer(fetched: &GetReportResponse, bytes_max: Option<usize>) -> Result<ToolAnswer, CallError> {
-    let structured = report_json::parse_document(&fetched.document, &Context::for_report(fetched, bytes_max))?;
-    let whole = String::from_utf8_lossy(&fetched.document);
-    let bytes_max = bytes_max.unwrap_or(text::STREAM_BYTES_MAX);
-    let shown = shortened_text::first_lines(&whole, bytes_max);
-    let mut summary = Vec::new();
-    if shown.len() < whole.len() {
-        summary.push(format!(
-            "The document has {} bytes, of which the first {} are shown; structuredContent is complete JSON with fewer \
-             tests.",
-            whole.len(),
-            shown.len()
-        ));
-    }
-    Ok(ToolAnswer { text: shown.to_owned(), summary, structured })
+/// The whole JSON document. Half of one would not parse, so it is shown whole or not at all.
+struct Document {
+    text: String,
+    members: Map<String, Value>,
 }
 
-async fn summary_answer(
-    call: &ToolCall<'_>,
-    fetched: &GetReportResponse,
-    bytes_max: Option<usize>,
-) -> Result<ToolAnswer, CallError> {
-    let structured = report_json::parse_document(&fetched.document, &Context::for_report(fetched, bytes_max))?;
+impl Document {
+    fn new(fetched: &GetReportResponse) -> Result<Document, CallError> {
+        let members = report_json::parse_document(&fetched.document)?;
+        Ok(Document { text: String::from_utf8_lossy(&fetched.document).into_owned(), members })
+    }
+}
+
+impl Draw for Document {
+    fn items(&self) -> usize {
+        1
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let bytes = self.text.len();
+        if detail.is_verbose {
+            let whole = ToolAnswer::fixed(format!("the report, {bytes} bytes of JSON"), self.text.clone(), Vec::new());
+            return ToolAnswer { report: Some(self.members.clone()), ..whole };
+        }
+        // Text and structured content have it once each.
+        let tokens = bytes.div_ceil(2) + 200;
+        let headline = format!("the report has {bytes} bytes of JSON, more than max_tokens allows");
+        ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new())
+            .with_next(format!("get_test_report {{format: \"json\", max_tokens: {tokens}}} shows it"))
+    }
+}
+
+async fn summary_answer(call: &ToolCall<'_>, fetched: &GetReportResponse) -> Result<ToolAnswer, CallError> {
+    let document = report_json::parse_document(&fetched.document)?;
     let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::MalformedReport)?;
-    let mut lines = vec![run_summary::headline(&report)];
-    lines.extend(report.resources.as_ref().map(run_summary::resources));
-    lines.extend(report.isolation.as_ref().map(run_summary::isolation));
-    let mut hints = run_summary::lines_with_hint(&report, None);
-    hints.remove(0); // the text begins with the headline already
-    let text = shortened_text::fit_lines(&lines, bytes_max.unwrap_or(usize::MAX));
-    Ok(ToolAnswer { text, summary: hints, structured })
+    let headline = run_headline::headline(&report, &failure::entries(&report));
+    let used = report.resources.as_ref().map(run_text::resources);
+    let layers = report.isolation.as_ref().map(run_text::isolation);
+    let lines = [headline.clone()].into_iter().chain(used).chain(layers);
+    let text: String = lines.map(|line| line + "\n").collect();
+    let members = SUMMARY.iter().filter_map(|name| Some((*name, document.get(*name)?.clone())));
+    let run_id = [("run_id", fetched.run_id.as_str().into())];
+    let answer = ToolAnswer::fixed(headline, text, members.chain(run_id).collect());
+    Ok(match run_text::next(&report) {
+        Some(next) => answer.with_next(next),
+        None => answer,
+    })
 }

@@ -1,12 +1,13 @@
 //! The tool `list_tests`: lists tests without running them.
 
+use super::Answer;
 use super::tool_spec::ToolSpec;
+use crate::answer::budget::{Detail, Draw};
+use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::json_schema::{self, number, objects, string};
+use crate::json_schema::{self, list, number, object, plain};
 use crate::progress::ProgressState;
-use crate::report_json::tests;
-use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
@@ -19,38 +20,31 @@ const LIMIT_DEFAULT: u32 = 500;
 const LIMIT_MAX: u32 = 10_000;
 
 const DESCRIPTION: &str = "\
-List the workspace's tests without running them. Call it to find the name for a filter, or to see whether a new test is \
-found at all. The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch \
-what last_test_failures and tests_covering know.";
+List the workspace's tests without running them. Call it to find exact names, or to see whether a new test is found at all. \
+The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch what \
+last_test_failures and tests_covering know.";
 
 pub(super) fn spec() -> ToolSpec {
-    let input = [
-        ("framework", json_schema::framework()),
-        ("filter", json_schema::filter()),
-        ("limit", number("Most tests listed. Default 500, more than 10000 is 10000.")),
-    ];
-    let collector = [
-        ("nodeid", string("The package or file.")),
-        ("file", string("Where the first error is.")),
-        ("line", number("From 1.")),
-        ("message", string("The first error.")),
-    ];
-    let output = [
-        ("framework", string("The test framework.")),
-        ("tests", json_schema::tests("By package and name.")),
-        ("left_out", number("Tests beyond limit.")),
-        ("collectors", objects(&collector, "Packages or files that could not be listed.")),
-    ];
+    let collector = [("name", plain("string")), ("at", plain("string")), ("message", plain("string"))];
     ToolSpec {
         title: "List tests",
         description: DESCRIPTION,
-        input: json_schema::arguments(&input, &[]),
-        output: json_schema::answer(&output, &["framework", "tests", "left_out"]),
+        input: vec![
+            ("framework", json_schema::framework()),
+            ("filter", json_schema::filter()),
+            ("limit", number("Most tests listed. Default 500, at most 10000.")),
+        ],
+        required: &[],
+        output: Some(vec![
+            ("tests", json_schema::tests()),
+            ("left_out", plain("number")),
+            ("collectors", list(object(collector))),
+        ]),
         read_only: false,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let request = ListTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
         filter: arguments.text("filter")?.unwrap_or_default(),
@@ -66,27 +60,47 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
             .await
         })
         .await?;
-    let next = match answer.tests.first() {
-        Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", line(&test.name)),
-        None => "Next: check filter and framework, or add a test.".to_owned(),
+    Ok(Box::new(TestList(answer)))
+}
+
+struct TestList(ListTestsResponse);
+
+impl Draw for TestList {
+    fn items(&self) -> usize {
+        self.0.tests.len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let all = &self.0;
+        let tests: Vec<_> = all.tests.iter().take(detail.items).cloned().collect();
+        let left_out = all.left_out + (all.tests.len() - tests.len()) as u64;
+        let shown = ListTestsResponse { tests, left_out, ..all.clone() };
+        let text = text::test_list(&shown);
+        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+        let members = vec![
+            ("tests", by_package(&shown.tests)),
+            ("left_out", if left_out > 0 { left_out.into() } else { Value::Null }),
+            ("collectors", if all.collectors.is_empty() { Value::Null } else { collectors(&all.collectors) }),
+        ];
+        ToolAnswer::fixed(headline, text, members).with_next(next_call(all))
+    }
+}
+
+fn next_call(answer: &ListTestsResponse) -> String {
+    match answer.tests.first() {
+        Some(test) => format!("run_tests with a filter, for example filter: \"{}\"", line(&test.name)),
+        None if !answer.collectors.is_empty() => "mend what could not be listed, then list_tests again".to_owned(),
+        None => "check filter and framework, or add a test".to_owned(),
+    }
+}
+
+fn collectors(collectors: &[Collector]) -> Value {
+    let one = |collector: &Collector| {
+        let place = collector.file.as_ref().map(|file| match collector.line {
+            Some(line) => format!("{file}:{line}"),
+            None => file.clone(),
+        });
+        json!({"name": collector.nodeid, "at": place, "message": collector.message})
     };
-    Ok(ToolAnswer { text: text::test_list(&answer), summary: vec![next], structured: structured(&answer) })
-}
-
-fn structured(answer: &ListTestsResponse) -> Value {
-    json!({
-        "framework": answer.framework,
-        "tests": tests(&answer.tests),
-        "left_out": answer.left_out,
-        "collectors": answer.collectors.iter().map(collector).collect::<Vec<_>>(),
-    })
-}
-
-fn collector(collector: &Collector) -> Value {
-    json!({
-        "nodeid": collector.nodeid,
-        "file": collector.file,
-        "line": collector.line,
-        "message": collector.message,
-    })
+    collectors.iter().map(one).collect()
 }

@@ -11,12 +11,16 @@ mod run_tests;
 mod tests_covering;
 mod tool_spec;
 
+use crate::answer::budget::Draw;
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::tool_answer::ToolAnswer;
+use crate::json_schema;
 use crate::tool_call::ToolCall;
 use rmcp::model::ToolAnnotations;
 use tool_spec::ToolSpec;
+
+/// What a tool answers, at any level of detail.
+pub(crate) type Answer = Box<dyn Draw + Send + Sync>;
 
 /// A tool. A closed enum, so that every name has an implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +65,7 @@ impl Tool {
 
     /// The description for the agent.
     pub(crate) fn definition(self) -> rmcp::model::Tool {
-        let ToolSpec { title, description, input, output, read_only } = match self {
+        let ToolSpec { title, description, input, required, output, read_only } = match self {
             Tool::RunTests => run_tests::spec(),
             Tool::RunFailingTests => run_failing_tests::spec(),
             Tool::LastTestFailures => last_test_failures::spec(),
@@ -72,14 +76,18 @@ impl Tool {
         };
         // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach.
         let annotations = ToolAnnotations::with_title(title).read_only(read_only).destructive(false).open_world(false);
-        rmcp::model::Tool::new(self.name(), description, input)
+        let input = input.into_iter().chain([("max_tokens", json_schema::max_tokens())]);
+        let tool = rmcp::model::Tool::new(self.name(), description, json_schema::arguments(input, required))
             .with_title(title)
-            .with_raw_output_schema(output)
-            .with_annotations(annotations)
+            .with_annotations(annotations);
+        match output {
+            Some(output) => tool.with_raw_output_schema(json_schema::answer(output)),
+            None => tool,
+        }
     }
 
     /// Carries out one call.
-    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
         match self {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,
@@ -99,14 +107,14 @@ mod tests {
 
     const TYPES: [&str; 5] = ["number", "string", "boolean", "array", "object"];
 
-    // One plain type per property, no unions, no formats, and a description for every property.
+    // One plain type per property, no unions, no formats, and with `describe` a description for every property.
     fn check(schema: &Value, path: &str, describe: bool) {
         let kind = schema["type"].as_str().unwrap_or_else(|| panic!("{path}: type {}", schema["type"]));
         assert!(TYPES.contains(&kind), "{path}: {kind}");
         assert!(schema.get("format").is_none() && schema.get("anyOf").is_none(), "{path}");
-        assert!(!describe || schema["description"].is_string(), "{path}: no description");
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-            check(property, &format!("{path}.{name}"), true);
+            assert!(!describe || property["description"].is_string(), "{path}.{name}: no description");
+            check(property, &format!("{path}.{name}"), false);
         }
         if kind == "array" {
             check(&schema["items"], &format!("{path}[]"), false);
@@ -122,10 +130,19 @@ mod tests {
             let definition = tool.definition();
             assert_eq!(definition.name, tool.name());
             assert!(definition.description.as_ref().is_some_and(|text| text.len() > 80), "{tool:?}");
-            check(&Value::Object(definition.input_schema.as_ref().clone()), tool.name(), false);
-            check(&Value::Object(definition.output_schema.unwrap().as_ref().clone()), tool.name(), false);
+            check(&Value::Object(definition.input_schema.as_ref().clone()), tool.name(), true);
+            let output = definition.output_schema.as_ref().map(|schema| Value::Object(schema.as_ref().clone()));
+            output.iter().for_each(|schema| check(schema, tool.name(), false));
             assert_eq!(definition.input_schema["additionalProperties"], false, "{tool:?}");
         }
+    }
+
+    // Every client sends the list of tools to its model with each conversation.
+    #[test]
+    fn the_list_of_tools_takes_at_most_4_000_tokens() {
+        let tools: Vec<_> = Tool::ALL.iter().map(|tool| tool.definition()).collect();
+        let bytes = serde_json::to_string(&tools).unwrap().len();
+        assert!(bytes <= 16_000, "{bytes}");
     }
 
     #[test]

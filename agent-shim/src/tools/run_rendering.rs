@@ -1,23 +1,39 @@
-//! Shared by the tools that run tests: follow the run, read its output, render the answer.
+//! Shared by the tools that run tests: follow the run, and make the answer that its caller asked for.
 
+use super::Answer;
 use super::tool_spec::TIMEOUT_S_MAX;
+use crate::answer::run::RunAnswer;
 use crate::arguments::{ArgumentError, Arguments};
 use crate::call_error::CallError;
 use crate::progress::{ProgressReporter, ProgressState};
-use crate::report_json::{self, Context};
+use crate::report_json;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{OutputSpan, read_head, read_on_hint};
 use crate::supervisor_connection::Clients;
-use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
-use crate::{offline_report, run_summary, shortened_text};
 use proctor_proto::reason;
-use proctor_proto::text::{self, Head, Reader};
-use proctor_proto::v1::{GetReportRequest, LastTestFailuresRequest, Limits, ReportFormat, RunEvent, Stream};
+use proctor_proto::text::{self, Head};
+use proctor_proto::v1::{GetReportRequest, Limits, ReportFormat, RunEvent, Stream};
+use serde_json::{Map, Value};
 use tonic::{Status, Streaming};
 
-/// Most failures listed in a shortened text.
-const FAILURES_MAX: u32 = 50;
+const OUTPUT_LOST: &str = "the output of this run can no longer be read, since the supervisor closed the session or ended when \
+                           the run had";
+
+/// What a caller wants to see of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunView {
+    raw: bool,
+    verbose: bool,
+}
+
+impl RunView {
+    /// The arguments `raw` and `verbose`.
+    pub(super) fn from_arguments(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<RunView, ArgumentError> {
+        let raw = arguments.optional_flag("raw")?.unwrap_or(call.defaults.raw);
+        Ok(RunView { raw, verbose: arguments.flag("verbose")? })
+    }
+}
 
 /// The limits requested by the argument `timeout`.
 pub(super) fn limits(arguments: &mut Arguments) -> Result<Option<Limits>, ArgumentError> {
@@ -26,17 +42,12 @@ pub(super) fn limits(arguments: &mut Arguments) -> Result<Option<Limits>, Argume
     Ok(wall_ms.map(|wall_ms| Limits { wall_ms, ..Limits::default() }))
 }
 
-/// The argument `max_tokens`.
-pub(super) fn max_tokens(arguments: &mut Arguments) -> Result<Option<u32>, ArgumentError> {
-    arguments.count("max_tokens", 1_000_000)
-}
-
-/// Starts a run with `start`, follows it to its end and renders it.
+/// Starts a run with `start`, follows it to its end and makes its answer.
 pub(super) async fn run_and_render<F>(
     call: &ToolCall<'_>,
-    max_tokens: Option<u32>,
+    view: RunView,
     start: impl Fn(Clients, String) -> F,
-) -> Result<ToolAnswer, CallError>
+) -> Result<Answer, CallError>
 where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
@@ -52,7 +63,7 @@ where
             }
         })
         .await?;
-    render(call, &ended, max_tokens).await
+    Ok(Box::new(render(call, ended, view).await?))
 }
 
 async fn start_and_follow<F>(
@@ -70,33 +81,45 @@ where
     RunFollower::new(clients, progress, &on_run_id).follow(events).await
 }
 
-/// Renders the answer for an ended run.
-pub(super) async fn render(
-    call: &ToolCall<'_>,
-    ended: &EndedRun,
-    max_tokens: Option<u32>,
-) -> Result<ToolAnswer, CallError> {
-    let bytes_max = max_tokens.map(shortened_text::token_bytes);
-    match render_full(call, ended, bytes_max).await {
-        // The outcome is known and must not be lost, although the supervisor cannot be queried for the rest.
+/// Makes the answer for an ended run. Its report is there already; the supervisor is asked for the rest.
+pub(super) async fn render(call: &ToolCall<'_>, ended: EndedRun, view: RunView) -> Result<RunAnswer, CallError> {
+    let raw = if view.raw { available(raw_text(call, &ended).await)? } else { None };
+    let report = if view.verbose { available(fetch_report(call, &ended.run_id).await)? } else { None };
+    let is_incomplete = view.raw && raw.is_none() || view.verbose && report.is_none();
+    let mut answer = RunAnswer::new(ended);
+    if let Some(raw) = raw {
+        answer = answer.with_raw(raw);
+    }
+    if let Some(report) = report {
+        answer = answer.with_report(report);
+    }
+    Ok(if is_incomplete { answer.with_note(OUTPUT_LOST.to_owned()) } else { answer })
+}
+
+// The outcome is known and must not be lost, although the supervisor cannot be asked for the rest.
+fn available<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
         Err(error @ (CallError::Call(_) | CallError::Open(_) | CallError::Connect(_))) => {
-            tracing::warn!(run = ended.run_id, ?error, "cannot read the output of an ended run");
-            Ok(offline_report::answer(ended, bytes_max))
+            tracing::warn!(?error, "cannot read the output of an ended run");
+            Ok(None)
         }
-        answer => answer,
+        Err(error) => Err(error),
     }
 }
 
-async fn render_full(call: &ToolCall<'_>, ended: &EndedRun, bytes_max: Option<usize>) -> Result<ToolAnswer, CallError> {
+async fn fetch_report(call: &ToolCall<'_>, run_id: &str) -> Result<Map<String, Value>, CallError> {
     let document = call
         .request_in_session(|mut clients, session_id| {
-            let format = ReportFormat::Json.into();
-            let request = GetReportRequest { session_id, format, run_id: ended.run_id.clone() };
+            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.to_owned() };
             async move { Ok(clients.results.get_report(request).await?.into_inner().document) }
         })
         .await?;
-    let context = Context { run_id: &ended.run_id, attached: ended.attached_age_ms.is_some(), bytes_max };
-    let structured = report_json::parse_document(&document, &context)?;
+    report_json::parse_document(&document)
+}
+
+// The runner's own output and the trailer, as the contract has it.
+async fn raw_text(call: &ToolCall<'_>, ended: &EndedRun) -> Result<String, CallError> {
     let [stdout, stderr] = call
         .request(|clients| {
             let run_id = ended.run_id.clone();
@@ -108,35 +131,11 @@ async fn render_full(call: &ToolCall<'_>, ended: &EndedRun, bytes_max: Option<us
             }
         })
         .await?;
-    let full = full_text(&stdout, &stderr, ended);
-    let text = match bytes_max {
-        Some(bytes_max) if full.len() > bytes_max => {
-            let failures = failures(call, &ended.run_id).await?;
-            let note = shortened_text::left_out_note(&ended.run_id);
-            shortened_text::shorten_run(&ended.report, failures.as_deref(), &note, bytes_max)
-        }
-        _ => full,
-    };
-    Ok(ToolAnswer { text, summary: run_summary::lines_with_hint(&ended.report, ended.attached_age_ms), structured })
-}
-
-fn full_text(stdout: &OutputSpan, stderr: &OutputSpan, ended: &EndedRun) -> String {
-    let stdout_hint = read_on_hint(&ended.run_id, Stream::Stdout, stdout.next_cursor());
-    let stderr_hint = read_on_hint(&ended.run_id, Stream::Stderr, stderr.next_cursor());
-    text::run(
+    let hint = |stream, span: &OutputSpan| read_on_hint(&ended.run_id, stream, span.next_cursor());
+    let (stdout_hint, stderr_hint) = (hint(Stream::Stdout, &stdout), hint(Stream::Stderr, &stderr));
+    Ok(text::run(
         Head { bytes: &stdout.bytes, total: stdout.total, read_on_hint: &stdout_hint },
         Head { bytes: &stderr.bytes, total: stderr.total, read_on_hint: &stderr_hint },
         &ended.report,
-    )
-}
-
-// The text of the run's failures; `None` if there are none or another run has replaced them.
-async fn failures(call: &ToolCall<'_>, run_id: &str) -> Result<Option<String>, CallError> {
-    let answer = call
-        .request_in_session(|mut clients, session_id| {
-            let request = LastTestFailuresRequest { session_id, limit: FAILURES_MAX };
-            async move { Ok(clients.results.last_test_failures(request).await?.into_inner()) }
-        })
-        .await?;
-    Ok((answer.run_id == run_id && answer.total > 0).then(|| text::failures(&answer, Reader::Agent)))
+    ))
 }

@@ -1,15 +1,15 @@
 //! The tool `tests_covering`: the tests that execute a file or a line.
 
+use super::Answer;
 use super::tool_spec::ToolSpec;
+use crate::answer::budget::{Detail, Draw};
+use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
 use crate::call_error::CallError;
-use crate::json_schema::{self, boolean, number, string};
-use crate::report_json::tests;
-use crate::tool_answer::ToolAnswer;
+use crate::json_schema::{self, boolean, number, plain, string};
 use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
-use serde_json::{Value, json};
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
@@ -18,29 +18,25 @@ to know what guards it, or after, to run only what matters: pass the packages' f
 run_tests before it, of Go tests: nothing else is measured in this version. It runs nothing itself and reads no source.";
 
 pub(super) fn spec() -> ToolSpec {
-    let input = [
-        ("file", string("Source file, relative to the workspace: internal/tools/read.go. Required.")),
-        ("line", number("Line from 1. Leave it out for any line of the file.")),
-    ];
-    let output = [
-        ("has_coverage", boolean("Whether a run of this session has measured coverage.")),
-        ("file", string("The file asked for.")),
-        ("line", number("The line asked for.")),
-        ("tests", json_schema::tests("At most 200, by package and name.")),
-        ("total", number("All covering tests.")),
-        ("attribution", string("test: the test itself executes it; file or package: some test of the same one does.")),
-        ("file_changed", boolean("Whether the file has changed since it was measured, so that lines may have moved.")),
-    ];
     ToolSpec {
         title: "Tests that execute a file or line",
         description: DESCRIPTION,
-        input: json_schema::arguments(&input, &["file"]),
-        output: json_schema::answer(&output, &["has_coverage", "file", "tests", "total"]),
+        input: vec![
+            ("file", string("Source file, relative to the workspace.")),
+            ("line", number("From 1. Leave it out for any line of the file.")),
+        ],
+        required: &["file"],
+        output: Some(vec![
+            ("tests", json_schema::tests()),
+            ("total", plain("number")),
+            ("attribution", string("test, or coarser: file, package")),
+            ("file_changed", boolean("since it was measured")),
+        ]),
         read_only: true,
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<ToolAnswer, CallError> {
+pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
     let answer = call
@@ -49,9 +45,35 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
             async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
         })
         .await?;
-    let summary = next_hint(&answer).map(str::to_owned).into_iter().collect();
-    let text = text::covering(&answer, &file, line, Reader::Agent);
-    Ok(ToolAnswer { text, summary, structured: structured(&answer, &file, line) })
+    Ok(Box::new(CoveringTests { answer, file, line }))
+}
+
+/// The tests that execute `file`, or one line of it.
+struct CoveringTests {
+    answer: TestsCoveringResponse,
+    file: String,
+    line: Option<u32>,
+}
+
+impl Draw for CoveringTests {
+    fn items(&self) -> usize {
+        self.answer.tests.len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let CoveringTests { answer, file, line } = self;
+        let tests = answer.tests.iter().take(detail.items).cloned().collect();
+        let shown = TestsCoveringResponse { tests, ..answer.clone() };
+        let text = text::covering(&shown, file, *line, Reader::Agent);
+        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+        let members = vec![
+            ("tests", by_package(&shown.tests)),
+            ("total", answer.total.into()),
+            ("attribution", attribution(answer).into()),
+            ("file_changed", answer.file_changed.into()),
+        ];
+        ToolAnswer::fixed(headline, text, members).with_next(next_call(answer))
+    }
 }
 
 // Agents often pass an absolute path; the supervisor takes relative ones and validates everything else.
@@ -61,36 +83,24 @@ fn relative(file: &str, workspace: &Path) -> String {
     inside.unwrap_or(file).trim_start_matches("./").to_owned()
 }
 
-fn next_hint(answer: &TestsCoveringResponse) -> Option<&'static str> {
+fn next_call(answer: &TestsCoveringResponse) -> &'static str {
     match answer {
-        answer if !answer.has_coverage => Some(
-            "Coverage is measured for Go only in this version: runs of anything else bring none. Next, for Go: run_tests, with \
-             coverage not off.",
-        ),
-        answer if answer.tests.is_empty() => {
-            Some("No test of the runs so far executes it; a run without a filter may know more.")
+        answer if !answer.has_coverage => {
+            "run_tests, with coverage not off; in this version coverage is measured for Go only"
         }
-        answer if answer.file_changed => Some("Next: run_tests measures the changed file anew."),
-        _ => Some("Next: run_tests with a filter that names these tests."),
+        answer if answer.tests.is_empty() => "run_tests without a filter may know more",
+        answer if answer.file_changed => "run_tests measures the changed file anew",
+        _ => "run_tests with these tests",
     }
 }
 
-fn structured(answer: &TestsCoveringResponse, file: &str, line: Option<u32>) -> Value {
-    let attribution = match answer.attribution() {
+fn attribution(answer: &TestsCoveringResponse) -> Option<&'static str> {
+    match answer.attribution() {
         Attribution::Unspecified => None,
         Attribution::Test => Some("test"),
         Attribution::File => Some("file"),
         Attribution::Package => Some("package"),
-    };
-    json!({
-        "has_coverage": answer.has_coverage,
-        "file": file,
-        "line": line,
-        "tests": tests(&answer.tests),
-        "total": answer.total,
-        "attribution": attribution,
-        "file_changed": answer.file_changed,
-    })
+    }
 }
 
 #[cfg(test)]

@@ -1,17 +1,23 @@
-//! Shared by all tools: the type of their descriptions, bounds and units.
+//! How a tool describes itself to an agent.
 
-use rmcp::model::JsonObject;
-use std::sync::Arc;
+use serde_json::Value;
 
-/// Longest timeout that may be requested, in seconds.
+/// Largest timeout, in seconds.
 pub(super) const TIMEOUT_S_MAX: u32 = 1_800;
+
+/// Properties of a JSON Schema, in the order in which a reader meets them.
+pub(super) type Properties = Vec<(&'static str, Value)>;
 
 /// The description of a tool for the agent.
 pub(super) struct ToolSpec {
     pub(super) title: &'static str,
     pub(super) description: &'static str,
-    pub(super) input: Arc<JsonObject>,
-    pub(super) output: Arc<JsonObject>,
+    /// The arguments, without `max_tokens`, which every tool takes.
+    pub(super) input: Properties,
+    pub(super) required: &'static [&'static str],
+    /// Members of the structured content beside `headline`, `next` and `notes`, which every answer may have. `None` for a
+    /// tool that may answer without structured content.
+    pub(super) output: Option<Properties>,
     pub(super) read_only: bool,
 }
 

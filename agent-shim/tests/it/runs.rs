@@ -30,6 +30,14 @@ pub(crate) fn failed() -> FakeState {
             duration_s: 1.3,
             structured: true,
             stdout_tail: "ok\nFAIL\n".into(),
+            tests: vec![TestCase {
+                nodeid: "a/TestB".into(),
+                outcome: TestOutcome::Failed.into(),
+                file: Some("b_test.go".into()),
+                line: Some(7),
+                message: Some("wrong".into()),
+                ..TestCase::default()
+            }],
             resources: Some(Resources::default()),
             ..Report::default()
         },
@@ -60,26 +68,31 @@ async fn a_stream_that_ends_with_retry_info_is_resumed() {
     let fake = FakeSupervisor::start(FakeState { stream_error: Some((3, broken)), ..failed() });
     let client = Client::connected_to(&fake).await;
     let result = client.call("run_tests", json!({})).await;
-    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
+    assert!(block(&result, 0).starts_with("failed: 1 of 3 (go, 1.3s)\n"), "{result:?}");
     assert!(fake.state().stream_error.is_none());
 }
 
 #[tokio::test]
-async fn a_failing_run_is_an_answer_with_text_summary_and_data() {
+async fn a_failing_run_is_a_small_answer_in_text_and_in_data() {
     let fake = FakeSupervisor::start(failed());
     let client = Client::connected_to(&fake).await;
     let arguments = json!({
         "timeout": "60", "filter": "TestB", "files": ["a/a.go"], "parallel": 4.0, "coverage": "off", "env": {"A": "1"},
     });
     let result = client.call("run_tests", arguments).await;
-    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
-    let summary = block(&result, 1);
-    assert!(summary.starts_with("1 of 3 tests failed (go, 1.3s).\nNext: last_test_failures"), "{summary}");
+    let text = "failed: 1 of 3 (go, 1.3s)\n1. a/TestB\n   b_test.go:7\n   wrong\n\nnext: run_failing_tests after a fix\nexit: 1\n";
+    assert_eq!((block(&result, 0).as_str(), result.content.len()), (text, 1));
     let data = structured(&client, "run_tests", &result).await;
-    assert_eq!(data["outcome"], "failed");
-    assert_eq!((&data["run_id"], &data["attached"], &data["flaky_in_run"]), (&json!(RUN_ID), &json!(false), &json!(0)));
-    assert_eq!(data["tests"][0]["line"], 7);
-    assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
+    let expected = json!({
+        "headline": "failed: 1 of 3 (go, 1.3s)",
+        "outcome": "failed",
+        "summary": {"total": 3, "passed": 2, "failed": 1},
+        "failures": [{"name": "a/TestB", "at": "b_test.go:7", "message": "wrong"}],
+        "next": "run_failing_tests after a fix",
+        "exit_code": 1,
+        "run_id": RUN_ID,
+    });
+    assert_eq!(data.to_string(), expected.to_string(), "also in this order");
 
     let state = fake.state();
     let request = &state.run_tests[0];
@@ -91,16 +104,42 @@ async fn a_failing_run_is_an_answer_with_text_summary_and_data() {
 }
 
 #[tokio::test]
+async fn raw_and_verbose_add_the_output_and_the_whole_report() {
+    let fake = FakeSupervisor::start(failed());
+    let client = Client::connected_to(&fake).await;
+    let result = client.call("run_tests", json!({"raw": true})).await;
+    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
+    assert_eq!(block(&result, 1), "failed: 1 of 3 (go, 1.3s)\nnext: run_failing_tests after a fix");
+    assert!(structured(&client, "run_tests", &result).await.get("tests").is_none());
+
+    let result = client.call("run_tests", json!({"verbose": true})).await;
+    let data = structured(&client, "run_tests", &result).await;
+    assert_eq!((&data["tests"][0]["line"], &data["stdout_tail"]), (&json!(7), &json!("ok\nFAIL")));
+    assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
+    let result = client.call("run_tests", json!({"verbose": true, "max_tokens": 60})).await;
+    assert!(block(&result, 0).contains("note: the verbose part needs a larger max_tokens\n"), "{result:?}");
+    assert!(structured(&client, "run_tests", &result).await.get("tests").is_none());
+
+    let client = Client::with(&["--supervisor", &format!("unix:{}", fake.socket().display()), "--compat"]).await;
+    let result = client.call("run_tests", json!({})).await;
+    assert_eq!(block(&result, 0), "ok\nFAIL\n--- stderr ---\nwarning\nexit: 1\n");
+    let result = client.call("run_tests", json!({"raw": false})).await;
+    assert!(block(&result, 0).starts_with("failed: 1 of 3"), "{result:?}");
+}
+
+#[tokio::test]
 async fn mentions_clamping_and_attaching() {
     let mut state = failed();
     state.events[0] = Event::Queued(Queued { attached: true, attached_age_ms: 12_300, ..Queued::default() });
     let fake = FakeSupervisor::start(state);
     let client = Client::connected_to(&fake).await;
     let result = client.call("run_tests", json!({"timeout": 3600})).await;
-    let summary = block(&result, 1);
-    assert!(summary.contains("\nattached, started 12s ago\n"), "{summary}");
-    assert!(summary.ends_with("\ntimeout was clamped from 3600 to 1800 s."), "{summary}");
-    assert_eq!(structured(&client, "run_tests", &result).await["attached"], true);
+    let text = block(&result, 0);
+    assert!(text.contains("\nattached, started 12s ago\n"), "{text}");
+    assert!(text.contains("\nnote: timeout was clamped from 3600 to 1800 s.\n"), "{text}");
+    let data = structured(&client, "run_tests", &result).await;
+    assert_eq!(data["attached"], "attached, started 12s ago");
+    assert_eq!(data["notes"], json!(["timeout was clamped from 3600 to 1800 s."]));
     assert_eq!(fake.state().run_tests[0].limits.unwrap().wall_ms, 1_800_000);
 }
 
@@ -108,39 +147,49 @@ async fn mentions_clamping_and_attaching() {
 async fn long_output_keeps_its_head_and_says_how_to_read_on() {
     let fake = FakeSupervisor::start(FakeState { stdout: vec![b'x'; 700_000], stderr: vec![], ..failed() });
     let client = Client::connected_to(&fake).await;
-    let text = block(&client.call("run_tests", json!({})).await, 0);
-    let hint = format!("read on with get_run {{run_id: \"{RUN_ID}\", stream: \"stdout\", cursor: 512000}}");
+    let text = block(&client.call("run_tests", json!({"raw": true})).await, 0);
+    let hint = format!("get_run {{run_id: \"{RUN_ID}\", stream: \"stdout\", cursor: 512000}} reads on");
     assert!(text.ends_with(&format!("x\n[TRUNCATED] 188000 bytes left out; {hint}\nexit: 1\n")));
     assert_eq!(text.find('\n'), Some(512_000));
 
     let page = client.call("get_run", json!({"stream": "stdout", "cursor": 512_000, "max_tokens": 40_000})).await;
-    assert_eq!(block(&page, 0).len(), 160_000);
     let data = structured(&client, "get_run", &page).await;
-    assert_eq!(data["output"]["next_cursor"], 672_000);
-    assert_eq!(data["output"]["total_bytes"], 700_000);
-    assert!(block(&page, 1).contains("cursor: 672000}"));
-    let last = client.call("get_run", json!({"run_id": RUN_ID, "stream": "stdout", "cursor": 672_000})).await;
+    let next = data["output"]["next_cursor"].as_u64().unwrap();
+    assert!((512_000 + 79_000..512_000 + 80_000).contains(&next), "half of the budget for each form: {next}");
+    assert_eq!(
+        (block(&page, 0).as_str(), &data["output"]["total_bytes"]),
+        (data["output"]["text"].as_str().unwrap(), &json!(700_000))
+    );
+    assert!(block(&page, 1).contains(&format!("cursor: {next}}}")), "{page:?}");
+    let rest = json!({"run_id": RUN_ID, "stream": "stdout", "cursor": 699_000});
+    let last = client.call("get_run", rest).await;
     assert_eq!(structured(&client, "get_run", &last).await["output"]["end"], true);
 }
 
 #[tokio::test]
-async fn max_tokens_puts_failures_before_the_end_of_the_output() {
-    let mut state = FakeState { stdout: vec![b'x'; 10_000], ..failed() };
-    state.failures = LastTestFailuresResponse {
-        has_run: true,
-        run_id: RUN_ID.into(),
-        framework: "go".into(),
-        structured: true,
-        total: 1,
-        failures: vec![Failure { nodeid: "a/TestB".into(), message: "wrong".into(), ..Failure::default() }],
-        ..LastTestFailuresResponse::default()
-    };
+async fn max_tokens_bounds_text_and_data_together() {
+    let mut state = failed();
+    state.report.summary = Some(Summary { total: 400, failed: 300, passed: 100, ..Summary::default() });
+    state.report.tests = (0..300)
+        .map(|number| TestCase {
+            nodeid: format!("a/TestB/{number}"),
+            message: Some(format!("{number}: {}", "wrong ".repeat(number))),
+            output: Some("x".repeat(1_000)),
+            ..state.report.tests[0].clone()
+        })
+        .collect();
     let fake = FakeSupervisor::start(state);
     let client = Client::connected_to(&fake).await;
-    let text = block(&client.call("run_tests", json!({"max_tokens": 150})).await, 0);
-    assert!(text.len() <= 600, "{text}");
-    assert!(text.find("1. a/TestB").unwrap() < text.find("--- stdout (end) ---\nok\nFAIL\n").unwrap(), "{text}");
-    assert!(text.ends_with("FAIL\nexit: 1\n"), "{text}");
+    for max_tokens in [2_000_u32, 500, 150, 20] {
+        let arguments = if max_tokens == 2_000 { json!({}) } else { json!({ "max_tokens": max_tokens }) };
+        let result = client.call("run_tests", arguments).await;
+        let (text, data) = (block(&result, 0), structured(&client, "run_tests", &result).await);
+        let bytes = text.len() + data.to_string().len();
+        assert!(bytes <= 4 * usize::try_from(max_tokens).unwrap().max(150), "{max_tokens}: {bytes}");
+        assert!(text.starts_with("failed: 300 of 400 (go, 1.3s)\n1. a/TestB/0\n   b_test.go:7\n"), "{text}");
+        assert!(text.ends_with("exit: 1\n"), "{text}");
+        assert!(data["notes"][0].as_str().unwrap().contains(" more failures: last_test_failures "), "{data}");
+    }
 }
 
 #[tokio::test]
@@ -189,7 +238,7 @@ async fn a_cancelled_call_detaches_from_the_run_without_killing_it() {
     let killed = client.call("get_run", json!({"cancel": true})).await;
     assert_eq!(fake.state().cancelled, [RUN_ID]);
     assert!(block(&killed, 0).ends_with("exit: 1\n"));
-    assert_eq!(structured(&client, "get_run", &killed).await["report"]["outcome"], "failed");
+    assert_eq!(structured(&client, "get_run", &killed).await["outcome"], "failed");
 }
 
 #[tokio::test]
@@ -205,21 +254,19 @@ async fn a_run_keeps_its_result_if_its_session_closes_at_its_end() {
     let client = Client::connected_to(&fake).await;
     let check = |result: &CallToolResult| {
         assert_eq!(result.is_error, Some(false), "{result:?}");
-        assert_eq!(block(result, 0), "ok\nFAIL\nexit: 1\n");
-        let summary = block(result, 1);
-        assert!(summary.contains("1 of 3 tests failed (go, 1.3s).\n"), "{summary}");
-        assert!(summary.contains("This run's output can no longer be read") && !summary.contains("Next:"), "{summary}");
+        let text = block(result, 0);
+        assert!(text.starts_with("failed: 1 of 3 (go, 1.3s)\n1. a/TestB\n"), "{text}");
+        assert!(text.contains("note: the output of this run can no longer be read"), "{text}");
     };
-    let result = client.call("run_tests", json!({})).await;
+    let result = client.call("run_tests", json!({"raw": true})).await;
     check(&result);
-    let data = structured(&client, "run_tests", &result).await;
-    assert_eq!((&data["outcome"], &data["tests"][0]["line"]), (&json!("failed"), &json!(7)));
+    assert_eq!(structured(&client, "run_tests", &result).await["outcome"], "failed");
 
     fake.state().sessions = vec!["session-1".into()];
-    let result = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 60})).await;
+    let result = client.call("get_run", json!({"run_id": RUN_ID, "wait_s": 60, "raw": true})).await;
     check(&result);
     let data = structured(&client, "get_run", &result).await;
-    assert_eq!((&data["state"], &data["report"]["outcome"]), (&json!("finished"), &json!("failed")));
+    assert_eq!((&data["state"], &data["outcome"]), (&json!("finished"), &json!("failed")));
 }
 
 #[tokio::test]
@@ -227,10 +274,10 @@ async fn returns_the_last_report_as_summary_and_as_document() {
     let fake = FakeSupervisor::start(failed());
     let client = Client::connected_to(&fake).await;
     let result = client.call("get_test_report", json!({})).await;
-    assert!(block(&result, 0).starts_with("1 of 3 tests failed (go, 1.3s).\n"));
-    assert_eq!(structured(&client, "get_test_report", &result).await["run_id"], RUN_ID);
-    let short = client.call("get_test_report", json!({"max_tokens": 1})).await;
-    assert_eq!(block(&short, 0), "1 of 3 tests failed (go, 1.3s).\n");
+    assert!(block(&result, 0).starts_with("failed: 1 of 3 (go, 1.3s)\nused: "), "{result:?}");
+    assert_eq!(result.structured_content.unwrap()["run_id"], RUN_ID);
+    let short = client.call("get_test_report", json!({"format": "json", "max_tokens": 1})).await;
+    assert!(block(&short, 0).starts_with("the report has "), "half of a document does not parse: {short:?}");
     let result = client.call("get_test_report", json!({"format": "json"})).await;
     let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
     assert_eq!(document, fake.state().document);
@@ -250,7 +297,7 @@ async fn returns_a_picture_artifact_as_an_image() {
     assert_eq!(block(&result, 0), format!("screenshot of greets: {size} bytes\n"));
     let image = result.content.last().and_then(|block| block.as_image()).unwrap();
     assert_eq!((image.mime_type.as_str(), image.data.as_str()), ("image/png", "iVBORw0KGgogYW5kIHNvIG9u"));
-    assert_eq!(structured(&client, "get_test_report", &result).await["artifacts"][0]["name"], "0/shot.png");
+    assert!(result.structured_content.is_none(), "some clients would not show the picture beside it");
     let result = client.call("get_test_report", json!({"artifact": "0/cut.png"})).await;
     assert!(
         result.content.iter().all(|block| block.as_image().is_none()),

@@ -1,0 +1,352 @@
+//! The failures of a run as an agent reads them: one entry per failing test, per package or file that did not build or
+//! load, and per test that was running when the run was cut off.
+
+use super::budget::{Detail, clip_end, last_lines};
+use proctor_proto::printable::{block, line};
+use proctor_proto::v1::{Collector, CollectorKind, Failure, Report, TestCase, TestId, TestOutcome};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+
+/// Most bytes of the output of one failure.
+const OUTPUT_BYTES: usize = 1024;
+
+/// Directories of installed packages in the paths of stack frames.
+const INSTALLED: [&str; 3] = ["node_modules/", "site-packages/", "vendor/"];
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum FailureKind {
+    /// A test that failed, or that could not be carried out.
+    Test,
+    /// A package or file that did not build.
+    Build,
+    /// A package or file that could not be loaded.
+    Collection,
+    /// A test that was running when the run was cut off.
+    Running,
+}
+
+impl FailureKind {
+    /// The name in structured content; a failing test needs none.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            FailureKind::Test => None,
+            FailureKind::Build => Some("build"),
+            FailureKind::Collection => Some("collection"),
+            FailureKind::Running => Some("running"),
+        }
+    }
+}
+
+/// A failure, and the names of those that failed alike.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FailureEntry {
+    pub(crate) kind: FailureKind,
+    /// The runner's own name of the test, package or file.
+    pub(crate) name: String,
+    /// `file:line`, relative to the workspace.
+    pub(crate) place: Option<String>,
+    pub(crate) message: String,
+    pub(crate) expected: Option<String>,
+    pub(crate) actual: Option<String>,
+    /// Innermost frame first.
+    pub(crate) stack: Vec<String>,
+    /// What the test printed, or the compiler.
+    pub(crate) output: String,
+    /// Names of other failures with the same message at the same place.
+    pub(crate) alike: Vec<String>,
+    /// Further such failures that are not named.
+    pub(crate) alike_left_out: usize,
+}
+
+/// All failures of a report, in the order in which an agent should read them.
+pub(crate) fn entries(report: &Report) -> Vec<FailureEntry> {
+    let collectors = report.collectors.iter().map(FailureEntry::from_collector);
+    let running = report.evidence.iter().flat_map(|evidence| &evidence.running).map(FailureEntry::from_running);
+    running.chain(collectors).chain(without_echoing_parents(&report.tests).map(FailureEntry::from_test)).collect()
+}
+
+/// At most `detail.items` failures, with no more than `detail` of each. Returns how many were left out.
+pub(crate) fn select(entries: &[FailureEntry], detail: &Detail) -> (Vec<FailureEntry>, usize) {
+    let entries = if detail.folds_failures { fold(entries) } else { entries.to_vec() };
+    let mut room = detail.items;
+    let mut left_out = 0;
+    let mut shown = Vec::new();
+    for mut entry in entries {
+        if room == 0 {
+            left_out += 1 + entry.alike.len();
+            continue;
+        }
+        room -= 1;
+        let named = entry.alike.len().min(room);
+        entry.alike_left_out = entry.alike.len() - named;
+        entry.alike.truncate(named);
+        left_out += entry.alike_left_out;
+        room -= named;
+        shown.push(entry.clipped(detail));
+    }
+    (shown, left_out)
+}
+
+// Failures with the same message at the same place become one. Numbers are not compared: they differ between the cases of
+// one test.
+fn fold(entries: &[FailureEntry]) -> Vec<FailureEntry> {
+    let mut folded: Vec<FailureEntry> = Vec::new();
+    let mut index: HashMap<(FailureKind, Option<&str>, String), usize> = HashMap::new();
+    for entry in entries {
+        let key = (entry.kind, entry.place.as_deref(), without_numbers(&entry.message));
+        match index.get(&key) {
+            Some(first) => folded[*first].alike.push(entry.name.clone()),
+            None => {
+                index.insert(key, folded.len());
+                folded.push(entry.clone());
+            }
+        }
+    }
+    folded
+}
+
+fn without_numbers(text: &str) -> String {
+    text.chars().filter(|character| !character.is_ascii_digit()).collect()
+}
+
+impl FailureEntry {
+    fn from_test(test: &TestCase) -> FailureEntry {
+        FailureEntry {
+            name: test.nodeid.clone(),
+            place: place(test.file.as_deref(), test.line),
+            message: test.message.clone().unwrap_or_default(),
+            expected: test.expected.clone(),
+            actual: test.actual.clone(),
+            stack: lines(test.stack.as_deref().unwrap_or_default()),
+            output: test.output.clone().unwrap_or_default(),
+            ..FailureEntry::new(FailureKind::Test)
+        }
+    }
+
+    fn from_collector(collector: &Collector) -> FailureEntry {
+        let kind = match collector.kind() {
+            CollectorKind::Collection => FailureKind::Collection,
+            CollectorKind::Build | CollectorKind::Unspecified => FailureKind::Build,
+        };
+        FailureEntry {
+            name: collector.nodeid.clone(),
+            place: place(collector.file.as_deref(), collector.line),
+            message: collector.message.clone(),
+            output: collector.output.clone(),
+            ..FailureEntry::new(kind)
+        }
+    }
+
+    /// From a listed failure of the last run.
+    pub(crate) fn from_listed(failure: &Failure) -> FailureEntry {
+        let kind = match failure.collector() {
+            CollectorKind::Unspecified => FailureKind::Test,
+            CollectorKind::Build => FailureKind::Build,
+            CollectorKind::Collection => FailureKind::Collection,
+        };
+        FailureEntry {
+            name: failure.nodeid.clone(),
+            place: place(failure.file.as_deref(), failure.line),
+            message: failure.message.clone(),
+            expected: failure.expected.clone(),
+            actual: failure.actual.clone(),
+            ..FailureEntry::new(kind)
+        }
+    }
+
+    fn from_running(test: &TestId) -> FailureEntry {
+        FailureEntry {
+            name: format!("{}/{}", test.package, test.name),
+            message: "was running when the run was cut off".to_owned(),
+            ..FailureEntry::new(FailureKind::Running)
+        }
+    }
+
+    fn new(kind: FailureKind) -> FailureEntry {
+        FailureEntry {
+            kind,
+            name: String::new(),
+            place: None,
+            message: String::new(),
+            expected: None,
+            actual: None,
+            stack: Vec::new(),
+            output: String::new(),
+            alike: Vec::new(),
+            alike_left_out: 0,
+        }
+    }
+
+    fn clipped(self, detail: &Detail) -> FailureEntry {
+        let clip = |text: &str| clip_end(block(text).trim_end(), detail.message_bytes);
+        FailureEntry {
+            message: clip(&self.message),
+            expected: self.expected.as_deref().map(clip),
+            actual: self.actual.as_deref().map(clip),
+            stack: self.frames(detail),
+            output: block(&self.shown_output(detail)).into_owned(),
+            ..self
+        }
+    }
+
+    // The output of a test explains its failure only where no message does.
+    fn shown_output(&self, detail: &Detail) -> String {
+        let bytes = detail.message_bytes.min(OUTPUT_BYTES);
+        match self.kind {
+            // A compiler names the cause first, a loader last.
+            FailureKind::Build => clip_end(self.further_output().trim_end(), bytes),
+            FailureKind::Collection => last_lines(self.further_output().trim_end(), bytes).to_owned(),
+            FailureKind::Test if self.message.trim().is_empty() => {
+                last_lines(self.output.trim_end(), detail.output_bytes.min(OUTPUT_BYTES)).to_owned()
+            }
+            FailureKind::Test | FailureKind::Running => String::new(),
+        }
+    }
+
+    // The output without the lines that the message repeats.
+    fn further_output(&self) -> String {
+        let first = self.message.lines().next().unwrap_or_default().trim();
+        let is_new = |line: &&str| !line.trim().is_empty() && (first.is_empty() || !line.contains(first));
+        self.output.lines().filter(is_new).map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+
+    // The stack of a test that hangs, and of a failing one the innermost frame in the project, unless it is the place
+    // itself.
+    fn frames(&self, detail: &Detail) -> Vec<String> {
+        if self.kind == FailureKind::Running {
+            return self.stack.iter().take(detail.stack_frames).cloned().collect();
+        }
+        let frame = self.stack.iter().find(|frame| is_in_project(frame)).filter(|_| detail.stack_frames > 0);
+        let place = self.place.as_deref().unwrap_or_default();
+        frame.filter(|frame| place.is_empty() || !frame.contains(place)).cloned().into_iter().collect()
+    }
+
+    /// As structured content.
+    pub(crate) fn to_json(&self) -> Value {
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let list = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
+        json!({
+            "name": self.name,
+            "kind": self.kind.name(),
+            "at": self.place,
+            "message": text(&self.message),
+            "expected": self.expected,
+            "actual": self.actual,
+            "stack": list(&self.stack),
+            "output": text(&self.output),
+            "alike": list(&self.alike),
+            "alike_left_out": (self.alike_left_out > 0).then_some(self.alike_left_out),
+        })
+    }
+}
+
+/// Whether a test failed or could not be carried out.
+pub(crate) fn has_failed(test: &TestCase) -> bool {
+    matches!(test.outcome(), TestOutcome::Failed | TestOutcome::Error)
+}
+
+// Whether a frame has a place `file:line` whose file is relative and not one that a package manager installed.
+fn is_in_project(frame: &str) -> bool {
+    frame.split(|character: char| character.is_whitespace() || "()[]\"'".contains(character)).any(|word| {
+        let mut parts = word.split(':');
+        let (Some(file), Some(line)) = (parts.next(), parts.next()) else { return false };
+        let is_number = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+        let is_installed = INSTALLED.iter().any(|directory| file.contains(directory));
+        is_number && file.contains('.') && !file.starts_with(['/', '<']) && !is_installed
+    })
+}
+
+fn place(file: Option<&str>, number: Option<u32>) -> Option<String> {
+    let file = file?;
+    Some(number.map_or_else(|| file.to_owned(), |number| format!("{file}:{number}")))
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(|text| line(text.trim_end()).into_owned()).filter(|line| !line.trim().is_empty()).collect()
+}
+
+// The supervisor's rule for `last_test_failures`: a parent that failed only because of its subtests has no message and no
+// place. Sorting brings each parent directly before its first subtest.
+fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
+    let mut failing: Vec<&str> =
+        tests.iter().filter(|test| has_failed(test)).map(|test| test.nodeid.as_str()).collect();
+    failing.sort_unstable();
+    let has_child = move |parent: &str| {
+        let prefix = format!("{parent}/");
+        let at = failing.partition_point(|name| *name < prefix.as_str());
+        failing.get(at).is_some_and(|name| name.starts_with(&prefix))
+    };
+    tests
+        .iter()
+        .filter(|test| has_failed(test))
+        .filter(move |test| test.message.is_some() || test.file.is_some() || !has_child(&test.nodeid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::budget;
+
+    fn test(name: &str, message: &str) -> TestCase {
+        TestCase {
+            nodeid: name.into(),
+            outcome: TestOutcome::Failed.into(),
+            file: Some("a_test.go".into()),
+            line: Some(7),
+            message: Some(message.into()),
+            ..TestCase::default()
+        }
+    }
+
+    fn entries_of(tests: Vec<TestCase>) -> Vec<FailureEntry> {
+        entries(&Report { tests, ..Report::default() })
+    }
+
+    #[test]
+    fn folds_failures_that_differ_only_in_numbers() {
+        let cases = (0..20).map(|n| test(&format!("a/T/{n}"), &format!("case {n} is wrong")));
+        let all = entries_of(cases.chain([test("a/U", "another")]).collect());
+        let detail = Detail { folds_failures: true, ..budget::FULL };
+        let (shown, left_out) = select(&all, &detail);
+        assert_eq!((shown.len(), shown[0].alike.len(), left_out), (2, 19, 0));
+        let (shown, left_out) = select(&all, &Detail { items: 5, ..detail });
+        assert_eq!((shown.len(), shown[0].alike.len(), shown[0].alike_left_out, left_out), (1, 4, 15, 16));
+        let (shown, left_out) = select(&all, &Detail { items: 5, ..budget::FULL });
+        assert_eq!((shown.len(), left_out), (5, 16));
+    }
+
+    #[test]
+    fn a_parent_that_only_echoes_its_subtests_is_no_entry() {
+        let parent = TestCase { message: None, file: None, ..test("a/T", "") };
+        let names = |tests: Vec<TestCase>| entries_of(tests).into_iter().map(|entry| entry.name).collect::<Vec<_>>();
+        assert_eq!(names(vec![test("a/T/x", "wrong"), parent.clone()]), ["a/T/x"]);
+        assert_eq!(names(vec![test("a/T", "wrong"), test("a/T/x", "wrong")]), ["a/T", "a/T/x"]);
+        assert_eq!(names(vec![parent]), ["a/T"]);
+    }
+
+    #[test]
+    fn shows_of_a_compiler_what_its_first_message_does_not_say() {
+        let collector = Collector {
+            nodeid: "a".into(),
+            kind: CollectorKind::Build.into(),
+            file: Some("a.go".into()),
+            line: Some(6),
+            message: "undefined: first".into(),
+            output: "# a\na.go:6:9: undefined: first\na.go:11:9: undefined: second\n".into(),
+        };
+        let all = entries(&Report { collectors: vec![collector], ..Report::default() });
+        let (shown, _) = select(&all, &budget::FULL);
+        assert_eq!(shown[0].output, "# a\na.go:11:9: undefined: second");
+    }
+
+    #[test]
+    fn shows_the_innermost_frame_of_the_project() {
+        let stack = "at Object.is (/usr/lib/x.js:3:1)\n at f (node_modules/y/z.js:1:1)\n at add (src/calc.js:10:5)\n";
+        let mut case = test("a", "wrong");
+        case.stack = Some(stack.into());
+        assert_eq!(select(&entries_of(vec![case.clone()]), &budget::FULL).0[0].stack, [" at add (src/calc.js:10:5)"]);
+        (case.file, case.line) = (Some("src/calc.js".into()), Some(10));
+        assert!(select(&entries_of(vec![case]), &budget::FULL).0[0].stack.is_empty(), "the place says it");
+    }
+}

@@ -1,0 +1,186 @@
+//! The answer for an ended run, drawn from the report in its last event.
+
+use super::budget::{Detail, Draw, clip_end, last_lines};
+use super::failure::{self, FailureEntry};
+use super::{Text, ToolAnswer, failure_text, run_headline, run_text};
+use crate::run_follower::EndedRun;
+use proctor_proto::printable::line;
+use proctor_proto::text;
+use proctor_proto::v1::{LimitHit, Outcome, Report, Summary};
+use serde_json::{Map, Value, json};
+
+/// Most notes shown unless all are asked for, and most bytes of each.
+const NOTES_MAX: usize = 5;
+const NOTE_BYTES_MAX: usize = 400;
+
+/// Most bytes of a stream's end that is shown without being asked for.
+const TAIL_BYTES_MAX: usize = 1_500;
+
+/// Most artifacts named.
+const ARTIFACTS_MAX: usize = 3;
+
+/// The answer for one ended run.
+pub(crate) struct RunAnswer {
+    ended: EndedRun,
+    entries: Vec<FailureEntry>,
+    raw: Option<String>,
+    verbose: Option<Map<String, Value>>,
+    notes: Vec<String>,
+    leading: Vec<(&'static str, Value)>,
+}
+
+impl RunAnswer {
+    /// The compact answer.
+    pub(crate) fn new(ended: EndedRun) -> RunAnswer {
+        let entries = failure::entries(&ended.report);
+        RunAnswer { ended, entries, raw: None, verbose: None, notes: Vec::new(), leading: Vec::new() }
+    }
+
+    /// Replaces the text by the runner's own output.
+    #[must_use]
+    pub(crate) fn with_raw(self, raw: String) -> RunAnswer {
+        RunAnswer { raw: Some(raw), ..self }
+    }
+
+    /// Adds what the caller asked for beside the failures: the members of the JSON report.
+    #[must_use]
+    pub(crate) fn with_report(self, document: Map<String, Value>) -> RunAnswer {
+        RunAnswer { verbose: Some(document), ..self }
+    }
+
+    /// Adds a note.
+    #[must_use]
+    pub(crate) fn with_note(mut self, note: String) -> RunAnswer {
+        self.notes.push(note);
+        self
+    }
+
+    /// Adds members that stand before those of the run.
+    #[must_use]
+    pub(crate) fn with_members(mut self, members: Vec<(&'static str, Value)>) -> RunAnswer {
+        self.leading.extend(members);
+        self
+    }
+
+    fn report(&self) -> &Report {
+        &self.ended.report
+    }
+
+    fn is_verbose(&self, detail: &Detail) -> bool {
+        self.verbose.is_some() && detail.is_verbose
+    }
+
+    // The ends of both streams, where nothing else explains how the run ended.
+    fn tails(&self, detail: &Detail) -> [(&'static str, String); 2] {
+        let report = self.report();
+        let explains_itself =
+            !self.entries.is_empty() || matches!(report.outcome(), Outcome::Passed | Outcome::Cancelled);
+        let bytes = match (self.is_verbose(detail), explains_itself) {
+            (true, _) => detail.output_bytes,
+            (false, true) => 0,
+            (false, false) => detail.output_bytes.min(TAIL_BYTES_MAX),
+        };
+        // stderr is short where it matters (a panic, a missing module), so it gets its room first.
+        let stderr = run_text::tail(last_lines(&report.stderr_tail, bytes / 2));
+        let stdout = run_text::tail(last_lines(&report.stdout_tail, bytes.saturating_sub(stderr.len())));
+        [("stdout_tail", stdout), ("stderr_tail", stderr)]
+    }
+
+    fn notes(&self, detail: &Detail, failures_left_out: usize) -> Vec<String> {
+        let report = self.report();
+        let evidence = report.evidence.as_ref();
+        let all = evidence.map(|evidence| text::merge_repeated_notes(&evidence.notes)).unwrap_or_default();
+        let count = if self.is_verbose(detail) { all.len() } else { NOTES_MAX };
+        let bytes = detail.message_bytes.clamp(100, NOTE_BYTES_MAX);
+        let shown = all.iter().take(count).map(|note| clip_end(&line(note), bytes));
+        let more = all.len().saturating_sub(count);
+        let hits = evidence.iter().flat_map(|evidence| &evidence.limit_hits).map(describe_hit);
+        let left_out = failures_left_out as u64 + beyond_the_report(report);
+        let lost_detail = self.verbose.is_some() && !detail.is_verbose;
+        hits.chain(shown)
+            .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
+            .chain(run_text::artifacts(report, ARTIFACTS_MAX))
+            .chain((left_out > 0).then(|| {
+                format!("{left_out} more failures: last_test_failures with a larger limit and max_tokens lists them")
+            }))
+            .chain(lost_detail.then(|| "the verbose part needs a larger max_tokens".to_owned()))
+            .chain(self.notes.iter().cloned())
+            .collect()
+    }
+}
+
+impl Draw for RunAnswer {
+    fn items(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let report = self.report();
+        let (failures, left_out) = failure::select(&self.entries, detail);
+        let tails = self.tails(detail);
+        let verbose = self.verbose.as_ref().filter(|_| detail.is_verbose);
+        let mut members = self.leading.clone();
+        members.extend([
+            ("outcome", Value::from(text::outcome_name(report.outcome()))),
+            ("summary", summary(&report.summary.unwrap_or_default())),
+            ("failures", failures_json(&failures)),
+            ("exit_code", Value::from(report.exit_code)),
+            ("run_id", Value::from(self.ended.run_id.as_str())),
+        ]);
+        members.extend(tails.iter().map(|(name, tail)| (*name, text_value(tail))));
+        let body = failure_text::list(&failures) + &run_text::streams(&tails);
+        let body = if verbose.is_some() { body + &run_text::details(report) } else { body };
+        let trailer = text::run_trailer(report);
+        let text = match &self.raw {
+            Some(raw) => Text::Raw(raw.clone()),
+            None => Text::Composed { body, trailer },
+        };
+        ToolAnswer {
+            headline: run_headline::headline(report, &self.entries),
+            text,
+            members,
+            report: verbose.cloned(),
+            next: run_text::next(report).map(str::to_owned),
+            notes: self.notes(detail, left_out),
+            attached: self.ended.attached_age_ms.map(|age| format!("attached, started {}", text::ago(age))),
+            picture: None,
+        }
+    }
+}
+
+// Failures that the report itself had to leave out, known by their number only.
+fn beyond_the_report(report: &Report) -> u64 {
+    let counts = report.summary.unwrap_or_default();
+    let listed = report.tests.iter().filter(|test| failure::has_failed(test)).count() as u64;
+    let tests = (counts.failed + counts.error).saturating_sub(listed).min(report.tests_left_out);
+    tests + report.collectors_left_out
+}
+
+fn failures_json(failures: &[FailureEntry]) -> Value {
+    match failures {
+        [] => Value::Null,
+        failures => failures.iter().map(FailureEntry::to_json).collect(),
+    }
+}
+
+/// Counts as JSON, without zeros.
+fn summary(summary: &Summary) -> Value {
+    let counts = [
+        ("total", summary.total),
+        ("passed", summary.passed),
+        ("failed", summary.failed),
+        ("skipped", summary.skipped),
+        ("xfailed", summary.xfailed),
+        ("xpassed", summary.xpassed),
+        ("error", summary.error),
+    ];
+    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), json!(count))).collect()
+}
+
+fn describe_hit(hit: &LimitHit) -> String {
+    format!("limit reached: {} of {}, peak {}, {} times", hit.limit, hit.max, hit.peak, hit.count)
+}
+
+fn text_value(text: &str) -> Value {
+    if text.is_empty() { Value::Null } else { Value::from(text) }
+}

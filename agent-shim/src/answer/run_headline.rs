@@ -1,0 +1,157 @@
+//! The outcome of a run in one line: `failed: 1 of 500 (go, 3.2s)`.
+
+use super::failure::{FailureEntry, FailureKind};
+use proctor_proto::printable::line;
+use proctor_proto::text;
+use proctor_proto::v1::{Outcome, Report, Summary};
+
+/// Most tests named that were running when the run was cut off.
+const RUNNING_MAX: usize = 3;
+
+/// The outcome of `report`, whose failures are `entries`.
+pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
+    let counts = report.summary.unwrap_or_default();
+    let what = match report.outcome() {
+        Outcome::Passed if !report.structured => "the command exited 0 and gives no results test by test".to_owned(),
+        Outcome::Passed if counts.total > 0 && counts.skipped == counts.total => {
+            format!("all {} tests were skipped", counts.total)
+        }
+        Outcome::Passed => format!("{} tests{}", counts.passed, other_counts(&counts)),
+        Outcome::Failed if counts.failed + counts.error > 0 => {
+            format!("{} of {}{}", failing(&counts, entries), counts.total, other_counts(&counts))
+        }
+        Outcome::Failed => no_failing_test(report, &counts),
+        Outcome::BuildFailed => format!("{}; {}", broken_units(report, "did not build"), finished(&counts, entries)),
+        Outcome::CollectionFailed => {
+            format!("{}; {}", broken_units(report, "could not be loaded"), finished(&counts, entries))
+        }
+        Outcome::NoTests => "nothing ran".to_owned(),
+        Outcome::Crashed => match report.evidence.as_ref().and_then(|evidence| evidence.signal) {
+            Some(signal) => format!("signal {signal} ended the runner; {}", finished(&counts, entries)),
+            None => finished(&counts, entries),
+        },
+        _ => finished(&counts, entries) + &running(entries),
+    };
+    format!("{}: {what} ({}, {:.1}s)", text::outcome_name(report.outcome()), report.framework, report.duration_s)
+}
+
+// A parent that only echoes its subtests is counted by the runner, but is not a failure of its own to read.
+fn failing(counts: &Summary, entries: &[FailureEntry]) -> u64 {
+    let listed = entries.iter().filter(|entry| entry.kind == FailureKind::Test).count() as u64;
+    if listed > 0 { listed } else { counts.failed + counts.error }
+}
+
+fn no_failing_test(report: &Report, counts: &Summary) -> String {
+    let not_run =
+        report.evidence.as_ref().map_or(0, |evidence| evidence.not_run.len() as u64 + evidence.not_run_left_out);
+    match not_run {
+        0 if report.structured => format!("the runner exited {} although no single test failed", report.exit_code),
+        0 => format!("the command exited {}", report.exit_code),
+        not_run => {
+            let cause = report.raw_exit_code.filter(|code| *code != 0);
+            let cause = cause.map(|code| format!(": the runner exited {code}")).unwrap_or_default();
+            format!("{} passed, and {not_run} that were to run again gave no result{cause}", counts.passed)
+        }
+    }
+}
+
+fn other_counts(counts: &Summary) -> String {
+    let kinds =
+        [(counts.skipped, "skipped"), (counts.xfailed, "failed as expected"), (counts.xpassed, "passed unexpectedly")];
+    kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!(", {count} {kind}")).collect()
+}
+
+fn broken_units(report: &Report, what: &str) -> String {
+    let count = report.collectors.len() as u64 + report.collectors_left_out;
+    match report.collectors.first() {
+        Some(first) if count == 1 => format!("{} {what}", line(&first.nodeid)),
+        _ => format!("{count} packages or files {what}"),
+    }
+}
+
+fn finished(counts: &Summary, entries: &[FailureEntry]) -> String {
+    let failing = if counts.failed + counts.error > 0 { failing(counts, entries) } else { 0 };
+    format!("{} passed, {failing} failed", counts.passed)
+}
+
+fn running(entries: &[FailureEntry]) -> String {
+    let names: Vec<&str> =
+        entries.iter().filter(|entry| entry.kind == FailureKind::Running).map(|entry| entry.name.as_str()).collect();
+    let shown: Vec<_> = names.iter().take(RUNNING_MAX).map(|name| line(name)).collect();
+    match names.len() {
+        0 => String::new(),
+        count if count > RUNNING_MAX => format!("; running: {} and {} more", shown.join(", "), count - RUNNING_MAX),
+        _ => format!("; running: {}", shown.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answer::failure;
+    use proctor_proto::v1::{Collector, Evidence, TestCase, TestId, TestOutcome};
+
+    fn report(outcome: Outcome, summary: Summary) -> Report {
+        Report {
+            outcome: outcome.into(),
+            framework: "go".into(),
+            duration_s: 1.34,
+            structured: true,
+            summary: Some(summary),
+            ..Report::default()
+        }
+    }
+
+    fn line_of(report: &Report) -> String {
+        headline(report, &failure::entries(report))
+    }
+
+    #[test]
+    fn describes_each_outcome_in_one_line() {
+        let counts = Summary { total: 12, passed: 9, failed: 2, skipped: 1, ..Summary::default() };
+        assert_eq!(line_of(&report(Outcome::Failed, counts)), "failed: 2 of 12, 1 skipped (go, 1.3s)");
+        let passed = Summary { total: 12, passed: 12, ..Summary::default() };
+        assert_eq!(line_of(&report(Outcome::Passed, passed)), "passed: 12 tests (go, 1.3s)");
+        let skipped = Summary { total: 3, skipped: 3, ..Summary::default() };
+        assert_eq!(line_of(&report(Outcome::Passed, skipped)), "passed: all 3 tests were skipped (go, 1.3s)");
+        let mut cut = report(Outcome::TimedOut, counts);
+        let hang = TestId { package: "a/b".into(), name: "TestHang".into() };
+        cut.evidence = Some(Evidence { running: vec![hang.clone()], ..Evidence::default() });
+        assert_eq!(line_of(&cut), "timed_out: 9 passed, 2 failed; running: a/b/TestHang (go, 1.3s)");
+        cut.evidence = Some(Evidence { running: vec![hang; 5], ..Evidence::default() });
+        assert!(line_of(&cut).ends_with("TestHang and 2 more (go, 1.3s)"), "{}", line_of(&cut));
+        let mut crashed = report(Outcome::Crashed, passed);
+        crashed.evidence = Some(Evidence { signal: Some(11), ..Evidence::default() });
+        assert_eq!(line_of(&crashed), "crashed: signal 11 ended the runner; 12 passed, 0 failed (go, 1.3s)");
+        let mut build = report(Outcome::BuildFailed, Summary::default());
+        build.collectors = vec![Collector { nodeid: "a/b".into(), ..Collector::default() }];
+        assert_eq!(line_of(&build), "build_failed: a/b did not build; 0 passed, 0 failed (go, 1.3s)");
+        build.outcome = Outcome::CollectionFailed.into();
+        build.collectors_left_out = 1;
+        assert!(line_of(&build).starts_with("collection_failed: 2 packages or files could not be loaded; 0 passed"));
+    }
+
+    #[test]
+    fn says_what_gave_no_result_in_a_rerun() {
+        let mut again = report(Outcome::Failed, Summary { total: 1, passed: 1, ..Summary::default() });
+        again.evidence = Some(Evidence { not_run: vec![TestId::default(); 2], ..Evidence::default() });
+        again.raw_exit_code = Some(2);
+        assert_eq!(
+            line_of(&again),
+            "failed: 1 passed, and 2 that were to run again gave no result: the runner exited 2 (go, 1.3s)"
+        );
+    }
+
+    #[test]
+    fn counts_the_failures_that_it_lists() {
+        let case = |name: &str, message: Option<&str>| TestCase {
+            nodeid: name.into(),
+            outcome: TestOutcome::Failed.into(),
+            message: message.map(str::to_owned),
+            ..TestCase::default()
+        };
+        let mut nested = report(Outcome::Failed, Summary { total: 6, passed: 4, failed: 2, ..Summary::default() });
+        nested.tests = vec![case("a/T/x", Some("wrong")), case("a/T", None)];
+        assert_eq!(line_of(&nested), "failed: 1 of 6 (go, 1.3s)");
+    }
+}

@@ -1,0 +1,84 @@
+//! Parts of the text of an ended run beside its failures.
+
+use proctor_proto::printable::{block, line};
+use proctor_proto::v1::{Isolation, Outcome, Report, Resources, TestCase, TestOutcome};
+
+/// The end of a stream as shown: without colours, and without empty lines around it.
+pub(crate) fn tail(text: &str) -> String {
+    block(text).trim_matches('\n').trim_end().to_owned()
+}
+
+/// The ends of the streams, each under its heading.
+pub(crate) fn streams(tails: &[(&'static str, String)]) -> String {
+    let shown = tails.iter().filter(|(_, tail)| !tail.is_empty());
+    shown.map(|(name, tail)| format!("--- {} (end) ---\n{tail}\n", name.trim_end_matches("_tail"))).collect()
+}
+
+/// What a caller sees only if it asks for it: passed tests, resources, isolation.
+pub(crate) fn details(report: &Report) -> String {
+    let others = report.tests.iter().filter(|test| !super::failure::has_failed(test)).map(test);
+    let used = report.resources.as_ref().map(|used| resources(used) + "\n");
+    let layers = report.isolation.as_ref().map(|layers| isolation(layers) + "\n");
+    others.chain(used).chain(layers).collect()
+}
+
+fn test(test: &TestCase) -> String {
+    let outcome = test.outcome().as_str_name().trim_start_matches("TEST_OUTCOME_").to_ascii_lowercase();
+    let why = test.message.as_ref().filter(|_| test.outcome() != TestOutcome::Passed);
+    let why = why.map(|why| format!(": {}", line(why))).unwrap_or_default();
+    format!("{outcome} {}{why}\n", line(&test.nodeid))
+}
+
+/// The resources that a run used, in one line.
+pub(crate) fn resources(used: &Resources) -> String {
+    let memory = used.memory_peak_bytes.map(|bytes| format!(", {} MiB at most", bytes >> 20)).unwrap_or_default();
+    let pids = used.pids_peak.map(|pids| format!(", {pids} processes at most")).unwrap_or_default();
+    format!(
+        "used: {:.1}s wall, {:.1}s user, {:.1}s system{memory}{pids}, {} bytes of output; waited {:.1}s",
+        used.wall_s, used.cpu_user_s, used.cpu_system_s, used.output_bytes, used.queue_wait_s
+    )
+}
+
+/// The isolation layers that were in force, and those that were not, in one line.
+pub(crate) fn isolation(isolation: &Isolation) -> String {
+    let layers = match isolation.layers.as_slice() {
+        [] => "no layer was in force".to_owned(),
+        layers => layers.join(", "),
+    };
+    let missing: Vec<&str> = isolation.missing.iter().map(|missing| missing.name.as_str()).collect();
+    match missing.as_slice() {
+        [] => format!("sandbox: {layers}"),
+        missing => format!("sandbox: {layers}; not in force on this host: {} (`proctor doctor`)", missing.join(", ")),
+    }
+}
+
+/// That the run left files, naming the first `names_max`.
+pub(crate) fn artifacts(report: &Report, names_max: usize) -> Option<String> {
+    let first = report.artifacts.first()?;
+    let names: Vec<_> = report.artifacts.iter().take(names_max).map(|artifact| line(&artifact.name)).collect();
+    let more = report.artifacts.len().saturating_sub(names_max);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let call = format!("get_test_report {{artifact: \"{}\"}} shows one", line(&first.name));
+    Some(format!("artifacts: {}{more}; {call}", names.join(", ")))
+}
+
+/// The call that usually follows.
+pub(crate) fn next(report: &Report) -> Option<&'static str> {
+    Some(match report.outcome() {
+        Outcome::Passed => return None,
+        Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed if report.structured => {
+            "run_failing_tests after a fix"
+        }
+        Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed => {
+            "run_tests after a fix; get_run {stream: \"stdout\"} reads the whole output"
+        }
+        Outcome::NoTests => "list_tests shows what there is",
+        Outcome::TimedOut => "run_tests with tests or files, or with a larger timeout (at most 1800)",
+        Outcome::OutOfMemory | Outcome::DiskFull | Outcome::PidsExhausted | Outcome::OutputFlood => {
+            "run_tests with tests or files finds the test that reaches the limit"
+        }
+        Outcome::RunnerMissing => "install the runner on the build host, or name another framework",
+        Outcome::Cancelled | Outcome::WorkerLost | Outcome::Unspecified => "run_tests starts a new run",
+        Outcome::Crashed => "get_run {stream: \"stderr\"} reads what the runner wrote last",
+    })
+}
