@@ -36,52 +36,52 @@ fn object_of(properties: impl IntoIterator<Item = (&'static str, Value)>) -> Jso
     schema
 }
 
-/// A value of this type that its name explains.
+/// Schema of a value of this type that its name explains.
 pub(crate) fn plain(kind: &str) -> Value {
     json!({ "type": kind })
 }
 
-/// A list of such values.
+/// Schema of a list of `items`.
 pub(crate) fn list(items: Value) -> Value {
     json!({"type": "array", "items": items})
 }
 
-/// An object with these properties, among others.
+/// Schema of an object with these properties, among others.
 pub(crate) fn object(properties: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     Value::Object(object_of(properties))
 }
 
-/// A number.
+/// Schema of a number.
 pub(crate) fn number(description: &str) -> Value {
     json!({"type": "number", "description": description})
 }
 
-/// A string.
+/// Schema of a string.
 pub(crate) fn string(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// One of some strings.
+/// Schema of a string that is one of `choices`.
 pub(crate) fn one_of(choices: &[&str], description: &str) -> Value {
     json!({"type": "string", "enum": choices, "description": description})
 }
 
-/// True or false.
+/// Schema of a boolean.
 pub(crate) fn boolean(description: &str) -> Value {
     json!({"type": "boolean", "description": description})
 }
 
-/// A list of strings.
+/// Schema of a list of strings.
 pub(crate) fn strings(description: &str) -> Value {
     json!({"type": "array", "items": {"type": "string"}, "description": description})
 }
 
-/// Tests by package.
+/// Schema of tests by package.
 pub(crate) fn tests() -> Value {
     list(object([("package", plain("string")), ("names", list(plain("string")))]))
 }
 
-/// The structured content of an answer about an ended run.
+/// Schemas of the members of an answer about an ended run.
 pub(crate) fn run() -> Vec<(&'static str, Value)> {
     let failure = [
         ("name", plain("string")),

@@ -14,6 +14,7 @@
 mod answer;
 mod arguments;
 mod bearer_token;
+mod bounded_report;
 mod call_error;
 mod certificate_errors;
 mod command_line;
@@ -27,7 +28,6 @@ mod mcp_server;
 mod private_supervisor;
 mod progress;
 mod reconnect;
-mod report_json;
 mod run_follower;
 mod run_output;
 mod session;

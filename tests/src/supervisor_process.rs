@@ -21,7 +21,7 @@ use tempfile::TempDir;
 /// Tenants of every supervisor in these suites. The first one also owns the test's own user id on the unix socket.
 pub const TENANTS: [&str; 2] = ["alpha", "beta"];
 
-/// User ids of this host per tenant.
+/// Number of user ids in each tenant's `uid_range`.
 pub const UIDS: u32 = 1_000;
 
 /// First user id of `tenant`: its runs have this uid, and its workspaces belong to it.

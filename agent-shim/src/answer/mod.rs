@@ -43,7 +43,8 @@ pub(crate) struct ToolAnswer {
     /// Structured members of this tool, the most important first. Nulls are left out: each property has one type, so
     /// that every client can validate it.
     pub(crate) members: Vec<(&'static str, Value)>,
-    /// Members of the whole report, for a caller that asked for it. They follow the others, which win.
+    /// Members of the whole report, for a caller that asked for it. They follow the others, and replace those of the same
+    /// name.
     pub(crate) report: Option<Map<String, Value>>,
     /// The call that usually follows.
     pub(crate) next: Option<String>,
@@ -140,9 +141,9 @@ impl ToolAnswer {
             .filter(|(_, value)| !value.is_null())
             .map(|(name, value)| (name.to_owned(), without_nulls(value)))
             .collect();
-        for (name, value) in self.report.iter().flatten().filter(|(_, value)| !value.is_null()) {
-            structured.entry(name.as_str()).or_insert_with(|| without_nulls(value.clone()));
-        }
+        // A member that is there already keeps its position.
+        let report = self.report.iter().flatten().filter(|(_, value)| !value.is_null());
+        structured.extend(report.map(|(name, value)| (name.clone(), without_nulls(value.clone()))));
         structured
     }
 

@@ -6,9 +6,9 @@ use crate::answer::budget::{Detail, Draw};
 use crate::answer::failure;
 use crate::answer::{ToolAnswer, run_headline, run_text};
 use crate::arguments::Arguments;
+use crate::bounded_report;
 use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
-use crate::report_json;
 use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
@@ -65,7 +65,7 @@ struct Document {
 
 impl Document {
     fn new(fetched: &GetReportResponse) -> Result<Document, CallError> {
-        let members = report_json::parse_document(&fetched.document)?;
+        let members = bounded_report::parse_and_bound(&fetched.document)?;
         Ok(Document { text: String::from_utf8_lossy(&fetched.document).into_owned(), members })
     }
 }
@@ -90,7 +90,7 @@ impl Draw for Document {
 }
 
 async fn summary_answer(call: &ToolCall<'_>, fetched: &GetReportResponse) -> Result<ToolAnswer, CallError> {
-    let document = report_json::parse_document(&fetched.document)?;
+    let document = bounded_report::parse_and_bound(&fetched.document)?;
     let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::MalformedReport)?;
     let headline = run_headline::headline(&report, &failure::entries(&report));

@@ -4,9 +4,9 @@ use super::Answer;
 use super::tool_spec::TIMEOUT_S_MAX;
 use crate::answer::run::RunAnswer;
 use crate::arguments::{ArgumentError, Arguments};
+use crate::bounded_report;
 use crate::call_error::CallError;
 use crate::progress::{ProgressReporter, ProgressState};
-use crate::report_json;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{OutputSpan, read_head, read_on_hint};
 use crate::supervisor_connection::Clients;
@@ -115,7 +115,7 @@ async fn fetch_report(call: &ToolCall<'_>, run_id: &str) -> Result<Map<String, V
             async move { Ok(clients.results.get_report(request).await?.into_inner().document) }
         })
         .await?;
-    report_json::parse_document(&document)
+    bounded_report::parse_and_bound(&document)
 }
 
 // The runner's own output and the trailer, as the contract has it.

@@ -164,9 +164,9 @@ pub const TAIL_BYTES_MAX: usize = 16 * KIB;
 /// Most files for which a runner may report the test that left them; more than are kept.
 pub const ARTIFACTS_MAX: usize = 4_096;
 
-/// Most bytes of the tests of one report, as JSON: 100,000 tests with 150 bytes of names each take 31 MiB. Together with
-/// the next three this leaves 8 MiB of a message for the rest, whose parts have their own bounds. The wire format is
-/// smaller than JSON.
+/// Most bytes of the tests of one report, as JSON: 100,000 tests with 150 bytes of names each take 31 MiB. The four
+/// `REPORT_*_BYTES_MAX` are 56 MiB together, which leaves 8 of the 64 MiB of a message for the other parts; those have
+/// bounds of their own. On the wire a report is smaller than as JSON, so it fits there too.
 pub const REPORT_TESTS_BYTES_MAX: usize = 40 * MIB;
 
 /// The same for tests that were selected for a rerun and did not report: 10,000 with 400 bytes of names each.

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn each_further_undead_worker_schedules_a_trial_and_too_many_are_a_fault_until_they_die() {
+    fn each_further_unkillable_worker_schedules_a_trial_and_too_many_are_a_fault_until_they_die() {
         let mut health = HostHealth::default();
         health.record_unkillable(1, NOW);
         assert_eq!(health.trial_at(), Some(NOW));

@@ -184,7 +184,7 @@ pub enum SandboxEvent<'a> {
     },
     /// Memory in use by the leaf, once a second.
     Usage {
-        /// Bytes; `None` without a memory controller.
+        /// Memory in use, in bytes; `None` without a memory controller.
         memory_bytes: Option<u64>,
     },
     /// A part of a file that the run left below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY),

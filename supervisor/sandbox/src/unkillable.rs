@@ -27,7 +27,7 @@ pub(crate) struct UnkillableProcesses(Mutex<Vec<UnkillableProcess>>);
 
 impl fmt::Debug for UnkillableProcesses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Undead").finish_non_exhaustive()
+        f.debug_struct("UnkillableProcesses").finish_non_exhaustive()
     }
 }
 

@@ -31,8 +31,8 @@ fn removes_oversized_caches_first_then_those_unused_longest() {
     ];
     for (caches, gone) in rows {
         let mut remaining = caches.to_vec();
-        let split_off_removable = split_off_removable(&mut remaining, 10);
-        let names: Vec<_> = split_off_removable.iter().map(|cache| cache.name.to_str().unwrap()).collect();
+        let removed = split_off_removable(&mut remaining, 10);
+        let names: Vec<_> = removed.iter().map(|cache| cache.name.to_str().unwrap()).collect();
         assert_eq!(names, gone, "{caches:?}");
         assert!(total(&remaining) <= 10 && remaining.len() + gone.len() == caches.len(), "{remaining:?}");
     }

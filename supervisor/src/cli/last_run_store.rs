@@ -80,7 +80,9 @@ impl LastRunStore {
         self.dir.as_ref().map_or(Ok(None), |dir| read_file(&dir.join(name)))
     }
 
-    /// Reads one artifact of the last report, given its offset and length among `all` artifacts.
+    /// Reads one artifact of the last report: `bytes` bytes from offset `begin` of the file that holds the report's
+    /// artifacts one after the other. Fails if that file is not as long as `all` artifacts together: another run has
+    /// replaced it.
     pub(super) fn artifact(&self, all: &[Artifact], (begin, bytes): (u64, u64)) -> Result<Vec<u8>, CommandError> {
         let dir = self.dir.as_ref().ok_or_else(|| CommandError::host("nothing is stored for this workspace"))?;
         let path = dir.join(ARTIFACTS);

@@ -2,8 +2,8 @@
 //! the request, and counts the bytes of the response.
 
 use super::authentication::AuthenticatedCaller;
-use super::request_body::{RequestBody, RequestBound};
-use super::response_body::ResponseBody;
+use super::metered_request_body::{MeteredRequestBody, RequestBound};
+use super::metered_response_body::MeteredResponseBody;
 use super::{call_record, status};
 use crate::net::ConnectionInfo;
 use crate::tenants::Tenant;
@@ -147,7 +147,7 @@ where
             let within = deadline(request.headers());
             // The request bytes count as in use until the caller has its answer.
             let arrived = Arc::new(unanswered.add(0));
-            let request = request.map(|body| Body::new(RequestBody::new(body, bound, Arc::clone(&arrived))));
+            let request = request.map(|body| Body::new(MeteredRequestBody::new(body, bound, Arc::clone(&arrived))));
             // Dropping the call has the effect of a caller that leaves, except that the caller and the audit log get
             // the reason.
             let mut answer = match within {
@@ -159,7 +159,7 @@ where
             };
             drop(arrived);
             status::add_missing_reason(answer.headers_mut());
-            Ok(answer.map(|body| Body::new(ResponseBody::new(body, unread, open))))
+            Ok(answer.map(|body| Body::new(MeteredResponseBody::new(body, unread, open))))
         })
     }
 }

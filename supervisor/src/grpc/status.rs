@@ -167,7 +167,7 @@ pub(super) fn too_much_unanswered(bytes_max: u64) -> Status {
     exhausted("request_bytes", used_up("request_bytes", format!("{bytes_max} bytes of requests that are not answered")))
 }
 
-/// The request is larger than this service accepts, so a retry has no chance.
+/// A request without authentication is larger than `bytes_max`; a retry cannot succeed.
 pub(super) fn too_large(bytes_max: u64) -> Status {
     let text = format!("a request without authentication may have at most {bytes_max} bytes");
     plain(Code::OutOfRange, reason::REQUEST_TOO_LARGE, text)

@@ -189,7 +189,7 @@ pub enum ReadError {
 pub struct StartedTests {
     /// Tests that were reported as started.
     pub tests: BTreeSet<TestId>,
-    /// Events that the log had no room for; they may have been tests.
+    /// Number of events that the log had no room for. If it is not 0, `tests` may be incomplete.
     pub missed: u64,
 }
 

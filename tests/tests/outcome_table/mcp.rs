@@ -11,9 +11,14 @@ use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+/// Everything that is known about a run: its output, and the whole report.
+fn everything() -> Value {
+    json!({"raw": true, "verbose": true, "max_tokens": 1_000_000})
+}
+
 /// The arguments of `run_tests` for a row.
 pub(crate) fn arguments(row: &Row) -> Value {
-    let mut arguments = json!({});
+    let mut arguments = everything();
     if !row.options.filter.is_empty() {
         arguments["filter"] = json!(row.options.filter);
     }
@@ -39,8 +44,9 @@ pub(crate) async fn check(name: &str) {
     check_failures(row, &failures.text);
     check_covering(row, &mcp).await;
     check_artifacts(row, &mcp).await;
-    let again = mcp.call("get_run", json!({})).await;
+    let again = mcp.call("get_run", everything()).await;
     assert_eq!(again.text, answer.text, "get_run returns the same for a finished run");
+    check_compact(row, &mcp.call("get_run", json!({})).await);
     let shim = mcp.shim.id().unwrap();
     let family = descendants(shim);
     let supervisor = family.iter().find(|process| process.command_line.contains("--private")).unwrap().pid;
@@ -56,7 +62,7 @@ async fn check_artifacts(row: &Row, mcp: &Mcp) {
         assert!(!answer.is_error, "{answer:?}");
         match *kind {
             "other" => assert!(answer.text.as_bytes().starts_with(begin), "{}", answer.text),
-            "screenshot" => assert_eq!(answer.hint, "The picture is the last block."),
+            "screenshot" => assert_eq!(answer.hint, "the picture is the last block"),
             kind => assert!(answer.text.starts_with(&format!("{kind} of ")), "{}", answer.text),
         }
     }
@@ -67,7 +73,6 @@ pub(crate) fn check_run(row: &Row, answer: &Answer) {
     assert!(!answer.is_error, "{answer:?}");
     let report = &answer.structured;
     RunResult::from_json(report).assert_matches(row);
-    assert_eq!(report["attached"], false);
     let trailer = trailer(row);
     let left_out = |stream: &str| report["truncated"][format!("{stream}_bytes")].as_u64().unwrap();
     if left_out("stdout") == 0 && left_out("stderr") == 0 {
@@ -82,11 +87,36 @@ pub(crate) fn check_run(row: &Row, answer: &Answer) {
     }
     let total = report["resources"]["output_bytes"].as_u64().unwrap();
     if row.output_bytes_min > 1_000_000 {
-        let note = format!("\n[TRUNCATED] {} bytes left out; read on with get_run ", total - 512_000);
+        let note = format!("\n[TRUNCATED] {} bytes left out; get_run {{run_id: \"", total - 512_000);
         let position = answer.text.find(&note).unwrap_or_else(|| panic!("no {note:?}"));
         assert!((511_000..=512_000).contains(&position), "{position}");
     }
     assert!(!answer.hint.is_empty(), "a second block names the outcome");
+}
+
+/// Checks the answer that an agent gets unless it asks for more: the same facts in the text and in the data, in 2,000 tokens.
+fn check_compact(row: &Row, answer: &Answer) {
+    let (text, data) = (&answer.text, &answer.structured);
+    assert!(text.len() + data.to_string().len() <= 8_000, "{answer:?}");
+    assert!(text.starts_with(&format!("{}: ", row.outcome)) && text.ends_with(&trailer(row)), "{text}");
+    let failures = data["failures"].as_array().map_or(0, Vec::len);
+    assert_eq!(failures == 0, row.failures().is_empty() && row.running.is_empty(), "{data}");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for fact in texts(data, "") {
+        for line in printable::block(&fact).lines().map(str::trim).filter(|line| !line.is_empty()) {
+            assert!(lines.iter().any(|shown| shown.contains(line)), "the text has no {line:?}: {answer:?}");
+        }
+    }
+}
+
+// The strings of structured content, without those that only programs need.
+fn texts(value: &Value, name: &str) -> Vec<String> {
+    match value {
+        Value::String(text) if !["run_id", "state", "kind"].contains(&name) => vec![text.clone()],
+        Value::Array(items) => items.iter().flat_map(|item| texts(item, name)).collect(),
+        Value::Object(members) => members.iter().flat_map(|(name, member)| texts(member, name)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 // The last line of each stream is terminated, and colours are removed.
@@ -161,8 +191,7 @@ async fn check_covering(row: &Row, mcp: &Mcp) {
     for covering in row.covering {
         let answer = mcp.call("tests_covering", json!({"file": covering.file, "line": covering.line})).await;
         let tests = answer.structured["tests"].as_array().unwrap();
-        let mut packages: Vec<&str> = tests.iter().map(|test| test["package"].as_str().unwrap()).collect();
-        packages.dedup();
+        let packages: Vec<&str> = tests.iter().map(|test| test["package"].as_str().unwrap()).collect();
         assert_eq!(packages, covering.packages, "{answer:?}");
     }
 }
@@ -173,7 +202,8 @@ async fn fresh_run_gets_empty_caches_and_keeps_the_workspace_caches() {
     let mcp = Mcp::start(&workspace).await;
     let command = r#"mkdir -p "$GOCACHE"; cat "$GOCACHE/left" || true; echo kept > "$GOCACHE/left""#;
     for (fresh, found) in [(false, ""), (false, "kept\n"), (true, ""), (false, "kept\n"), (true, "")] {
-        let answer = mcp.call("run_tests", json!({"command": ["sh", "-c", command], "fresh": fresh})).await;
+        let arguments = json!({"command": ["sh", "-c", command], "fresh": fresh, "verbose": true});
+        let answer = mcp.call("run_tests", arguments).await;
         assert_eq!(answer.structured["stdout_tail"], found, "fresh: {fresh}, {answer:?}");
     }
     mcp.close().await;

@@ -56,8 +56,9 @@ impl Mcp {
         let answer = Answer::from_result(&result);
         if !answer.is_error {
             let definition = self.tools.iter().find(|known| known.name == tool).unwrap();
-            let schema = definition.output_schema.clone().unwrap();
-            assert_conforms(&Value::Object(schema.as_ref().clone()), &answer.structured, tool);
+            if let Some(schema) = definition.output_schema.clone() {
+                assert_conforms(&Value::Object(schema.as_ref().clone()), &answer.structured, tool);
+            }
         }
         answer
     }

@@ -113,5 +113,4 @@ async fn offers_the_tools_of_the_contract() {
         "tests_covering",
     ];
     assert_eq!(names, wanted);
-    assert!(mcp.tools().iter().all(|tool| tool.output_schema.is_some()));
 }

@@ -77,7 +77,7 @@ fn every_tool_answer_matches_its_schema() {
         {"tool": "run_failing_tests", "arguments": {}},
         {"tool": "list_tests", "arguments": {"limit": 1}},
         {"tool": "get_run", "arguments": {"stream": "stdout", "cursor": 0}},
-        {"tool": "get_test_report", "arguments": {"format": "json"}},
+        {"tool": "get_test_report", "arguments": {"format": "json", "max_tokens": 100_000}},
         {"tool": "run_tests", "arguments": {"timeout": -1}},
     ]);
     let output = calls(&workspace, &requests);

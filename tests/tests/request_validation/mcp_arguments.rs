@@ -102,8 +102,8 @@ async fn names_a_runner_missing_on_path() {
 async fn clamps_values_above_the_ceiling_and_reports_it() {
     let workspace = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::start(&workspace).await;
-    let answer = mcp.call("run_tests", json!({"timeout": "5000"})).await;
-    assert!(answer.hint.contains("timeout was clamped from \"5000\" to 1800 s."), "{}", answer.hint);
+    let answer = mcp.call("run_tests", json!({"timeout": "5000", "verbose": true})).await;
+    assert!(answer.text.contains("timeout was clamped from \"5000\" to 1800 s."), "{}", answer.hint);
     assert_eq!(answer.structured["limits"]["wall_ms_max"], 1_800_000);
 }
 

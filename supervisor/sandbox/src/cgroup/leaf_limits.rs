@@ -1,7 +1,7 @@
 //! The limits of a leaf and how they are written to a group: what v1 and v2 have in common.
 
+use super::cgroups_rs_controllers;
 use super::group::{GroupError, TransientFailure};
-use super::typed_limits;
 use super::write_limit::{BlockDevice, WriteThrottle};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
@@ -71,7 +71,7 @@ pub(super) fn apply_limit(
         LimitKind::Cpu => (writers.cpu)(dir, limits.cpu_millis_max.into()),
         LimitKind::Writes => writers.writes.set(dir, devices, limits.write_bytes_per_s_max),
         // Init counts as one of them.
-        _ => typed_limits::set_pids(dir, PIDS_CEILING.min(limits.pids_max.into())),
+        _ => cgroups_rs_controllers::set_pids(dir, PIDS_CEILING.min(limits.pids_max.into())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The cgroup leaf of a run: the limits that it holds, its counters and its removal. One trait, [`Leaf`], with one
 //! implementation for each kind of host.
 
+mod cgroups_rs_controllers;
 mod cpu_ledger;
 mod delegation;
 mod group;
@@ -10,7 +11,6 @@ mod hybrid;
 mod leaf;
 mod leaf_limits;
 mod sweep;
-mod typed_limits;
 mod v1;
 mod v2;
 mod write_limit;
@@ -18,6 +18,7 @@ mod write_limit;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cgroups_rs_controllers::{SOCKET_BUFFERS_LIMIT, is_unified_mode};
 pub(crate) use cpu_ledger::{CpuLedger, CpuMeter};
 pub(crate) use delegation::{can_delegate, delegate_controllers, undo_delegation};
 pub(crate) use group::{REMOVE_WAIT, TransientFailure};
@@ -25,7 +26,6 @@ pub(crate) use hierarchy::{Hierarchies, HierarchyMode};
 pub(crate) use leaf::{Counters, JOIN_THIS_THREAD, Leaf};
 pub(crate) use leaf_limits::{LEAF_LIMITS, MissingLimit, controller_name};
 pub(crate) use sweep::{count_abandoned, sweep};
-pub(crate) use typed_limits::{SOCKET_BUFFERS_LIMIT, is_unified_mode};
 pub(crate) use v1::V1;
 pub(crate) use write_limit::{BlockDevice, all_block_devices, block_devices_of};
 

@@ -4,11 +4,11 @@
 //! and pids have no weights, and another level would cost every run an attempt to remove it. In the blkio hierarchy a
 //! leaf has a group only for its write limit: the controller counts next to nothing of buffered writes.
 
+use super::cgroups_rs_controllers::{self, SOCKET_BUFFERS_LIMIT};
 use super::group::{self, CounterFile, GroupError, TransientFailure};
 use super::hierarchy::Hierarchies;
 use super::leaf::{Counters, CpuBoost, Leaf};
 use super::leaf_limits::{self, LeafLimits, LeafPart, LimitWriters, MissingLimit, apply_limit};
-use super::typed_limits::{self, SOCKET_BUFFERS_LIMIT};
 use super::write_limit::{BlockDevice, WriteThrottle};
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::LimitKind;
@@ -149,15 +149,15 @@ fn socket_bytes(memory_bytes_max: u64) -> u64 {
 
 /// Limits memory, memory plus swap to the same value so that swap is off, and socket buffers.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
-    let max = typed_limits::set_memory_v1(dir, bytes_max)?;
-    match typed_limits::set_memory_and_swap_v1(dir, bytes_max) {
+    let max = cgroups_rs_controllers::set_memory_v1(dir, bytes_max)?;
+    match cgroups_rs_controllers::set_memory_and_swap_v1(dir, bytes_max) {
         // Without swap accounting the kernel can at least be told not to swap this group.
         Err(GroupError::Denied(_)) if !dir.join("memory.memsw.limit_in_bytes").exists() => {
             group::set_exactly(dir, "memory.swappiness", 0)?;
         }
         outcome => _ = outcome?,
     }
-    match typed_limits::set_socket_buffers_v1(dir, socket_bytes(bytes_max)) {
+    match cgroups_rs_controllers::set_socket_buffers_v1(dir, socket_bytes(bytes_max)) {
         // `proctor doctor` reports a host without this file.
         Err(GroupError::Denied(_)) if !dir.join(SOCKET_BUFFERS_LIMIT).exists() => {}
         outcome => _ = outcome?,
@@ -177,7 +177,7 @@ fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
 
 fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, GroupError> {
     let (quota_us, period_us) = leaf_limits::quota_us(millis_max);
-    typed_limits::set_cpu_v1(dir, (quota_us, period_us))?;
+    cgroups_rs_controllers::set_cpu_v1(dir, (quota_us, period_us))?;
     Ok(quota_us * 1_000 / period_us)
 }
 

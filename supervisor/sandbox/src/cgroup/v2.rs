@@ -2,12 +2,12 @@
 //!
 //! A leaf is nested in a group of its tenant, whose weight is the tenant's CPU boost.
 
+use super::cgroups_rs_controllers;
 use super::delegation::{self, contains, enable_controller, explain_missing_controller};
 use super::group::{self, CounterFile, GroupError, NestedGroup, TransientFailure};
 use super::hierarchy::Hierarchies;
 use super::leaf::{Counters, CpuBoost, Leaf};
 use super::leaf_limits::{self, LeafLimits, LeafPart, LimitWriters, MissingLimit, apply_limit, controller_name};
-use super::typed_limits;
 use super::write_limit::{BlockDevice, WriteThrottle};
 use crate::exhausted_resource::exhausted_resource;
 use proctor_core::isolation::LimitInForce;
@@ -147,10 +147,10 @@ fn make(hierarchies: &Hierarchies, own: &Path, owner: &str, kinds: &[LimitKind])
 /// Limits memory with swap off, and makes an OOM kill take the whole leaf: a run that lost a process has no valid
 /// result.
 fn limit_memory(dir: &Path, bytes_max: u64) -> Result<u64, GroupError> {
-    let max = typed_limits::set_memory_v2(dir, bytes_max)?;
+    let max = cgroups_rs_controllers::set_memory_v2(dir, bytes_max)?;
     group::set_exactly(dir, "memory.oom.group", 1)?;
     if dir.join("memory.swap.max").exists() {
-        typed_limits::disable_swap_v2(dir)?;
+        cgroups_rs_controllers::disable_swap_v2(dir)?;
     } else if group::is_removed_or_dying(dir) {
         return Err(GroupError::Transient(TransientFailure::Removed));
     } else if has_swap(&swaps()?) {
@@ -175,7 +175,7 @@ fn has_swap(swaps: &str) -> bool {
 
 fn limit_cpu(dir: &Path, millis_max: u64) -> Result<u64, GroupError> {
     let (quota_us, period_us) = leaf_limits::quota_us(millis_max);
-    typed_limits::set_cpu_v2(dir, (quota_us, period_us))?;
+    cgroups_rs_controllers::set_cpu_v2(dir, (quota_us, period_us))?;
     Ok(quota_us * 1_000 / period_us)
 }
 
@@ -331,7 +331,7 @@ impl Leaf for V2Leaf {
 
     fn freeze(&self, frozen: bool) -> bool {
         let Some(dir) = &self.dir else { return false };
-        let result = typed_limits::set_frozen(dir, frozen);
+        let result = cgroups_rs_controllers::set_frozen(dir, frozen);
         if let Err(error) = &result {
             tracing::warn!(%error, frozen, "a leaf cannot be frozen or thawed");
         }

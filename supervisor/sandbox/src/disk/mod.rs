@@ -102,13 +102,13 @@ impl MonitoredRun for DeadRun {
 /// Whether the run is frozen for a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FreezeState {
-    /// It is not.
+    /// The run is not frozen.
     Running,
     /// A freeze was requested and some of its processes still run.
     Freezing,
     /// All its processes are frozen.
     Frozen,
-    /// It cannot be frozen on this host.
+    /// The run cannot be frozen, and goes on during the walk of its files.
     Unfreezable,
 }
 

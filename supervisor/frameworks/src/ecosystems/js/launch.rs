@@ -125,7 +125,8 @@ struct PnpFiles {
 }
 
 impl PnpFiles {
-    /// Options for Node, as `yarn node` gives them.
+    /// Options that make Node load these files, the same that `yarn node` passes: `--require` and, with a loader,
+    /// `--experimental-loader`.
     fn options(&self, workspace: &str) -> String {
         let file = format!("{workspace}/{}", self.file).replace('\\', r"\\").replace('"', r#"\""#);
         let loader = self.loader.iter().map(|loader| format!(" --experimental-loader {}", url(workspace, loader)));

@@ -21,7 +21,7 @@ use tonic::codegen::http::HeaderMap;
 const PIECE_BYTES: usize = 128 * 1_024;
 
 /// A response body with counted bytes.
-pub(super) struct ResponseBody {
+pub(super) struct MeteredResponseBody {
     body: Body,
     unread: Arc<Gauge>,
     /// Pieces of a frame that was too large to hand over at once.
@@ -53,9 +53,9 @@ fn counted(bytes: Bytes, reservation: Reservation) -> Bytes {
     Bytes::from_owner(CountedBytes { bytes, _reservation: reservation })
 }
 
-impl ResponseBody {
-    pub(super) fn new(body: Body, unread: Arc<Gauge>, call: Option<Reservation>) -> ResponseBody {
-        ResponseBody { body, unread, pieces: None, over: false, _call: call }
+impl MeteredResponseBody {
+    pub(super) fn new(body: Body, unread: Arc<Gauge>, call: Option<Reservation>) -> MeteredResponseBody {
+        MeteredResponseBody { body, unread, pieces: None, over: false, _call: call }
     }
 
     // Ends the body with `status` in its trailers.
@@ -96,7 +96,7 @@ async fn send_pieces(mut bytes: Bytes, unread: Arc<Gauge>, pieces: mpsc::Sender<
     }
 }
 
-impl HttpBody for ResponseBody {
+impl HttpBody for MeteredResponseBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -162,12 +162,12 @@ mod tests {
     }
 
     // A response whose body yields frames of these sizes.
-    fn response(unread: &Arc<Gauge>, sizes: &'static [usize]) -> ResponseBody {
+    fn response(unread: &Arc<Gauge>, sizes: &'static [usize]) -> MeteredResponseBody {
         let bytes = sizes.iter().enumerate().map(|(byte, size)| vec![u8::try_from(byte).unwrap(); *size].into());
-        ResponseBody::new(Body::new(StreamBody(stream::iter(bytes))), Arc::clone(unread), None)
+        MeteredResponseBody::new(Body::new(StreamBody(stream::iter(bytes))), Arc::clone(unread), None)
     }
 
-    async fn next(body: &mut ResponseBody) -> Option<Frame<Bytes>> {
+    async fn next(body: &mut MeteredResponseBody) -> Option<Frame<Bytes>> {
         poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await.transpose().unwrap()
     }
 

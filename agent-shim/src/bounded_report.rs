@@ -10,7 +10,7 @@ const OTHERS_MAX: usize = 200;
 const BYTES_MAX: usize = 1024 * 1024;
 
 /// Parses the report `document` and bounds its lists.
-pub(crate) fn parse_document(document: &[u8]) -> Result<Map<String, Value>, CallError> {
+pub(crate) fn parse_and_bound(document: &[u8]) -> Result<Map<String, Value>, CallError> {
     match serde_json::from_slice(document) {
         Ok(Value::Object(report)) => Ok(bound(report)),
         _ => Err(CallError::MalformedReport),
@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     fn parse(report: &Value) -> Map<String, Value> {
-        parse_document(report.to_string().as_bytes()).unwrap()
+        parse_and_bound(report.to_string().as_bytes()).unwrap()
     }
 
     #[test]
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn rejects_a_document_that_is_not_an_object() {
-        assert!(matches!(parse_document(b"[]"), Err(CallError::MalformedReport)));
-        assert!(matches!(parse_document(b"nonsense"), Err(CallError::MalformedReport)));
+        assert!(matches!(parse_and_bound(b"[]"), Err(CallError::MalformedReport)));
+        assert!(matches!(parse_and_bound(b"nonsense"), Err(CallError::MalformedReport)));
     }
 }

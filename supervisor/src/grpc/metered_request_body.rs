@@ -31,7 +31,7 @@ impl RequestBound {
 }
 
 /// A request body while it arrives.
-pub(super) struct RequestBody {
+pub(super) struct MeteredRequestBody {
     body: Body,
     bound: RequestBound,
     /// Bytes that have arrived, shared with the call, which holds them until its answer.
@@ -39,13 +39,13 @@ pub(super) struct RequestBody {
     timeout: Pin<Box<Sleep>>,
 }
 
-impl RequestBody {
-    pub(super) fn new(body: Body, bound: RequestBound, arrived: Arc<Reservation>) -> RequestBody {
-        RequestBody { body, bound, arrived, timeout: Box::pin(sleep(REQUEST_ARRIVAL_TIMEOUT)) }
+impl MeteredRequestBody {
+    pub(super) fn new(body: Body, bound: RequestBound, arrived: Arc<Reservation>) -> MeteredRequestBody {
+        MeteredRequestBody { body, bound, arrived, timeout: Box::pin(sleep(REQUEST_ARRIVAL_TIMEOUT)) }
     }
 }
 
-impl HttpBody for RequestBody {
+impl HttpBody for MeteredRequestBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -94,12 +94,15 @@ mod tests {
         }
     }
 
-    fn channel_body(gauge: &Arc<Gauge>) -> (mpsc::Sender<Bytes>, RequestBody) {
+    fn channel_body(gauge: &Arc<Gauge>) -> (mpsc::Sender<Bytes>, MeteredRequestBody) {
         let (sender, receiver) = mpsc::channel(1);
-        (sender, RequestBody::new(Body::new(ChannelBody(receiver)), RequestBound::PER_CALLER, Arc::new(gauge.add(0))))
+        (
+            sender,
+            MeteredRequestBody::new(Body::new(ChannelBody(receiver)), RequestBound::PER_CALLER, Arc::new(gauge.add(0))),
+        )
     }
 
-    async fn next(body: &mut RequestBody) -> Option<Result<usize, Status>> {
+    async fn next(body: &mut MeteredRequestBody) -> Option<Result<usize, Status>> {
         let frame = poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await?;
         Some(frame.map(|frame| frame.data_ref().unwrap().len()))
     }
