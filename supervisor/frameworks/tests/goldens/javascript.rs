@@ -1,13 +1,15 @@
 //! Recordings of the JavaScript adapters.
 
-use crate::recording::{Channel, Killed, Output, Recordings, Replay};
-use crate::render::{BRIEF, Detail, Style};
+use crate::recording::{Channel, Killed, Output, Recordings, Replay, Run};
+use crate::render::{self, BRIEF, Detail, Style};
+use proctor_core::outcome::Exit;
 use proctor_frameworks::Framework;
 use proctor_frameworks::runners::cypress::Cypress;
 use proctor_frameworks::runners::jest::Jest;
 use proctor_frameworks::runners::mocha::Mocha;
 use proctor_frameworks::runners::node_test::NodeTest;
 use proctor_frameworks::runners::playwright::Playwright;
+use proctor_frameworks::runners::script::Script;
 use proctor_frameworks::runners::vitest::Vitest;
 
 const STYLE: Style = Style { shows_file_alone: true, stack: Detail::Whole, output: Detail::Omitted, ..BRIEF };
@@ -30,16 +32,16 @@ fn print_specs(output: &mut Output) {
 
 pub(crate) static CYPRESS: Recordings = Recordings {
     complete: |_, output| print_specs(output),
-    runs: &[
-        ("collection", 1),
-        ("crash", 0),
-        ("error", 3),
-        ("fail", 3),
-        ("flaky", 1),
-        ("pass", 0),
-        ("skip", 0),
-        ("unicode", 2),
+    proof: &[
+        (r#"{"event":"end","#, r#"{"event":"note","text":"x","#),
+        (r#","left":0}"#, "}"),
+        (r#""end","tests":"#, r#""end","tests":1"#),
+        (r#""left":0"#, r#""left":1"#),
+        ("Specs:", "Spec:"),
+        ("2 found", "3 found"),
+        (r#"{"event":"closed","package":"cypress/e2e/sum.cy.js"}"#, ""),
     ],
+    runs: &[(0, "crash pass skip"), (1, "collection flaky"), (2, "unicode"), (3, "error fail")],
     killed: &[Killed {
         name: "hang-killed",
         passed: "cypress/e2e/hang.cy.js > ends",
@@ -50,26 +52,19 @@ pub(crate) static CYPRESS: Recordings = Recordings {
 
 pub(crate) static JEST: Recordings = Recordings {
     runs: &[
-        ("collection", 1),
-        ("collection-jest24", 1),
-        ("crash", -6),
-        ("error", 1),
-        ("error-jest24", 1),
-        ("fail", 1),
-        ("fail-jest24", 1),
-        ("fail-jest26", 1),
-        ("fail-jest28", 1),
-        ("pass", 0),
-        ("skip", 0),
-        ("typescript", 1),
-        ("unicode", 1),
+        (-6, "crash"),
+        (0, "pass skip"),
+        (
+            1,
+            "collection collection-jest24 error error-jest24 fail fail-jest24 fail-jest26 fail-jest28 typescript unicode",
+        ),
     ],
     killed: &[Killed { name: "hang-killed", passed: "hang.test.js > ends", running: ("hang.test.js", "hangs") }],
     ..javascript(&Jest)
 };
 
 pub(crate) static MOCHA: Recordings = Recordings {
-    runs: &[("crash", 0), ("error", 3), ("fail", 6), ("fail-mocha6", 6), ("pass", 0), ("skip", 0), ("unicode", 2)],
+    runs: &[(0, "crash pass skip"), (2, "unicode"), (3, "error"), (6, "fail fail-mocha6")],
     killed: &[Killed {
         name: "hang-killed",
         passed: "test/hang.spec.js > ends",
@@ -80,22 +75,11 @@ pub(crate) static MOCHA: Recordings = Recordings {
 
 pub(crate) static NODE: Recordings = Recordings {
     runs: &[
-        ("collection", 1),
-        ("collection-node18", 1),
-        ("collection-node22", 1),
-        ("crash", 1),
-        ("error", 1),
-        ("error-node22", 1),
-        ("fail", 1),
-        ("fail-node18", 1),
-        ("fail-node20", 1),
-        ("fail-node22", 1),
-        ("fail-node26", 1),
-        ("pass", 0),
-        ("skip", 0),
-        ("skip-node22", 0),
-        ("unicode", 1),
-        ("vanishes-node18", 0),
+        (0, "pass skip skip-node22 vanishes-node18"),
+        (
+            1,
+            "collection collection-node18 collection-node22 crash error error-node22 fail fail-node18 fail-node20 fail-node22 fail-node26 unicode",
+        ),
     ],
     killed: &[Killed {
         name: "hang-killed",
@@ -106,35 +90,15 @@ pub(crate) static NODE: Recordings = Recordings {
 };
 
 pub(crate) static PLAYWRIGHT: Recordings = Recordings {
-    runs: &[
-        ("collection", 1),
-        ("crash", 1),
-        ("error", 1),
-        ("fail", 1),
-        ("flaky", 1),
-        ("pass", 0),
-        ("setup", 1),
-        ("skip", 0),
-        ("unicode", 1),
-    ],
+    runs: &[(0, "pass skip"), (1, "collection crash error fail flaky setup unicode")],
     killed: &[Killed { name: "hang-killed", passed: "hang.spec.js > ends", running: ("hang.spec.js", "hangs") }],
     ..javascript(&Playwright)
 };
 
 pub(crate) static VITEST: Recordings = Recordings {
     runs: &[
-        ("collection", 1),
-        ("crash", 1),
-        ("crash-vitest2", 1),
-        ("error", 1),
-        ("error-vitest1", 1),
-        ("fail", 1),
-        ("fail-vitest1", 1),
-        ("pass", 0),
-        ("skip", 0),
-        ("skip-vitest1", 0),
-        ("unhandled", 1),
-        ("unicode", 1),
+        (0, "pass skip skip-vitest1"),
+        (1, "collection crash crash-vitest2 error error-vitest1 fail fail-vitest1 unhandled unicode"),
     ],
     killed: &[
         Killed { name: "hang-killed", passed: "hang.test.js > ends", running: ("hang.test.js", "hangs") },
@@ -142,3 +106,20 @@ pub(crate) static VITEST: Recordings = Recordings {
     ],
     ..javascript(&Vitest)
 };
+
+/// A command that prints TAP. Its status is the proof of one that prints none.
+pub(crate) static SCRIPT: Recordings = Recordings {
+    channels: &[("out", Channel::Stdout)],
+    unproven_bytes: |_| 0,
+    render: render::whole,
+    runs: &[(0, "pass")],
+    proof: &[("1..2\n", ""), ("1..2\n", "1..3\n")],
+    ..Recordings::of(&Script)
+};
+
+#[test]
+fn a_line_that_a_kill_cut_is_no_test() {
+    let stdout = b"TAP version 13\n1..12\nok 1 - a\nok 1";
+    let replay = SCRIPT.replay(&Run::new(&[(Channel::Stdout, stdout)], Exit::Code(0)).killed());
+    assert_eq!(replay.finished().map(|test| test.name.as_str()).collect::<Vec<_>>(), ["a"]);
+}

@@ -21,25 +21,33 @@ pub(crate) static MAESTRO: Recordings = Recordings {
     render,
     // `a_run_is_green_only_if_console_and_report_agree` cuts the report.
     unproven_bytes: |_| 0,
-    runs: &[("fail", 1), ("subflow", 1), ("nodevice", 1), ("tags", 1), ("old", 2)],
+    runs: &[(1, "fail subflow nodevice tags"), (2, "old")],
     killed: &[Killed {
         name: "hang-killed",
         passed: ".maestro/greeting.yaml > Greeting (in English)",
         running: (".maestro/login.yaml", "Log in"),
     }],
+    proof: &[],
     ..Recordings::of(&Maestro)
 };
 
 /// Runs of two flows.
-pub(crate) static MAESTRO_TWO: Recordings =
-    Recordings { workspace: |_| two_flows(), runs: &[("pass", 0)], killed: &[], ..defaults() };
+pub(crate) static MAESTRO_TWO: Recordings = Recordings {
+    workspace: |_| two_flows(),
+    runs: &[(0, "pass")],
+    proof: &[
+        (r#"<testcase id="search" name="search" classname="search" time="63" status="WARNING"/>"#, ""),
+        (r#"tests="2""#, r#"tests="3""#),
+        (r#"status="WARNING"/>"#, r#"status="ERROR"><failure>x</failure></testcase>"#),
+    ],
+    ..defaults()
+};
 
 /// Runs on two devices.
-pub(crate) static MAESTRO_SHARDS: Recordings =
-    Recordings { parallel: Some(2), runs: &[("shards", 0)], killed: &[], ..defaults() };
+pub(crate) static MAESTRO_SHARDS: Recordings = Recordings { parallel: Some(2), runs: &[(0, "shards")], ..defaults() };
 
 const fn defaults() -> Recordings {
-    Recordings { channels: MAESTRO.channels, render, unproven_bytes: |_| 0, ..Recordings::of(&Maestro) }
+    Recordings { proof: &[], channels: MAESTRO.channels, render, unproven_bytes: |_| 0, ..Recordings::of(&Maestro) }
 }
 
 fn two_flows() -> FileTree {

@@ -24,25 +24,19 @@ pub(crate) static MAVEN: Recordings = Recordings {
     workspace: |_| jvm::tree("pom.xml", TESTS),
     render: |replay| STYLE.render(&replay.events) + &render::conclusions(replay),
     unproven_bytes: |report| report.len() - 1,
-    runs: &[
-        ("pass", 0),
-        ("fail", 1),
-        ("junit4", 1),
-        ("testng", 1),
-        ("modules", 1),
-        ("builderror", 1),
-        ("crash", 1),
-        ("offline", 1),
-        ("badpom", 1),
-        ("nothing", 0),
-        ("stopped", 1),
-    ],
+    runs: &[(0, "pass nothing"), (1, "fail junit4 testng modules builderror crash offline badpom stopped")],
     killed: &[Killed {
         name: "hang-killed",
         passed: "com.example.AliveTest#holds",
         running: ("src/test/java/com/example/HangTest.java", "com.example.HangTest"),
     }],
     listings: &["list-fail", "list-junit4"],
+    proof: &[
+        ("\0token end \nsuccess\0", "\0"),
+        ("token end", "nobody end"),
+        ("ran \n4 0", "ran \n5 0"),
+        (r#"tests="4""#, r#"tests="5""#),
+    ],
     ..Recordings::of(&Maven)
 };
 

@@ -5,31 +5,12 @@ use proctor_frameworks::runners::phpunit::Phpunit;
 
 pub(crate) static PHPUNIT: Recordings = Recordings {
     runs: &[
-        ("collection", 2),
-        ("crash", 0),
-        ("error", 2),
-        ("error-phpunit11", 2),
-        ("error-phpunit13", 2),
-        ("fail", 2),
-        ("fail-phpunit11", 2),
-        ("fail-phpunit13", 2),
-        ("pass", 0),
-        ("pass-phpunit11", 0),
-        ("pass-phpunit13", 0),
-        ("provider", 2),
-        ("provider-phpunit11", 2),
-        ("provider-phpunit13", 2),
-        ("risky", 1),
-        ("risky-phpunit11", 1),
-        ("skip", 0),
-        ("skip-phpunit11", 0),
-        ("skip-phpunit13", 0),
-        ("stops", 1),
-        ("stops-phpunit11", 1),
-        ("teardown", 1),
-        ("teardown-phpunit11", 2),
-        ("unicode", 2),
-        ("unicode-phpunit13", 2),
+        (0, "crash pass pass-phpunit11 pass-phpunit13 skip skip-phpunit11 skip-phpunit13"),
+        (1, "risky risky-phpunit11 stops stops-phpunit11 teardown"),
+        (
+            2,
+            "collection error error-phpunit11 error-phpunit13 fail fail-phpunit11 fail-phpunit13 provider provider-phpunit11 provider-phpunit13 teardown-phpunit11 unicode unicode-phpunit13",
+        ),
     ],
     killed: &[
         Killed {

@@ -1,5 +1,6 @@
 //! The recordings of a framework as data, and their replay by the framework's adapter.
 
+use crate::proof::REPORTERS;
 use crate::render;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -47,8 +48,10 @@ pub(crate) struct Recordings {
     pub(crate) render: fn(&Replay) -> String,
     /// Of the last channel of a run: the largest number of bytes that do not yet prove that the run was complete.
     pub(crate) unproven_bytes: fn(&[u8]) -> usize,
-    /// Runs that ended by themselves: name and exit status. A negative number is a signal.
-    pub(crate) runs: &'static [(&'static str, i32)],
+    /// Replacements that remove the proof of the run `pass`: a text that it wrote, and the text in its place.
+    pub(crate) proof: &'static [(&'static str, &'static str)],
+    /// Runs that ended by themselves: exit status, and names between spaces. A negative number is a signal.
+    pub(crate) runs: &'static [(i32, &'static str)],
     pub(crate) killed: &'static [Killed],
     /// Listings of tests, which exited with 0.
     pub(crate) listings: &'static [&'static str],
@@ -66,6 +69,7 @@ impl Recordings {
             complete: |_, _| {},
             render: render::whole,
             unproven_bytes: |report| report.len() - 2,
+            proof: REPORTERS,
             runs: &[],
             killed: &[],
             listings: &[],
@@ -76,16 +80,30 @@ impl Recordings {
     pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Run)> {
         let killed = self.killed.iter().map(|killed| (killed.name, self.load(killed.name, -9).killed()));
         let listings = self.listings.iter().map(|name| (*name, self.load(name, 0).listing()));
-        self.runs.iter().map(|(name, status)| (*name, self.load(name, *status))).chain(killed).chain(listings)
+        self.runs().map(|(name, status)| (name, self.load(name, status))).chain(killed).chain(listings)
+    }
+
+    /// Name and exit status of the runs that ended by themselves.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (&'static str, i32)> {
+        self.runs.iter().flat_map(|(status, names)| names.split(' ').map(|name| (name, *status)))
     }
 
     /// The run of this name in the table.
     pub(crate) fn run(&self, name: &str) -> Run {
-        let (_, status) = self.runs.iter().find(|(known, _)| *known == name).unwrap();
-        self.load(name, *status)
+        let (_, status) = self.runs().find(|(known, _)| *known == name).unwrap();
+        self.load(name, status)
+    }
+
+    /// The run of this name, complete as it will be replayed.
+    pub(crate) fn completed_run(&self, name: &str) -> Run {
+        let (plan, _) = self.plan(&(self.workspace)(self.framework), false);
+        let mut run = self.run(name);
+        run.steps.iter_mut().for_each(|output| (self.complete)(&plan, output));
+        run
     }
 
     /// The killed run or the listing of this name in the table, as if it had exited by itself with `status`.
+    #[expect(clippy::disallowed_methods, reason = "recordings are files")]
     pub(crate) fn load(&self, name: &str, status: i32) -> Run {
         let step = |name: &str| -> Vec<(Channel, Vec<u8>)> {
             let read = |extension| std::fs::read(directory(self.framework).join(format!("{name}.{extension}"))).ok();
@@ -149,8 +167,7 @@ impl Recordings {
             }
             parser.step_started(step);
             for (channel, bytes) in &output.channels {
-                let mut at = [vec![0], cuts(bytes.len()), vec![bytes.len()]].concat();
-                at.dedup();
+                let at = [vec![0], cuts(bytes.len()), vec![bytes.len()]].concat();
                 for piece in at.windows(2).map(|pair| &bytes[pair[0]..pair[1]]) {
                     match channel {
                         Stdout => parser.stdout(piece, &mut events),
@@ -166,9 +183,7 @@ impl Recordings {
             done = step + 1;
             let is_killed = run.is_killed && done == self.silent_steps + run.steps.len();
             parser.step_ended(output.exit, is_killed, &mut events);
-            if !is_killed {
-                follow_ups.extend(parser.follow_up());
-            }
+            follow_ups.extend(parser.follow_up());
         }
         parser.files(&files, &mut events);
         Replay {

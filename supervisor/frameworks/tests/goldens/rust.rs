@@ -13,17 +13,14 @@ pub(crate) static CARGO: Recordings = Recordings {
     unproven_bytes: |_| 0,
     channels: &[("err", Channel::Stderr), ("out", Channel::Stdout)],
     render: render::brief,
-    runs: &[
-        ("builderror", 101),
-        ("crash", 101),
-        ("fail", 101),
-        ("harness", 101),
-        ("pass", 0),
-        ("skip", 0),
-        ("unicode", 101),
-    ],
+    runs: &[(0, "pass skip"), (101, "builderror crash fail harness unicode")],
     killed: &[Killed { name: "hang-killed", passed: "hang$tests::a_quick", running: ("hang", "tests::hangs") }],
     listings: &["list-pass"],
+    proof: &[
+        (r#"{ "type": "suite", "event": "ok", "passed": 3,"#, "{"),
+        (r#""test_count": 3"#, r#""test_count": 4"#),
+        ("test result: ok. 2 passed;", ""),
+    ],
     ..Recordings::of(&Cargo)
 };
 
@@ -32,7 +29,8 @@ pub(crate) static CARGO_BACKTRACE: Recordings = Recordings {
     unproven_bytes: CARGO.unproven_bytes,
     channels: CARGO.channels,
     render: |replay| BRIEF.render(&replay.events),
-    runs: &[("backtrace", 101)],
+    runs: &[(101, "backtrace")],
+    proof: &[],
     ..Recordings::of(&Cargo)
 };
 
@@ -40,8 +38,15 @@ pub(crate) static NEXTEST: Recordings = Recordings {
     unproven_bytes: CARGO.unproven_bytes,
     channels: CARGO.channels,
     render: render::brief,
-    runs: &[("builderror", 101), ("fail", 100), ("pass", 0)],
+    runs: &[(0, "pass"), (100, "fail"), (101, "builderror")],
     listings: &["list-pass"],
+    proof: &[
+        (
+            r#"{"type":"suite","event":"ok","passed":1,"failed":0,"ignored":0,"measured":0,"filtered_out":0,"exec_time":0.018"#,
+            "{",
+        ),
+        (r#"{"type":"suite","event":"started","#, "{"),
+    ],
     ..Recordings::of(&Nextest)
 };
 
