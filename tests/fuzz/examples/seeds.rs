@@ -22,9 +22,8 @@ const FRAMEWORK_SECTIONS: [(&str, &str, &str); 2] =
 /// Exit status of failed tests, encoded as in an input: a digit, or the character with that number. Default: 1.
 const FAILURE_STATUS: [(&str, u8); 3] = [("cargo", b'e'), ("nextest", b'd'), ("ctest", b'8')];
 
-/// Goldens in directories not named after their framework: directory, prefix of the name, framework.
-const DIRECTORY_EXCEPTIONS: [(&str, &str, &str); 4] =
-    [("rust", "cargo-", "cargo"), ("rust", "nextest-", "nextest"), ("junit", "", "custom"), ("tap", "", "custom")];
+/// Goldens in directories not named after their framework: directory, framework.
+const DIRECTORY_EXCEPTIONS: [(&str, &str); 2] = [("junit", "custom"), ("tap", "custom")];
 
 /// Handwritten inputs of the targets that do not use golden streams: target, name, input.
 const HANDWRITTEN: &[(&str, &str, &str)] = &[
@@ -57,6 +56,16 @@ const HANDWRITTEN: &[(&str, &str, &str)] = &[
         "plan",
         "maven",
         "\x1efpom.xml\n<project><artifactId>x</artifactId><modules><module>core</module></modules></project>\n\x1efcore/pom.xml\n<project><parent/><artifactId>y</artifactId></project>\n\x1efcore/src/test/java/com/example/ATest.java\n\x1etcore/src/test/java/com/example/ATest.java\ncom.example.ATest.adds\x1eqATest",
+    ),
+    (
+        "plan",
+        "ruby",
+        "\x1ef.rspec\n--require spec_helper --tag ~slow\n\x1efspec/shout_spec.rb\nRSpec.describe 'shout' do\n  it('a') {}\nend\n\x1efGemfile\ngem 'rspec'\n\x1eqwith a nil\x1etspec/shout_spec.rb\nshout > with a nil > example [1:10:1]\x1enspec/shout_spec.rb",
+    ),
+    (
+        "plan",
+        "php",
+        "\x1efphpunit.xml\n<phpunit><testsuites><testsuite name='a'><directory suffix='Test.php'>tests</directory></testsuite></testsuites></phpunit>\n\x1eftests/ShoutTest.php\n<?php class ShoutTest extends TestCase {}\n\x1efcomposer.json\n{\"require-dev\":{\"phpunit/phpunit\":\"^11\"}}\n\x1eqShoutTest::testLetters\x1ettests/ShoutTest.php\nShoutTest::testLetters with data set #0\x1eptests/ShoutTest.php",
     ),
     (
         "profile",
@@ -94,9 +103,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn write(destination: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result<(), Box<dyn Error>> {
-    let stem = name.trim_start_matches("list-");
-    let exception = DIRECTORY_EXCEPTIONS.iter().find(|(known, prefix, _)| *known == dir && stem.starts_with(prefix));
-    let framework = exception.map_or(dir, |(_, _, framework)| framework);
+    let exception = DIRECTORY_EXCEPTIONS.iter().find(|(known, _)| *known == dir);
+    let framework = exception.map_or(dir, |(_, framework)| framework);
     if !subject::names().any(|known| known == framework) {
         return Ok(());
     }
