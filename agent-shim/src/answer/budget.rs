@@ -24,7 +24,9 @@ pub(crate) struct Detail {
     pub(crate) output_bytes: usize,
     /// Most frames of the stack of one test.
     pub(crate) stack_frames: usize,
-    /// Whether passed tests, limits and resources are listed where the caller asked for them.
+    /// Whether passed tests are listed where the caller asked for them.
+    pub(crate) lists_passed: bool,
+    /// Whether limits, isolation and resources are shown where the caller asked for them.
     pub(crate) is_verbose: bool,
     /// Whether failures with the same message and file are shown once, with the number of the others.
     pub(crate) folds_failures: bool,
@@ -38,6 +40,7 @@ pub(crate) struct Detail {
 pub(crate) const FULL: Detail = Detail {
     output_bytes: 8 * 1024,
     stack_frames: 32,
+    lists_passed: true,
     is_verbose: true,
     folds_failures: false,
     message_bytes: 4 * 1024,
@@ -46,17 +49,18 @@ pub(crate) const FULL: Detail = Detail {
 
 /// Levels of detail, each with less than the one before it: first output goes, then stacks, passed tests, further frames,
 /// repeated failures, and the ends of messages. A listed failure always has its name and its place.
-const LEVELS: [Detail; 10] = {
+const LEVELS: [Detail; 11] = {
     let tail = Detail { output_bytes: 1024, ..FULL };
     let no_output = Detail { output_bytes: 0, ..FULL };
     let short_stack = Detail { stack_frames: 6, ..no_output };
-    let brief = Detail { is_verbose: false, ..short_stack };
+    let no_passed = Detail { lists_passed: false, ..short_stack };
+    let brief = Detail { is_verbose: false, ..no_passed };
     let one_frame = Detail { stack_frames: 1, ..brief };
     let folded = Detail { folds_failures: true, ..one_frame };
     let short = Detail { message_bytes: 600, ..folded };
     let shorter = Detail { message_bytes: 200, ..short };
     let names = Detail { message_bytes: 80, stack_frames: 0, ..shorter };
-    [FULL, tail, no_output, short_stack, brief, one_frame, folded, short, shorter, names]
+    [FULL, tail, no_output, short_stack, no_passed, brief, one_frame, folded, short, shorter, names]
 };
 
 /// An answer that can be drawn with more or less detail.
@@ -161,6 +165,7 @@ mod tests {
             let (more, less) = (pair[0], pair[1]);
             assert!(less.output_bytes <= more.output_bytes && less.stack_frames <= more.stack_frames);
             assert!(less.message_bytes <= more.message_bytes && less.is_verbose <= more.is_verbose);
+            assert!(less.lists_passed <= more.lists_passed);
             assert!(less.folds_failures >= more.folds_failures && more != less);
         }
     }

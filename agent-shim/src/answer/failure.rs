@@ -10,6 +10,9 @@ use std::collections::HashMap;
 /// Most bytes of the output of one failure.
 const OUTPUT_BYTES: usize = 1024;
 
+/// The same of a loader, whose last lines quote the source.
+const LOADER_OUTPUT_BYTES: usize = 500;
+
 /// Directories of installed packages in the paths of stack frames.
 const INSTALLED: [&str; 3] = ["node_modules/", "site-packages/", "vendor/"];
 
@@ -196,7 +199,9 @@ impl FailureEntry {
         match self.kind {
             // A compiler names the cause first, a loader last.
             FailureKind::Build => clip_end(self.further_output().trim_end(), bytes),
-            FailureKind::Collection => last_lines(self.further_output().trim_end(), bytes).to_owned(),
+            FailureKind::Collection => {
+                last_lines(self.further_output().trim_end(), bytes.min(LOADER_OUTPUT_BYTES)).to_owned()
+            }
             FailureKind::Test if self.message.trim().is_empty() => {
                 last_lines(self.output.trim_end(), detail.output_bytes.min(OUTPUT_BYTES)).to_owned()
             }
@@ -208,7 +213,14 @@ impl FailureEntry {
     fn further_output(&self) -> String {
         let first = self.message.lines().next().unwrap_or_default().trim();
         let is_new = |line: &&str| !line.trim().is_empty() && (first.is_empty() || !line.contains(first));
-        self.output.lines().filter(is_new).map(str::trim_end).collect::<Vec<_>>().join("\n")
+        let mut is_foreign = false;
+        let lines = self.output.lines().filter(|line| {
+            // A line of a foreign frame is followed by indented ones that quote its source.
+            is_foreign = if line.starts_with(' ') { is_foreign } else { starts_foreign_frame(line) };
+            let is_script_frame = line.trim_start().starts_with("at ");
+            !is_foreign && (!is_script_frame || is_in_project(line))
+        });
+        lines.filter(is_new).map(str::trim_end).collect::<Vec<_>>().join("\n")
     }
 
     // The stack of a test that hangs, and of a failing one the innermost frame in the project, unless it is the place
@@ -255,6 +267,11 @@ fn is_in_project(frame: &str) -> bool {
         let is_installed = INSTALLED.iter().any(|directory| file.contains(directory));
         is_number && file.contains('.') && !file.starts_with(['/', '<']) && !is_installed
     })
+}
+
+// Whether a line such as `/usr/lib/python3/ast.py:50: in parse` begins a frame outside the project.
+fn starts_foreign_frame(line: &str) -> bool {
+    line.starts_with(['/', '<']) && line.contains(": in ")
 }
 
 fn place(file: Option<&str>, number: Option<u32>) -> Option<String> {
@@ -338,6 +355,27 @@ mod tests {
         let all = entries(&Report { collectors: vec![collector], ..Report::default() });
         let (shown, _) = select(&all, &budget::FULL);
         assert_eq!(shown[0].output, "# a\na.go:11:9: undefined: second");
+    }
+
+    #[test]
+    fn shows_of_a_loader_the_frames_of_the_project() {
+        let output = "/usr/lib/python3/ast.py:50: in parse\n    return compile(source)\n           ^^^^^^\n\
+                      test_a.py:3: in <module>\n    helper.load()\nE   ValueError: no\n";
+        let collector = Collector {
+            nodeid: "test_a.py".into(),
+            kind: CollectorKind::Collection.into(),
+            message: "ValueError: no".into(),
+            output: output.into(),
+            ..Collector::default()
+        };
+        let all = entries(&Report { collectors: vec![collector], ..Report::default() });
+        assert_eq!(select(&all, &budget::FULL).0[0].output, "test_a.py:3: in <module>\n    helper.load()");
+        let output =
+            "    at load (a.js:3:1)\n    at Module._load (node:internal/modules/cjs/loader:1091:12)\n  code: 'X'\n";
+        let collector =
+            Collector { output: output.into(), kind: CollectorKind::Collection.into(), ..Collector::default() };
+        let all = entries(&Report { collectors: vec![collector], ..Report::default() });
+        assert_eq!(select(&all, &budget::FULL).0[0].output, "    at load (a.js:3:1)\n  code: 'X'");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The answer for an ended run, drawn from the report in its last event.
 
-use super::budget::{Detail, Draw, clip_end, last_lines};
+use super::budget::{self, Detail, Draw, clip_end, last_lines};
 use super::failure::{self, FailureEntry};
 use super::{Text, ToolAnswer, failure_text, run_headline, run_text};
 use crate::run_follower::EndedRun;
@@ -66,6 +66,17 @@ impl RunAnswer {
         &self.ended.report
     }
 
+    // The members of the whole report, as far as `detail` allows. The failures among its tests are in the answer anyway.
+    fn verbose(&self, detail: &Detail) -> Option<Map<String, Value>> {
+        let mut report = self.verbose.clone().filter(|_| detail.is_verbose)?;
+        report.retain(|name, _| match name.as_str() {
+            "stdout_tail" | "stderr_tail" => detail.output_bytes == budget::FULL.output_bytes,
+            "tests" | "collectors" => detail.lists_passed,
+            _ => true,
+        });
+        Some(report)
+    }
+
     fn is_verbose(&self, detail: &Detail) -> bool {
         self.verbose.is_some() && detail.is_verbose
     }
@@ -96,14 +107,18 @@ impl RunAnswer {
         let more = all.len().saturating_sub(count);
         let hits = evidence.iter().flat_map(|evidence| &evidence.limit_hits).map(describe_hit);
         let left_out = failures_left_out as u64 + beyond_the_report(report);
-        let lost_detail = self.verbose.is_some() && !detail.is_verbose;
+        let lost = match (detail.is_verbose, detail.lists_passed) {
+            (false, _) => Some("limits, isolation, resources and passed tests need a larger max_tokens"),
+            (true, false) => Some("passed tests need a larger max_tokens"),
+            (true, true) => None,
+        };
         hits.chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
             .chain(run_text::artifacts(report, ARTIFACTS_MAX))
             .chain((left_out > 0).then(|| {
                 format!("{left_out} more failures: last_test_failures with a larger limit and max_tokens lists them")
             }))
-            .chain(lost_detail.then(|| "the verbose part needs a larger max_tokens".to_owned()))
+            .chain(lost.filter(|_| self.verbose.is_some()).map(str::to_owned))
             .chain(self.notes.iter().cloned())
             .collect()
     }
@@ -118,7 +133,7 @@ impl Draw for RunAnswer {
         let report = self.report();
         let (failures, left_out) = failure::select(&self.entries, detail);
         let tails = self.tails(detail);
-        let verbose = self.verbose.as_ref().filter(|_| detail.is_verbose);
+        let verbose = self.verbose(detail);
         let mut members = self.leading.clone();
         members.extend([
             ("outcome", Value::from(text::outcome_name(report.outcome()))),
@@ -129,7 +144,7 @@ impl Draw for RunAnswer {
         ]);
         members.extend(tails.iter().map(|(name, tail)| (*name, text_value(tail))));
         let body = failure_text::list(&failures) + &run_text::streams(&tails);
-        let body = if verbose.is_some() { body + &run_text::details(report) } else { body };
+        let body = if verbose.is_some() { body + &run_text::details(report, detail.lists_passed) } else { body };
         let trailer = text::run_trailer(report);
         let text = match &self.raw {
             Some(raw) => Text::Raw(raw.clone()),
@@ -139,7 +154,7 @@ impl Draw for RunAnswer {
             headline: run_headline::headline(report, &self.entries),
             text,
             members,
-            report: verbose.cloned(),
+            report: verbose,
             next: run_text::next(report).map(str::to_owned),
             notes: self.notes(detail, left_out),
             attached: self.ended.attached_age_ms.map(|age| format!("attached, started {}", text::ago(age))),
@@ -174,7 +189,12 @@ fn summary(summary: &Summary) -> Value {
         ("xpassed", summary.xpassed),
         ("error", summary.error),
     ];
-    counts.into_iter().filter(|(_, count)| *count > 0).map(|(name, count)| (name.to_owned(), json!(count))).collect()
+    let counted: Map<String, Value> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.to_owned(), json!(count)))
+        .collect();
+    if counted.is_empty() { Value::Null } else { Value::Object(counted) }
 }
 
 fn describe_hit(hit: &LimitHit) -> String {

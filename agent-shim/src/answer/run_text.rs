@@ -15,8 +15,8 @@ pub(crate) fn streams(tails: &[(&'static str, String)]) -> String {
 }
 
 /// What a caller sees only if it asks for it: passed tests, resources, isolation.
-pub(crate) fn details(report: &Report) -> String {
-    let others = report.tests.iter().filter(|test| !super::failure::has_failed(test)).map(test);
+pub(crate) fn details(report: &Report, lists_passed: bool) -> String {
+    let others = report.tests.iter().filter(|test| lists_passed && !super::failure::has_failed(test)).map(test);
     let used = report.resources.as_ref().map(|used| resources(used) + "\n");
     let layers = report.isolation.as_ref().map(|layers| isolation(layers) + "\n");
     others.chain(used).chain(layers).collect()

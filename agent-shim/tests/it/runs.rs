@@ -117,7 +117,10 @@ async fn raw_and_verbose_add_the_output_and_the_whole_report() {
     assert_eq!((&data["tests"][0]["line"], &data["stdout_tail"]), (&json!(7), &json!("ok\nFAIL")));
     assert!(data.get("raw_exit_code").is_none(), "absent, not null: {data}");
     let result = client.call("run_tests", json!({"verbose": true, "max_tokens": 60})).await;
-    assert!(block(&result, 0).contains("note: the verbose part needs a larger max_tokens\n"), "{result:?}");
+    assert!(
+        block(&result, 0).contains("note: limits, isolation, resources and passed tests need a larger max_tokens\n"),
+        "{result:?}"
+    );
     assert!(structured(&client, "run_tests", &result).await.get("tests").is_none());
 
     let client = Client::with(&["--supervisor", &format!("unix:{}", fake.socket().display()), "--compat"]).await;
