@@ -18,48 +18,44 @@ mod certificate_errors;
 mod command_line;
 mod end_of_input;
 mod end_of_output;
+mod handshake;
 mod json_rpc_line;
 mod json_schema;
 mod keepalive;
+mod line_reader;
 mod line_transport;
+mod line_writer;
 mod mcp_server;
+mod message_batches;
 mod offline_report;
 mod private_supervisor;
 mod progress;
 mod reconnect;
 mod report_json;
+mod requests_in_flight;
 mod run_follower;
 mod run_output;
 mod run_summary;
 mod session;
 mod shortened_text;
 mod stderr_log;
+mod stdio_server;
 mod supervisor_connection;
 mod tls_probe;
 mod tool_answer;
 mod tool_call;
 mod tools;
 
-use anyhow::Context;
 use clap::Parser;
 use command_line::Args;
-use end_of_input::EndOfInput;
-use end_of_output::EndOfOutput;
-use line_transport::LineTransport;
 use mcp_server::McpServer;
 use proctor_proto::printable::Printable;
-use rmcp::ServiceExt;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 use stderr_log::StderrLog;
 use supervisor_connection::SupervisorConnection;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-
-/// How long calls may go on after the client has closed stdin. Clients wait about 2 s before they send SIGTERM; a script
-/// that pipes its calls in and closes the pipe still gets the answers that are nearly complete.
-const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -114,27 +110,14 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let workspace = args.workspace()?;
     let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
     let server = McpServer::new(workspace, supervisor);
-    let supervisor = server.supervisor();
-    let (input, output) = rmcp::transport::io::stdio_pipes();
-    let (input, end_of_input) = EndOfInput::watch(input);
-    let (output, mut end_of_output) = EndOfOutput::watch(output);
-    let session = server.session();
-    let serve = async move {
-        match server.serve(LineTransport::new(input, output)).await {
-            Ok(running) => drop(running.waiting().await),
-            // A client that leaves before the handshake is not an error.
-            Err(error) => tracing::debug!(%error, "no client"),
+    let mut terminate = signal(SignalKind::terminate())?;
+    let terminated = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
         }
     };
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        () = serve => {}
-        () = end_of_output.wait() => {}
-        () = end_of_input.wait_with_grace(GRACE) => {}
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    session.close_if_idle(&supervisor).await;
-    supervisor.shut_down().await;
-    end_of_output.error().map_or(Ok(()), |error| Err(error).context("standard output cannot be written"))
+    let served = stdio_server::serve(server.clone(), terminated).await;
+    server.shut_down().await;
+    served
 }
