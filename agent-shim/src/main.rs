@@ -1,9 +1,9 @@
-//! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio on one side, a gRPC client on the other. This file
-//! starts it, waits for one of the reasons to end, and shuts it down.
+//! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio or HTTP on one side, a gRPC client on the other. This
+//! file starts it and shuts it down.
 //!
-//! Tasks: rmcp's service loop, and one task per call; one task per call that reports progress (`progress`); one that keeps the
-//! session alive (`keepalive`). Channels: a `watch` per call, which holds one value; the queue of log lines on their way to
-//! the log thread (`stderr_log`). Everything else is a future of the call that needs it.
+//! Tasks: rmcp's service loop, and one task per call; those of the HTTP server (`http`); one task per call that reports
+//! progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a `watch` per call, which holds one value;
+//! the queue of log lines on their way to the log thread (`stderr_log`). Everything else is a future of the call that needs it.
 
 #![deny(
     clippy::print_stdout,
@@ -19,6 +19,7 @@ mod command_line;
 mod end_of_input;
 mod end_of_output;
 mod handshake;
+mod http;
 mod json_rpc_line;
 mod json_schema;
 mod keepalive;
@@ -47,7 +48,9 @@ mod tool_call;
 mod tools;
 
 use clap::Parser;
-use command_line::Args;
+use command_line::{Args, Workspace};
+use futures_util::future::join_all;
+use http::HttpWorkspace;
 use mcp_server::McpServer;
 use proctor_proto::printable::Printable;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -85,8 +88,12 @@ fn print_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn exit_with_error(text: &str) -> ExitCode {
-    _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
+    print_line(text);
     ExitCode::from(2)
+}
+
+fn print_line(text: &str) {
+    _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
@@ -107,9 +114,6 @@ fn start(args: Args) -> anyhow::Result<()> {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let workspace = args.workspace()?;
-    let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
-    let server = McpServer::new(workspace, supervisor);
     let mut terminate = signal(SignalKind::terminate())?;
     let terminated = async move {
         tokio::select! {
@@ -117,7 +121,24 @@ async fn run(args: Args) -> anyhow::Result<()> {
             _ = tokio::signal::ctrl_c() => {}
         }
     };
-    let served = stdio_server::serve(server.clone(), terminated).await;
-    server.shut_down().await;
+    let workspaces = args.workspaces()?.into_iter().map(|Workspace { name, path }| {
+        let supervisor = SupervisorConnection::new(args.endpoint(&path));
+        HttpWorkspace { name, server: McpServer::new(path, supervisor) }
+    });
+    let workspaces: Vec<HttpWorkspace> = workspaces.collect();
+    let servers: Vec<McpServer> = workspaces.iter().map(|workspace| workspace.server.clone()).collect();
+    let served = match args.http()? {
+        Some(settings) => {
+            let server = http::bind(&settings, workspaces).await?;
+            print_line(&format!("proctor-mcp: serving MCP at http://{}/mcp", server.address()));
+            server.run(terminated).await;
+            Ok(())
+        }
+        None => match servers.first() {
+            Some(server) => stdio_server::serve(server.clone(), terminated).await,
+            None => Ok(()),
+        },
+    };
+    join_all(servers.into_iter().map(McpServer::shut_down)).await;
     served
 }

@@ -15,6 +15,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
 
 /// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
 /// with the program.
@@ -35,13 +36,20 @@ you are attached to it.";
 pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
+    // Cancelled when the process ends, so that calls in flight are still answered.
+    ending: CancellationToken,
 }
 
 impl McpServer {
     /// A server for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection) -> McpServer {
         let session = Session::new(workspace, !supervisor.is_private());
-        McpServer { supervisor, session }
+        McpServer { supervisor, session, ending: CancellationToken::new() }
+    }
+
+    /// Answers the calls in flight that the server ends, and all further ones.
+    pub(crate) fn interrupt_calls(&self) {
+        self.ending.cancel();
     }
 
     /// Closes the session and ends a private supervisor.
@@ -143,6 +151,7 @@ impl ServerHandler for McpServer {
             // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
             // A client that cancelled the call does not get this error.
             () = context.ct.cancelled() => Err(self.ending_error()),
+            () = self.ending.cancelled() => Err(self.ending_error()),
         }
     }
 }

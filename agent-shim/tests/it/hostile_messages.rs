@@ -2,12 +2,12 @@
 //! memory of the shim stays bounded.
 
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
-use crate::raw_client::{RawClient, peak_memory_bytes};
+use crate::raw_client::{RawClient, call, initialize, peak_memory_bytes, request, stateless};
 use serde_json::{Value, json};
 
 /// Most memory that the shim may have used after all of them, in bytes. A message has at most 1 MiB, and its parsed forms take
 /// some dozen times as much; the largest of these has 20 MiB.
-const MEMORY_BYTES_MAX: u64 = 192 << 20;
+pub(crate) const MEMORY_BYTES_MAX: u64 = 192 << 20;
 
 const MIB: usize = 1 << 20;
 
@@ -112,4 +112,59 @@ async fn stdio_answers_each_with_a_typed_error_and_lives_on() {
     }
     let peak = peak_memory_bytes(client.shim.id().unwrap());
     assert!(peak < MEMORY_BYTES_MAX, "{} MiB", peak >> 20);
+}
+
+/// Messages with some bytes replaced, removed, doubled or cut off, the same in each run.
+pub(crate) fn fuzzed_messages(count: usize) -> Vec<Vec<u8>> {
+    let seeds = [
+        initialize("2025-03-26").to_string(),
+        call(json!(5), "get_test_report", json!({"format": "json"})).to_string(),
+        stateless(json!("s"), "tools/list", json!({"cursor": "x"})).to_string(),
+        json!([request(json!(1), "ping", json!({})), {"jsonrpc": "2.0", "method": "notifications/initialized"}])
+            .to_string(),
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}).to_string(),
+    ];
+    // Replacements that mean something in JSON, or are no UTF-8.
+    let bytes = *b"\"\\{}[]:,0-9eE.tfn \x00\x7f\x80\xff";
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |bound: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        usize::try_from(random % bound as u64).unwrap()
+    };
+    let mut mutate = |number: usize| {
+        let mut message = seeds[number % seeds.len()].clone().into_bytes();
+        for _ in 0..=next(4) {
+            let at = next(message.len());
+            match next(5) {
+                0 => message[at] = bytes[next(bytes.len())],
+                1 => _ = message.remove(at),
+                2 => message.insert(at, bytes[next(bytes.len())]),
+                3 => message.truncate(at + 1),
+                _ => message.extend_from_within(at..),
+            }
+        }
+        message.retain(|byte| *byte != b'\n');
+        message
+    };
+    (0..count).map(&mut mutate).collect()
+}
+
+#[tokio::test]
+async fn fuzzed_lines_do_not_end_the_server() {
+    let fake = FakeSupervisor::start(FakeState::default());
+    for initialized in [false, true] {
+        let mut client = match initialized {
+            true => RawClient::initialized(&fake, "2025-03-26").await,
+            false => RawClient::of(&fake),
+        };
+        for mut message in fuzzed_messages(1_000) {
+            message.push(b'\n');
+            client.send_line(&message).await;
+            client.send(request(json!("next"), "ping", json!({}))).await;
+            // A cancelled or ignored message has no answer.
+            while client.next().await["id"] != "next" {}
+        }
+    }
 }

@@ -4,11 +4,11 @@ use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use crate::raw_client::{RawClient, SOON, call, initialize, request, stateless};
 use serde_json::{Value, json};
 
-fn endless() -> FakeSupervisor {
+pub(crate) fn endless() -> FakeSupervisor {
     FakeSupervisor::start(FakeState { endless: true, ..FakeState::default() })
 }
 
-async fn until_run_started(fake: &FakeSupervisor) {
+pub(crate) async fn until_run_started(fake: &FakeSupervisor) {
     let started = async {
         while fake.state().run_tests.is_empty() {
             tokio::task::yield_now().await;
@@ -216,6 +216,6 @@ async fn the_end_of_the_server_answers_the_calls_in_flight() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "only this program sends a signal without an unsafe block")]
-fn terminate(pid: u32) {
+pub(crate) fn terminate(pid: u32) {
     assert!(std::process::Command::new("kill").arg(pid.to_string()).status().unwrap().success());
 }
