@@ -1,4 +1,4 @@
-//! The tenant's bearer token, and the interceptor that adds it to every call.
+//! Reads files with bearer tokens; the tenant's, and the interceptor that adds it to every call.
 
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -26,22 +26,29 @@ impl BearerToken {
     /// No token: the transport itself identifies the caller.
     pub(crate) const NONE: BearerToken = BearerToken(None);
 
-    /// Reads the token from the file at `path` and trims white space.
+    /// Reads the token from the file at `path`.
     pub(crate) fn read(path: &Path) -> Result<BearerToken, TokenError> {
+        let token = read_token(path)?;
         let form_error = || TokenError::Form { path: path.to_owned() };
-        let read_error = |source| TokenError::Read { path: path.to_owned(), source };
-        if std::fs::metadata(path).map_err(read_error)?.len() > TOKEN_BYTES_MAX {
-            return Err(form_error());
-        }
-        let text = std::fs::read_to_string(path).map_err(read_error)?;
-        let token = text.trim();
-        if token.is_empty() || token.contains(char::is_whitespace) {
-            return Err(form_error());
-        }
         let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| form_error())?;
         value.set_sensitive(true);
         Ok(BearerToken(Some(value)))
     }
+}
+
+/// Reads the token from the file at `path` and trims white space.
+pub(crate) fn read_token(path: &Path) -> Result<String, TokenError> {
+    let form_error = || TokenError::Form { path: path.to_owned() };
+    let read_error = |source| TokenError::Read { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(read_error)?.len() > TOKEN_BYTES_MAX {
+        return Err(form_error());
+    }
+    let text = std::fs::read_to_string(path).map_err(read_error)?;
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(form_error());
+    }
+    Ok(token.to_owned())
 }
 
 impl Interceptor for BearerToken {

@@ -4,8 +4,15 @@ use crate::answer::budget::{MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX};
 use crate::tool_call::AnswerDefaults;
 use anyhow::{Context, ensure};
 use clap::Parser;
-use std::net::IpAddr;
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+
+/// Longest name of a workspace, in bytes; it is part of a URL.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Port of `https://` URLs that name none.
+const HTTPS_PORT: u16 = 443;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,6 +28,9 @@ Examples:
   proctor-mcp --workspace ~/src/shop --supervisor https://localhost:7878 --ca ca.pem --cert me.pem --key me.key
       The same over TLS, which knows you by a certificate, or by a token as above.
 
+  proctor-mcp --http 127.0.0.1:7900 --http-token-file ~/.config/proctor/http-token --workspace shop=src/shop --workspace api=src/api
+      Serves many agents over HTTP, at http://127.0.0.1:7900/mcp/shop and /mcp/api, which know the token.
+
 In an MCP client's configuration:
   {\"mcpServers\": {\"proctor\": {\"command\": \"proctor-mcp\", \"args\": [\"--workspace\", \"/home/me/src/shop\"]}}}
 
@@ -29,13 +39,14 @@ Logs go to stderr; PROCTOR_LOG sets the level (default warn).";
 
 /// MCP server that runs one workspace's tests in a sandbox and answers questions about them.
 ///
-/// Speaks MCP over stdin and stdout, so it is started by an MCP client rather than by hand. It ends when stdin does.
+/// Speaks MCP over stdin and stdout, so it is started by an MCP client rather than by hand, and ends when stdin does. With
+/// --http it serves many clients of one tenant over streamable HTTP instead, until it is terminated.
 #[derive(Debug, Parser)]
 #[command(name = "proctor-mcp", version, after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// The workspace whose tests run
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    workspace: PathBuf,
+    /// The workspace whose tests run; with --http, NAME=DIR may be given several times, each served at /mcp/NAME
+    #[arg(long = "workspace", value_name = "[NAME=]DIR", default_value = ".")]
+    workspaces: Vec<String>,
 
     /// The supervisor to use; without it a private one is started, which ends with this process
     #[arg(long, value_name = "unix:PATH|https://HOST:PORT|http://127.0.0.1:PORT", value_parser = parse_address)]
@@ -69,6 +80,50 @@ pub(crate) struct Args {
     /// The `proctor` program for the private supervisor [default: beside this program, else on PATH]
     #[arg(long, value_name = "FILE", conflicts_with = "supervisor")]
     proctor_binary: Option<PathBuf>,
+
+    /// Address for MCP over streamable HTTP, instead of stdin and stdout; beyond loopback it needs --http-url
+    #[arg(long, value_name = "IP:PORT", requires = "http_token_file")]
+    http: Option<SocketAddr>,
+
+    /// File with the bearer token that HTTP clients have to send; not the supervisor's token
+    #[arg(long, value_name = "FILE", requires = "http")]
+    http_token_file: Option<PathBuf>,
+
+    /// URL by which clients reach --http, if a proxy in front of it ends TLS
+    #[arg(long, value_name = "https://HOST[:PORT]", requires = "http", value_parser = parse_public_url)]
+    http_url: Option<PublicUrl>,
+}
+
+/// A workspace to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Workspace {
+    /// Its name in the path of the HTTP endpoint.
+    pub(crate) name: Option<String>,
+    /// Canonical absolute path of a directory.
+    pub(crate) path: PathBuf,
+}
+
+/// How to serve MCP over HTTP.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpSettings {
+    pub(crate) address: SocketAddr,
+    /// File with the token of the clients.
+    pub(crate) token_file: PathBuf,
+    /// File with the token of this process at the supervisor, which no client may use.
+    pub(crate) supervisor_token_file: Option<PathBuf>,
+    /// If a proxy in front ends TLS.
+    pub(crate) url: Option<PublicUrl>,
+}
+
+/// The URL of a proxy that ends TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PublicUrl {
+    /// `https://HOST[:PORT]`, without the usual port.
+    pub(crate) origin: String,
+    /// The same with a port in any case.
+    pub(crate) origin_with_port: String,
+    /// The host.
+    pub(crate) host: String,
 }
 
 /// Address of a running supervisor.
@@ -101,13 +156,33 @@ pub(crate) enum Endpoint {
 }
 
 impl Args {
-    /// The canonical absolute path of the workspace, which must be a directory.
-    pub(crate) fn workspace(&self) -> anyhow::Result<PathBuf> {
-        let given = &self.workspace;
-        let workspace = given.canonicalize().with_context(|| format!("--workspace {}", given.display()))?;
-        ensure!(workspace.is_dir(), "--workspace {}: not a directory", given.display());
-        ensure!(workspace.to_str().is_some(), "--workspace {}: not UTF-8", given.display());
-        Ok(workspace)
+    /// The workspaces: one, or several with different names.
+    pub(crate) fn workspaces(&self) -> anyhow::Result<Vec<Workspace>> {
+        let workspaces =
+            self.workspaces.iter().map(|text| parse_workspace(text)).collect::<anyhow::Result<Vec<Workspace>>>()?;
+        if workspaces.len() > 1 {
+            ensure!(self.http.is_some(), "--workspace: several need --http; over stdin one is served");
+            let mut names = HashSet::new();
+            for (workspace, text) in workspaces.iter().zip(&self.workspaces) {
+                let name = workspace.name.as_ref();
+                let name =
+                    name.with_context(|| format!("--workspace {text}: one of several needs a name, NAME=DIR"))?;
+                ensure!(names.insert(name), "--workspace {text}: another one has this name");
+            }
+        }
+        Ok(workspaces)
+    }
+
+    /// How to serve HTTP; `None` to serve stdin and stdout.
+    pub(crate) fn http(&self) -> anyhow::Result<Option<HttpSettings>> {
+        let Some((address, token_file)) = self.http.zip(self.http_token_file.clone()) else { return Ok(None) };
+        ensure!(
+            address.ip().is_loopback() || self.http_url.is_some(),
+            "--http {address}: not loopback and not encrypted: others on the way could read the token and the results. Put a \
+             TLS proxy in front and name its URL with --http-url https://HOST"
+        );
+        let (supervisor_token_file, url) = (self.token_file.clone(), self.http_url.clone());
+        Ok(Some(HttpSettings { address, token_file, supervisor_token_file, url }))
     }
 
     /// How answers look unless a call says otherwise.
@@ -126,6 +201,34 @@ impl Args {
             None => Endpoint::Private { binary: self.proctor_binary.clone(), workspace: workspace.to_owned() },
         }
     }
+}
+
+// The name ends at the first `=`; `./a=b` is a directory without one.
+fn parse_workspace(text: &str) -> anyhow::Result<Workspace> {
+    let is_name = |name: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)
+    };
+    let (name, given) = match text.split_once('=').filter(|(name, _)| is_name(name)) {
+        Some((name, given)) => (Some(name.to_owned()), given),
+        None => (None, text),
+    };
+    let path = Path::new(given).canonicalize().with_context(|| format!("--workspace {text}"))?;
+    ensure!(path.is_dir(), "--workspace {text}: not a directory");
+    ensure!(path.to_str().is_some(), "--workspace {text}: not UTF-8");
+    Ok(Workspace { name, path })
+}
+
+fn parse_public_url(text: &str) -> anyhow::Result<PublicUrl> {
+    let expected = "expected https://HOST or https://HOST:PORT, without a path";
+    let uri: tonic::transport::Uri = text.parse().context(expected)?;
+    let authority = uri.authority().context(expected)?;
+    let is_bare = matches!(uri.path_and_query().map(|path| path.as_str()), None | Some("" | "/"));
+    ensure!(uri.scheme_str() == Some("https") && is_bare && !authority.as_str().contains('@'), expected);
+    let (host, port) = (authority.host().to_ascii_lowercase(), authority.port_u16().unwrap_or(HTTPS_PORT));
+    let origin_with_port = format!("https://{host}:{port}");
+    let origin = if port == HTTPS_PORT { format!("https://{host}") } else { origin_with_port.clone() };
+    Ok(PublicUrl { origin, origin_with_port, host })
 }
 
 fn parse_address(text: &str) -> anyhow::Result<Address> {
@@ -165,6 +268,53 @@ mod tests {
         for bad in ["unix:", "http://10.0.0.1:1", "http://example.com", "ftp://localhost", "x"] {
             assert!(parse_address(bad).is_err(), "{bad}");
         }
+    }
+
+    fn args(more: &[&str]) -> Args {
+        Args::try_parse_from(["proctor-mcp"].iter().chain(more)).unwrap()
+    }
+
+    #[test]
+    fn several_workspaces_need_names_and_http() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
+        let workspace = |name: &str| format!("{name}={}", path.display());
+        let (a, b) = (workspace("a"), workspace("b-2"));
+        let http = ["--http", "127.0.0.1:0", "--http-token-file", "t"];
+        let all = |workspaces: &[&str]| {
+            let options = workspaces.iter().flat_map(|workspace| ["--workspace", *workspace]);
+            args(&http.into_iter().chain(options).collect::<Vec<_>>()).workspaces()
+        };
+        let names: Vec<Option<String>> = all(&[&a, &b]).unwrap().into_iter().map(|workspace| workspace.name).collect();
+        assert_eq!(names, [Some("a".into()), Some("b-2".into())]);
+        assert!(all(&[&a, &a]).unwrap_err().to_string().ends_with("another one has this name"));
+        assert!(all(&[&a, path.to_str().unwrap()]).unwrap_err().to_string().ends_with("needs a name, NAME=DIR"));
+        let stdio = args(&["--workspace", &a, "--workspace", &b]).workspaces().unwrap_err().to_string();
+        assert!(stdio.contains("several need --http"), "{stdio}");
+        let odd = path.join("x=y");
+        std::fs::create_dir(&odd).unwrap();
+        let only = args(&["--workspace", odd.to_str().unwrap()]).workspaces().unwrap();
+        assert_eq!(only, [Workspace { name: None, path: odd }], "a path has no name");
+    }
+
+    #[test]
+    fn http_beyond_loopback_needs_the_url_of_a_tls_proxy() {
+        let token = ["--http-token-file", "t"];
+        for good in ["127.0.0.1:1", "[::1]:1"] {
+            assert!(args(&["--http", good, token[0], token[1]]).http().unwrap().is_some(), "{good}");
+        }
+        let exposed = ["--http", "0.0.0.0:1", token[0], token[1]];
+        assert!(args(&exposed).http().unwrap_err().to_string().contains("--http-url https://HOST"));
+        let proxied = [&exposed[..], &["--http-url", "https://Mcp.example.com/"]].concat();
+        let url = args(&proxied).http().unwrap().unwrap().url.unwrap();
+        assert_eq!((url.origin.as_str(), url.host.as_str()), ("https://mcp.example.com", "mcp.example.com"));
+        for bad in ["http://a", "https://a/b", "https://u@a", "a", "https://"] {
+            assert!(parse_public_url(bad).is_err(), "{bad}");
+        }
+        for incomplete in [&["--http", "127.0.0.1:1"][..], &["--http-token-file", "t"], &["--http-url", "https://a"]] {
+            assert!(Args::try_parse_from(["proctor-mcp"].iter().chain(incomplete)).is_err(), "{incomplete:?}");
+        }
+        assert!(args(&[]).http().unwrap().is_none());
     }
 
     #[test]

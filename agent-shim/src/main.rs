@@ -1,9 +1,9 @@
-//! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio on one side, a gRPC client on the other. This file
-//! starts it, waits for one of the reasons to end, and shuts it down.
+//! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio or HTTP on one side, a gRPC client on the other. This
+//! file starts it and shuts it down.
 //!
-//! Tasks: rmcp's service loop, and one task per call; one task per call that reports progress (`progress`); one that keeps the
-//! session alive (`keepalive`). Channels: a `watch` per call, which holds one value; the queue of log lines on their way to
-//! the log thread (`stderr_log`). Everything else is a future of the call that needs it.
+//! Tasks: rmcp's service loop, and one task per call; those of the HTTP server (`http`); one task per call that reports
+//! progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a `watch` per call, which holds one value;
+//! the queue of log lines on their way to the log thread (`stderr_log`). Everything else is a future of the call that needs it.
 
 #![deny(
     clippy::print_stdout,
@@ -20,43 +20,42 @@ mod certificate_errors;
 mod command_line;
 mod end_of_input;
 mod end_of_output;
+mod handshake;
+mod http;
 mod json_rpc_line;
 mod json_schema;
 mod keepalive;
+mod line_reader;
 mod line_transport;
+mod line_writer;
 mod mcp_server;
+mod message_batches;
 mod private_supervisor;
 mod progress;
 mod reconnect;
+mod requests_in_flight;
 mod run_follower;
 mod run_output;
 mod session;
 mod stderr_log;
+mod stdio_server;
 mod supervisor_connection;
 mod tls_probe;
 mod tool_call;
 mod tools;
 
-use anyhow::Context;
 use clap::Parser;
-use command_line::Args;
-use end_of_input::EndOfInput;
-use end_of_output::EndOfOutput;
-use line_transport::LineTransport;
+use command_line::{Args, Workspace};
+use futures_util::future::join_all;
+use http::HttpWorkspace;
 use mcp_server::McpServer;
 use proctor_proto::printable::Printable;
-use rmcp::ServiceExt;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 use stderr_log::StderrLog;
 use supervisor_connection::SupervisorConnection;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-
-/// How long calls may go on after the client has closed stdin. Clients wait about 2 s before they send SIGTERM; a script
-/// that pipes its calls in and closes the pipe still gets the answers that are nearly complete.
-const GRACE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
@@ -86,8 +85,12 @@ fn print_usage(error: &clap::Error) -> ExitCode {
 }
 
 fn exit_with_error(text: &str) -> ExitCode {
-    _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
+    print_line(text);
     ExitCode::from(2)
+}
+
+fn print_line(text: &str) {
+    _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
@@ -108,30 +111,31 @@ fn start(args: Args) -> anyhow::Result<()> {
 }
 
 async fn run(args: Args) -> anyhow::Result<()> {
-    let workspace = args.workspace()?;
-    let supervisor = SupervisorConnection::new(args.endpoint(&workspace));
-    let server = McpServer::new(workspace, supervisor, args.answer_defaults());
-    let supervisor = server.supervisor();
-    let (input, output) = rmcp::transport::io::stdio_pipes();
-    let (input, end_of_input) = EndOfInput::watch(input);
-    let (output, mut end_of_output) = EndOfOutput::watch(output);
-    let session = server.session();
-    let serve = async move {
-        match server.serve(LineTransport::new(input, output)).await {
-            Ok(running) => drop(running.waiting().await),
-            // A client that leaves before the handshake is not an error.
-            Err(error) => tracing::debug!(%error, "no client"),
+    let mut terminate = signal(SignalKind::terminate())?;
+    let terminated = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
         }
     };
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        () = serve => {}
-        () = end_of_output.wait() => {}
-        () = end_of_input.wait_with_grace(GRACE) => {}
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-    session.close_if_idle(&supervisor).await;
-    supervisor.shut_down().await;
-    end_of_output.error().map_or(Ok(()), |error| Err(error).context("standard output cannot be written"))
+    let workspaces = args.workspaces()?.into_iter().map(|Workspace { name, path }| {
+        let supervisor = SupervisorConnection::new(args.endpoint(&path));
+        HttpWorkspace { name, server: McpServer::new(path, supervisor, args.answer_defaults()) }
+    });
+    let workspaces: Vec<HttpWorkspace> = workspaces.collect();
+    let servers: Vec<McpServer> = workspaces.iter().map(|workspace| workspace.server.clone()).collect();
+    let served = match args.http()? {
+        Some(settings) => {
+            let server = http::bind(&settings, workspaces).await?;
+            print_line(&format!("proctor-mcp: serving MCP at http://{}/mcp", server.address()));
+            server.run(terminated).await;
+            Ok(())
+        }
+        None => match servers.first() {
+            Some(server) => stdio_server::serve(server.clone(), terminated).await,
+            None => Ok(()),
+        },
+    };
+    join_all(servers.into_iter().map(McpServer::shut_down)).await;
+    served
 }

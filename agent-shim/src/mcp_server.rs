@@ -1,19 +1,29 @@
-//! The MCP server: lists the tools and dispatches calls to them.
+//! The MCP server: lists the tools and dispatches calls to them, whatever the transport.
 
 use crate::answer::budget::{self, MAX_TOKENS_MAX};
 use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
+use crate::handshake;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
 use crate::tool_call::{AnswerDefaults, ToolCall};
 use crate::tools::Tool;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, ErrorCode, Implementation,
-    InitializeResult, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, DiscoverResult,
+    ErrorCode, Implementation, InitializeResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
+use tokio_util::sync::CancellationToken;
+
+/// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
+/// with the program.
+const DEFINITIONS_TTL_MS: u64 = 60 * 60 * 1_000;
+
+/// Code of the error of a call that the end of the server interrupts.
+const SERVER_ENDING: ErrorCode = ErrorCode(-32_001);
 
 const INSTRUCTIONS: &str = "\
 Runs this workspace's tests in a sandbox and remembers how they ended. Usual order: run_tests after an edit; \
@@ -22,28 +32,32 @@ tests_covering tells which tests execute a file or line. A failing test is a res
 only passed is success. If a call is cut off by your own timer, the run goes on for 30 s: call it again, or get_run, and \
 you are attached to it.";
 
-/// The MCP server for one client.
+/// The MCP server of one workspace. Clones serve further clients, which share its session.
+#[derive(Clone)]
 pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
     defaults: AnswerDefaults,
+    // Cancelled when the process ends, so that calls in flight are still answered.
+    ending: CancellationToken,
 }
 
 impl McpServer {
     /// A server for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection, defaults: AnswerDefaults) -> McpServer {
         let session = Session::new(workspace, !supervisor.is_private());
-        McpServer { supervisor, session, defaults }
+        McpServer { supervisor, session, defaults, ending: CancellationToken::new() }
     }
 
-    /// The supervisor connection, to be shut down after the server.
-    pub(crate) fn supervisor(&self) -> SupervisorConnection {
-        self.supervisor.clone()
+    /// Answers the calls in flight that the server ends, and all further ones.
+    pub(crate) fn interrupt_calls(&self) {
+        self.ending.cancel();
     }
 
-    /// The session, to be closed after the server.
-    pub(crate) fn session(&self) -> Session {
-        self.session.clone()
+    /// Closes the session and ends a private supervisor.
+    pub(crate) async fn shut_down(self) {
+        self.session.close_if_idle(&self.supervisor).await;
+        self.supervisor.shut_down().await;
     }
 
     async fn call(
@@ -70,6 +84,14 @@ impl McpServer {
             Err(error) => error_result(name, &error, self.supervisor.is_private()),
         }
     }
+
+    fn ending_error(&self) -> ErrorData {
+        let text = match self.supervisor.is_private() {
+            true => "cancelled: the server is ending, and its private supervisor with it",
+            false => "cancelled: the server is ending; the run goes on for 30 s",
+        };
+        ErrorData::new(SERVER_ENDING, text, None)
+    }
 }
 
 impl ServerHandler for McpServer {
@@ -79,12 +101,28 @@ impl ServerHandler for McpServer {
             .with_instructions(INSTRUCTIONS)
     }
 
+    async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let versions = self.supported_protocol_versions().into_owned();
+        let result = DiscoverResult::from_server_info(versions, self.get_info());
+        Ok(result.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public))
+    }
+
     async fn list_tools(
         &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect()))
+        if let Some(cursor) = request.and_then(|request| request.cursor) {
+            let text = format!("Invalid params: no tools/list has given the cursor {:?}", clip(&cursor));
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        let tools = ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect());
+        // Older versions know no hints for caches.
+        let has_hints = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
+        Ok(match has_hints {
+            true => tools.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public),
+            false => tools,
+        })
     }
 
     // rmcp also routes a known request here if its params do not fit MCP.
@@ -94,8 +132,8 @@ impl ServerHandler for McpServer {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let expected = match request.method.as_str() {
+            "initialize" => return Err(handshake::initialize_error(request.params.as_ref())),
             "tools/call" => "name, a string, and arguments, an object",
-            "initialize" => "protocolVersion, capabilities and clientInfo",
             "tools/list" => "no params, or cursor, a string",
             _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clip(&request.method).into_owned(), None)),
         };
@@ -117,7 +155,9 @@ impl ServerHandler for McpServer {
         tokio::select! {
             result = self.call(tool, request, &context) => Ok(result.into()),
             // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
-            () = context.ct.cancelled() => Ok(CallToolResult::error(Vec::new()).into()),
+            // A client that cancelled the call does not get this error.
+            () = context.ct.cancelled() => Err(self.ending_error()),
+            () = self.ending.cancelled() => Err(self.ending_error()),
         }
     }
 }

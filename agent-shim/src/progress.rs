@@ -1,7 +1,7 @@
 //! Progress notifications for a call: often enough that the client does not give up, and not more often than a person can
 //! read.
 
-use proctor_proto::v1::{Progress as ProgressEvent, TestOutcome};
+use proctor_proto::v1::{Progress as ProgressEvent, TestCase, TestId, TestOutcome};
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::{Peer, RoleServer};
 use std::time::Duration;
@@ -16,6 +16,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(10);
 /// How long the last notification may delay the answer.
 const LAST_MAX: Duration = Duration::from_millis(500);
 
+/// Longest name of a running test in a progress line, in characters. Clients show one line.
+const NAME_CHARS_MAX: usize = 80;
+
 /// Progress of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProgressState {
@@ -29,6 +32,8 @@ pub(crate) struct ProgressState {
     pub(crate) failing: u64,
     /// Memory in use, in bytes, if the host can measure it.
     pub(crate) memory_bytes: Option<u64>,
+    /// A test that is running.
+    pub(crate) running: Option<TestId>,
 }
 
 impl ProgressState {
@@ -37,9 +42,20 @@ impl ProgressState {
         ProgressState { waiting: Some(text.into()), ..ProgressState::default() }
     }
 
-    /// Counts a finished test.
-    pub(crate) fn record_test(&mut self, outcome: TestOutcome) {
+    /// Records that a test has started.
+    pub(crate) fn record_start(&mut self, test: Option<TestId>) {
         self.waiting = None;
+        self.running = test.or(self.running.take());
+    }
+
+    /// Counts a finished test.
+    pub(crate) fn record_test(&mut self, test: &TestCase) {
+        self.waiting = None;
+        self.running.take_if(|running| running.name == test.name && running.package == test.package);
+        self.count_test(test.outcome());
+    }
+
+    fn count_test(&mut self, outcome: TestOutcome) {
         self.finished += 1;
         self.failing += u64::from(matches!(outcome, TestOutcome::Failed | TestOutcome::Error));
     }
@@ -50,6 +66,7 @@ impl ProgressState {
         self.finished = self.finished.max(event.tests_finished);
         self.failing = self.failing.max(event.tests_failed);
         self.memory_bytes = event.memory_bytes.or(self.memory_bytes);
+        self.running = event.running.clone().or(self.running.take());
     }
 
     /// Applies the counts of a run that was under way already, if it has any.
@@ -59,7 +76,16 @@ impl ProgressState {
         }
     }
 
-    /// One line: `12 tests done, 1 failing, 3.2s, 45 MiB`.
+    /// The value of a progress notification: the finished tests. MCP requires that it rises each time, so that a part of one
+    /// more test is added that grows with the time.
+    fn value(&self, elapsed: Duration) -> f64 {
+        let seconds = elapsed.as_secs_f64();
+        // A run has fewer tests than that.
+        let finished = u32::try_from(self.finished).map_or(f64::from(u32::MAX), f64::from);
+        finished + seconds / (1.0 + seconds)
+    }
+
+    /// One line: `12 tests done, 1 failing, 3.2s, 45 MiB, running TestParse`.
     pub(crate) fn line(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
         if let Some(waiting) = &self.waiting {
@@ -68,8 +94,18 @@ impl ProgressState {
         let memory = self.memory_bytes.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
         let missed = Some(self.missed).filter(|missed| *missed > 0);
         let missed = missed.map(|missed| format!(", {missed} events not shown")).unwrap_or_default();
-        format!("{} tests done, {} failing, {seconds:.1}s{memory}{missed}", self.finished, self.failing)
+        let running = self.running.as_ref().map(|test| format!(", running {}", short_name(test))).unwrap_or_default();
+        format!("{} tests done, {} failing, {seconds:.1}s{memory}{missed}{running}", self.finished, self.failing)
     }
+}
+
+// The end of a long name tells more than its beginning.
+fn short_name(test: &TestId) -> String {
+    let name = if test.name.is_empty() { &test.package } else { &test.name };
+    let excess = name.chars().count().saturating_sub(NAME_CHARS_MAX);
+    let mark = if excess > 0 { "…" } else { "" };
+    let end: String = name.chars().skip(excess).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    format!("{mark}{end}")
 }
 
 /// Reports the latest progress to the client, if it asked for it. A slow client misses updates; it never delays a run.
@@ -108,10 +144,11 @@ impl ProgressReporter {
 async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch::Receiver<ProgressState>) {
     let started = Instant::now();
     loop {
-        let line = latest.borrow_and_update().line(started.elapsed());
-        // Seconds since the call began: MCP requires a value that always rises.
-        let seconds = started.elapsed().as_secs_f64();
-        let param = ProgressNotificationParam::new(token.clone(), seconds).with_message(line);
+        let (value, line) = {
+            let (state, elapsed) = (latest.borrow_and_update(), started.elapsed());
+            (state.value(elapsed), state.line(elapsed))
+        };
+        let param = ProgressNotificationParam::new(token.clone(), value).with_message(line);
         if let Err(error) = peer.notify_progress(param).await {
             tracing::debug!(%error, "the client refuses progress notifications");
             return;
@@ -140,8 +177,9 @@ mod tests {
     fn formats_the_progress_line() {
         let mut state = ProgressState::waiting("queued, position 2");
         assert_eq!(state.line(Duration::from_millis(1_500)), "queued, position 2, 1.5s");
-        state.record_test(TestOutcome::Passed);
-        state.record_test(TestOutcome::Error);
+        let test = |outcome: TestOutcome| TestCase { outcome: outcome.into(), ..TestCase::default() };
+        state.record_test(&test(TestOutcome::Passed));
+        state.record_test(&test(TestOutcome::Error));
         assert_eq!(state.line(Duration::from_secs(3)), "2 tests done, 1 failing, 3.0s");
         state.record_counts(&ProgressEvent {
             tests_finished: 12,
@@ -152,5 +190,38 @@ mod tests {
         assert_eq!(state.line(Duration::from_millis(3_210)), "12 tests done, 1 failing, 3.2s, 45 MiB");
         state.missed = 7;
         assert!(state.line(Duration::ZERO).ends_with("45 MiB, 7 events not shown"));
+    }
+
+    #[test]
+    fn names_the_running_test_until_it_has_finished() {
+        let id = |name: &str| Some(TestId { package: "a".into(), name: name.into() });
+        let mut state = ProgressState::waiting("starting");
+        state.record_start(id("TestSlow"));
+        assert_eq!(state.line(Duration::ZERO), "0 tests done, 0 failing, 0.0s, running TestSlow");
+        let finished = |name: &str| TestCase { package: "a".into(), name: name.into(), ..TestCase::default() };
+        state.record_test(&finished("TestFast"));
+        assert!(state.line(Duration::ZERO).ends_with(", running TestSlow"));
+        state.record_test(&finished("TestSlow"));
+        assert_eq!(state.line(Duration::ZERO), "2 tests done, 0 failing, 0.0s");
+        state.record_counts(&ProgressEvent {
+            running: id(&format!("{}\n>z", "y".repeat(100))),
+            ..ProgressEvent::default()
+        });
+        let line = state.line(Duration::ZERO);
+        assert!(line.ends_with("y >z") && line.contains("running …y"), "{line}");
+        assert_eq!(line.chars().filter(|c| *c == 'y').count(), NAME_CHARS_MAX - 3);
+    }
+
+    #[test]
+    fn the_value_counts_tests_and_always_rises() {
+        let mut state = ProgressState::default();
+        let mut last = -1.0;
+        for step in 0..20_000_u32 {
+            state.finished += u64::from(step % 100 == 99);
+            let value = state.value(Duration::from_millis(250) * step);
+            assert!(value > last, "{step}: {value}");
+            last = value;
+        }
+        assert_eq!(last.trunc(), 200.0);
     }
 }

@@ -100,11 +100,12 @@ impl<'a> RunFollower<'a> {
         match event.event? {
             Event::Queued(queued) => self.handle_queued(&queued),
             Event::Started(_) => self.progress.update(|state| state.waiting = None),
-            Event::TestFinished(test) => self.progress.update(|state| state.record_test(test.outcome())),
+            Event::TestStarted(started) => self.progress.update(|state| state.record_start(started.test)),
+            Event::TestFinished(test) => self.progress.update(|state| state.record_test(&test)),
             Event::Progress(event) => self.progress.update(|state| state.record_counts(&event)),
             Event::Missed(missed) => self.progress.update(|state| state.missed = missed.events),
             // Output is read by offset after the run, with a bound.
-            Event::TestStarted(_) | Event::Output(_) | Event::Collector(_) => {}
+            Event::Output(_) | Event::Collector(_) => {}
             Event::Finished(report) => return Some(report),
         }
         None

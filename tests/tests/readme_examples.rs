@@ -39,7 +39,7 @@ const READMES: [&str; 8] = [
 ];
 
 /// Programs in `sh` blocks that this suite does not check line by line.
-const OTHER_PROGRAMS: [&str; 6] = ["pip", "python", "go", "./generate.sh", "jq", "systemctl"];
+const OTHER_PROGRAMS: [&str; 7] = ["pip", "python", "go", "./generate.sh", "jq", "openssl", "systemctl"];
 
 /// The front page fits on a few screens.
 const FRONT_PAGE_LINES_MAX: usize = 150;
@@ -222,13 +222,17 @@ fn the_quick_start_at_a_terminal_runs() {
     assert!(said.status == 0 && said.stdout.contains("proctor_"), "{said:?}");
 }
 
-/// The MCP server of each configuration is started by a command that the program accepts.
+/// The MCP server of each configuration is started by a command that the program accepts, or is at a path of its HTTP server.
 #[test]
 fn json_examples_are_valid() {
     for path in READMES {
         for block in blocks(&readme(path), "json") {
             let value: Value = serde_json::from_str(&block).unwrap_or_else(|error| panic!("{path}: {error}: {block}"));
             for server in value["mcpServers"].as_object().into_iter().flat_map(|servers| servers.values()) {
+                if let Some(url) = server["url"].as_str() {
+                    assert!(url.starts_with("http://127.0.0.1:") && url.contains("/mcp/"), "{path}: {block}");
+                    continue;
+                }
                 let arguments = server["args"].as_array().into_iter().flatten().map(|word| word.as_str().unwrap());
                 let words: Vec<String> =
                     [server["command"].as_str().unwrap()].into_iter().chain(arguments).map(str::to_owned).collect();

@@ -45,7 +45,12 @@ pub(crate) fn shim(arguments: &[&str]) -> Child {
     spawn(command(arguments).stderr(Stdio::inherit()))
 }
 
-/// The same with the log at level trace, on a stderr that is a pipe too.
+/// The same with a stderr that is a pipe too.
+pub(crate) fn shim_with_stderr(arguments: &[&str]) -> Child {
+    spawn(command(arguments).stderr(Stdio::piped()))
+}
+
+/// The same with the log at level trace.
 pub(crate) fn verbose_shim(arguments: &[&str]) -> Child {
     spawn(command(arguments).env("PROCTOR_LOG", "trace").stderr(Stdio::piped()))
 }

@@ -6,9 +6,16 @@
 mod client;
 mod error_texts;
 mod fake_supervisor;
+mod hostile_messages;
+mod http_client;
+mod http_load;
+mod http_protocol;
+mod http_security;
 mod json_rpc_lines;
 mod lifecycle;
 mod private_supervisor;
 mod queries;
+mod raw_client;
 mod runs;
 mod sessions;
+mod stdio_protocol;

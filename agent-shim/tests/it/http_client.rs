@@ -1,0 +1,146 @@
+//! A shim on HTTP and requests to it, written by hand.
+
+use crate::client::shim_with_stderr;
+use crate::fake_supervisor::FakeSupervisor;
+use crate::raw_client::{SOON, initialize};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{HeaderMap, Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::Child;
+
+pub(crate) const TOKEN: &str = "the-token-of-the-agents";
+
+/// A shim that serves HTTP.
+pub(crate) struct HttpShim {
+    pub(crate) process: Child,
+    pub(crate) port: u16,
+    pub(crate) dir: tempfile::TempDir,
+}
+
+/// A response as a whole.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: String,
+}
+
+impl HttpShim {
+    /// A shim of one workspace at `/mcp`.
+    pub(crate) async fn of(fake: &FakeSupervisor) -> HttpShim {
+        HttpShim::with(fake, &["--workspace", "/"]).await
+    }
+
+    pub(crate) async fn with(fake: &FakeSupervisor, more: &[&str]) -> HttpShim {
+        let dir = tempfile::tempdir().unwrap();
+        let token = dir.path().join("token");
+        std::fs::write(&token, TOKEN).unwrap();
+        let supervisor = format!("unix:{}", fake.socket().display());
+        let http = ["--http", "127.0.0.1:0", "--http-token-file", token.to_str().unwrap(), "--supervisor", &supervisor];
+        let mut process = shim_with_stderr(&[&http, more].concat());
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let line = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
+        let port =
+            line.strip_prefix("proctor-mcp: serving MCP at http://127.0.0.1:").unwrap_or_else(|| panic!("{line}"));
+        let port = port.strip_suffix("/mcp").unwrap().parse().unwrap();
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        HttpShim { process, port, dir }
+    }
+
+    /// A request with the token and the headers of every client, and with these.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(Bytes::from(body)));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().unwrap();
+        let host = format!("127.0.0.1:{}", self.port);
+        let authorization = format!("Bearer {TOKEN}");
+        let usual = [
+            ("host", host.as_str()),
+            ("authorization", authorization.as_str()),
+            ("accept", "application/json, text/event-stream"),
+            ("content-type", "application/json"),
+        ];
+        for (name, value) in usual.iter().chain(headers) {
+            let name = hyper::header::HeaderName::from_bytes(name.as_bytes()).unwrap();
+            match value.is_empty() {
+                true => _ = request.headers_mut().remove(name),
+                false => _ = request.headers_mut().insert(name, value.parse().unwrap()),
+            }
+        }
+        request
+    }
+
+    /// Sends a request over a connection of its own; the response's body is still to be read.
+    pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        tokio::time::timeout(SOON, sender.send_request(request)).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
+        let (parts, body) = self.send(request).await.into_parts();
+        let body = tokio::time::timeout(SOON, body.collect()).await.unwrap().unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+    }
+
+    /// Posts a message with these headers.
+    pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], message: Value) -> Answer {
+        self.exchange(self.request(Method::POST, path, headers, message.to_string().into_bytes())).await
+    }
+
+    /// The id of a new session.
+    pub(crate) async fn session(&self, path: &str, version: &str) -> String {
+        let answer = self.post(path, &[], initialize(version)).await;
+        assert_eq!(answer.message()["result"]["protocolVersion"], version, "{answer:?}");
+        answer.header("mcp-session-id").to_owned()
+    }
+
+    /// Posts a request of 2026-07-28 with the headers that it needs.
+    pub(crate) async fn post_stateless(&self, path: &str, more: &[(&str, &str)], message: Value) -> Answer {
+        self.post(path, &[&stateless_headers(&message)[..], more].concat(), message.clone()).await
+    }
+}
+
+/// The headers that a request of 2026-07-28 repeats from its body.
+pub(crate) fn stateless_headers(message: &Value) -> Vec<(&str, &str)> {
+    let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", message["method"].as_str().unwrap())];
+    headers.extend(message["params"]["name"].as_str().map(|name| ("mcp-name", name)));
+    headers
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("{name}: {self:?}")).to_str().unwrap()
+    }
+
+    /// The messages of the body, whatever its form.
+    pub(crate) fn messages(&self) -> Vec<Value> {
+        let lines = self.body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line));
+        lines.filter_map(|line| serde_json::from_str(line).ok()).filter(Value::is_object).collect()
+    }
+
+    /// The last message, which is the answer.
+    pub(crate) fn message(&self) -> Value {
+        self.messages().pop().unwrap_or_else(|| panic!("{self:?}"))
+    }
+
+    /// The code and text of the error.
+    pub(crate) fn error(&self) -> (i64, String) {
+        let error = self.message()["error"].clone();
+        let code = error["code"].as_i64().unwrap_or_else(|| panic!("{self:?}"));
+        (code, error["message"].as_str().unwrap().to_owned())
+    }
+}
