@@ -8,6 +8,7 @@ use crate::request::RerunTarget;
 use crate::test_case::{Collector, CollectorKind, TestCase, TestId};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 /// One failure: a test, or a package that could not be built or collected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +68,7 @@ pub struct LastRun {
     /// Packages whose tests did not run because a dependency of theirs was not built.
     #[serde(default)]
     pub not_built: Vec<String>,
-    /// Earlier failures that a rerun with a limit left out.
+    /// Earlier failures that a rerun with a limit, or a run of some tests, left out.
     #[serde(default)]
     pub deferred: DeferredFailures,
 }
@@ -100,7 +101,7 @@ impl DeferredFailures {
     /// Notes for the report of a run that leaves these out.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
-        let beyond = format!("{} more that failed before were beyond the limit and stay to be run", self.count());
+        let beyond = format!("{} more that failed before are not part of this run and stay to be run", self.count());
         let unreached = "an earlier run ended before all of its tests had run: only a run of all tests covers them";
         let beyond = (self.count() > 0).then_some(beyond);
         beyond.into_iter().chain(self.unreached.then(|| unreached.to_owned())).collect()
@@ -171,6 +172,32 @@ impl FailureSlot {
         self.last.as_ref()
     }
 
+    /// The failures of earlier runs that the run of `report`, which was to run some of the tests, has not run again. A
+    /// pass of a few tests must not hide that others failed.
+    #[must_use]
+    pub fn not_run_again_by(&self, report: &Report) -> DeferredFailures {
+        // Another framework cannot run these, and a command of the caller names no tests.
+        let Some(last) = self.last.as_ref().filter(|last| last.framework == report.framework) else {
+            return DeferredFailures::default();
+        };
+        let tests: HashSet<(&str, &str)> =
+            report.tests.iter().map(|test| (test.package.as_str(), test.name.as_str())).collect();
+        let units: HashSet<&str> = report
+            .tests
+            .iter()
+            .map(|test| test.package.as_str())
+            .chain(report.collectors.iter().map(|collector| collector.nodeid.as_str()))
+            .collect();
+        let mut targets: Vec<RerunTarget> = last.targets().chain(last.deferred.targets.iter().cloned()).collect();
+        targets.retain(|target| match target {
+            RerunTarget::Test(test) => !tests.contains(&(test.package.as_str(), test.name.as_str())),
+            RerunTarget::Package(package) => !units.contains(package.as_str()),
+        });
+        let more = targets.len().saturating_sub(FAILURES_MAX) as u64 + last.deferred.more;
+        targets.truncate(FAILURES_MAX);
+        DeferredFailures { targets, more, unreached: last.unreached || last.deferred.unreached }
+    }
+
     /// What to run again, at most `limit` entries.
     #[must_use]
     pub fn rerun(&self, limit: Option<u32>) -> RerunPlan {
@@ -179,16 +206,7 @@ impl FailureSlot {
             return RerunPlan::NothingFailed { framework: last.framework.clone() };
         }
         let limit = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        let mut targets: Vec<RerunTarget> = last
-            .failures
-            .iter()
-            .map(|failure| match &failure.test {
-                Some(test) => RerunTarget::Test(test.clone()),
-                None => RerunTarget::Package(failure.nodeid.clone()),
-            })
-            .chain(last.not_built.iter().cloned().map(RerunTarget::Package))
-            .chain(last.running.iter().chain(&last.not_run).cloned().map(RerunTarget::Test))
-            .collect();
+        let mut targets: Vec<RerunTarget> = last.targets().collect();
         if targets.is_empty() && last.outcome != Outcome::Passed {
             return RerunPlan::Everything;
         }
@@ -209,6 +227,19 @@ impl FailureSlot {
                 RerunPlan::Targets { now: targets, deferred: DeferredFailures { targets: left, more, unreached } }
             }
         }
+    }
+}
+
+impl LastRun {
+    // What it failed, and what it had to leave out.
+    fn targets(&self) -> impl Iterator<Item = RerunTarget> {
+        let failed = self.failures.iter().map(|failure| match &failure.test {
+            Some(test) => RerunTarget::Test(test.clone()),
+            None => RerunTarget::Package(failure.nodeid.clone()),
+        });
+        failed
+            .chain(self.not_built.iter().cloned().map(RerunTarget::Package))
+            .chain(self.running.iter().chain(&self.not_run).cloned().map(RerunTarget::Test))
     }
 }
 

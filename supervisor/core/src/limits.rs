@@ -139,6 +139,18 @@ pub struct LimitRequest {
 }
 
 impl LimitRequest {
+    /// Each limit of this request, or else that of `other`.
+    #[must_use]
+    pub fn or(self, other: LimitRequest) -> LimitRequest {
+        LimitRequest {
+            memory_bytes: self.memory_bytes.or(other.memory_bytes),
+            cpu_millis: self.cpu_millis.or(other.cpu_millis),
+            pids: self.pids.or(other.pids),
+            wall_ms: self.wall_ms.or(other.wall_ms),
+            disk_bytes: self.disk_bytes.or(other.disk_bytes),
+        }
+    }
+
     /// Rejects zero and values too small to start a runner.
     pub fn check(&self) -> Result<(), LimitError> {
         let too_small = |limit, min: u64, requested: Option<u64>| match requested {

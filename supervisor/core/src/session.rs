@@ -178,6 +178,8 @@ struct SessionRun {
     accepted_at: Timestamp,
     /// When the run is abandoned; `None` while it has watchers.
     abandon_at: Option<Timestamp>,
+    /// Whether the run has had a watcher. Between its acceptance and its caller's first look it has none yet.
+    was_watched: bool,
     /// Whether the run was killed. Its end may take a while, and a later identical request must not attach to it.
     ending: bool,
     /// Earlier failures that the run leaves out, once it runs.
@@ -285,6 +287,7 @@ impl Session {
                     fingerprint,
                     accepted_at: now,
                     abandon_at: Some(now.plus_ms(DETACHED_MS_MAX)),
+                    was_watched: false,
                     ending: false,
                     deferred: DeferredFailures::default(),
                 };
@@ -304,7 +307,7 @@ impl Session {
             SessionEvent::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
             SessionEvent::NotStarted { run } => self.handle_end(&run, None),
             SessionEvent::RetentionExceeded => self.forget_oldest(),
-            SessionEvent::Tick => self.abandon(now),
+            SessionEvent::Tick => self.end_abandoned(|run| run.abandon_at.is_some_and(|at| at <= now)),
             SessionEvent::DrainRequested => {
                 self.draining = true;
                 Vec::new()
@@ -338,8 +341,10 @@ impl Session {
         if let Some(refusal) = refusal {
             return vec![Effect::Refuse { run: requested.run, refusal }];
         }
+        // A run whose callers are all gone must not delay the next.
+        let mut effects = self.end_abandoned(|run| run.was_watched && run.abandon_at.is_some() && !run.ending);
         let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        let mut effects = vec![Effect::Accept { run: requested.run.clone(), position }];
+        effects.push(Effect::Accept { run: requested.run.clone(), position });
         // A run that waits is to see the workspace as it will be at its start.
         let fingerprint = requested.fingerprint.filter(|_| position == 0);
         self.waiting.push_back(SessionRun { fingerprint, ..requested });
@@ -391,8 +396,8 @@ impl Session {
         effects
     }
 
-    /// The request that would run if `request` started now. A rerun repeats the last request, environment and framework
-    /// included, on the failures of the last run; failures beyond its limit are deferred.
+    /// The request that would run if `request` started now. A rerun repeats the last request, environment, framework and
+    /// limits included unless it sets its own, on the failures of the last run; failures beyond its limit are deferred.
     ///
     /// # Errors
     /// [`StartRejected::NoRunYet`] and [`StartRejected::NothingToRerun`] for a rerun.
@@ -413,12 +418,14 @@ impl Session {
         let last_framework =
             last_framework.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
         let framework = last.framework.clone().or(last_framework);
-        Ok((Box::new(RunRequest { selection, framework, limits: request.limits, ..last }), deferred))
+        let limits = request.limits.or(last.limits);
+        Ok((Box::new(RunRequest { selection, framework, limits, ..last }), deferred))
     }
 
     fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
         let runs = self.running.iter_mut().chain(&mut self.waiting);
         for watched in runs.filter(|candidate| candidate.run == *run) {
+            watched.was_watched |= watchers > 0;
             watched.abandon_at = match (watchers, watched.abandon_at) {
                 (0, None) => Some(now.plus_ms(DETACHED_MS_MAX)),
                 (0, already) => already,
@@ -448,14 +455,9 @@ impl Session {
         (1..).zip(&self.waiting).map(|(position, run)| Effect::ReportPosition { run: run.run.clone(), position })
     }
 
-    fn abandon(&mut self, now: Timestamp) -> Vec<Effect> {
-        let abandoned: Vec<RunId> = self
-            .running
-            .iter()
-            .chain(&self.waiting)
-            .filter(|run| run.abandon_at.is_some_and(|at| at <= now))
-            .map(|run| run.run.clone())
-            .collect();
+    fn end_abandoned(&mut self, is_abandoned: impl Fn(&SessionRun) -> bool) -> Vec<Effect> {
+        let runs = self.running.iter().chain(&self.waiting);
+        let abandoned: Vec<RunId> = runs.filter(|run| is_abandoned(run)).map(|run| run.run.clone()).collect();
         abandoned.iter().flat_map(|run| self.end_run(run, KillReason::Abandoned)).collect()
     }
 
@@ -464,7 +466,11 @@ impl Session {
         if let Some((report, measured)) = result.filter(|_| ended.kind == RunKind::Tests) {
             let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
             self.index.ingest(measured, whole, report.started_at);
-            self.slot.fill(run.clone(), report, ended.deferred);
+            let deferred = match &ended.request.selection {
+                Selection::All | Selection::LastFailed { .. } => ended.deferred,
+                _ => self.slot.not_run_again_by(report),
+            };
+            self.slot.fill(run.clone(), report, deferred);
             self.last = Some((run.clone(), report.outcome));
             if !matches!(ended.request.selection, Selection::LastFailed { .. }) {
                 self.last_request = Some(ended.request);

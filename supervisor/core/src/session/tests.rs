@@ -1,7 +1,9 @@
 //! Tests of the session state machine: tables for the contract, properties for the rest.
 
 use super::*;
+use crate::limits::LimitRequest;
 use crate::report::tests::report;
+use crate::request::RerunTarget;
 use crate::test_case::{TestCase, TestId, TestOutcome};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,6 +174,76 @@ fn abandons_an_unwatched_run_after_its_grace() {
 }
 
 #[test]
+fn a_run_without_callers_ends_when_another_is_requested() {
+    let mut session = Session::default();
+    let watched = |name: &str, watchers| SessionEvent::Watched { run: run(name), watchers };
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let waits = session.step(Timestamp(1), request_run("b", files("x"), 1, IfBusy::Queue));
+    assert_eq!(waits, [Effect::Accept { run: run("b"), position: 1 }], "nobody has looked at a yet");
+    for name in ["a", "b"] {
+        let _ = session.step(Timestamp(2), watched(name, 1));
+        let _ = session.step(Timestamp(3), watched(name, 0));
+    }
+    let attached = session.step(Timestamp(4), request_run("c", Selection::All, 1, IfBusy::Queue));
+    assert_eq!(attached, [Effect::Attach { run: run("c"), to: run("a"), age_ms: 4 }], "a retry finds its run");
+    let _ = session.step(Timestamp(5), watched("a", 1));
+    let effects = session.step(Timestamp(6), request_run("d", files("y"), 1, IfBusy::Queue));
+    let withdraw = Effect::Withdraw { run: run("b"), reason: KillReason::Abandoned };
+    assert_eq!(effects, [withdraw, Effect::Accept { run: run("d"), position: 1 }], "a has a caller again");
+    let _ = session.step(Timestamp(7), watched("a", 0));
+    let kill = Effect::Kill { run: run("a"), reason: KillReason::Abandoned };
+    let effects = session.step(Timestamp(8), request_run("e", files("z"), 1, IfBusy::Queue));
+    assert_eq!(effects, [kill, Effect::Accept { run: run("e"), position: 2 }]);
+    let effects = session.step(Timestamp(9), request_run("f", files("w"), 1, IfBusy::Queue));
+    assert_eq!(effects, [Effect::Accept { run: run("f"), position: 3 }], "it is killed once");
+}
+
+#[test]
+fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
+    let test = |name: &str, outcome| {
+        let id = TestId { package: "p".into(), name: name.into() };
+        TestCase::new(id, format!("p/{name}"), outcome)
+    };
+    let (failed, passed) = (TestOutcome::Failed, TestOutcome::Passed);
+    let mut session = Session::default();
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, vec![test("T", failed), test("U", failed)]));
+    let _ = session.step(Timestamp(2), request_run("b", files("x"), 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(3), ended("b", Outcome::Passed, vec![test("T", passed)]));
+    let left = |session: &Session| session.slot().last().map(|last| last.deferred.targets.clone()).unwrap_or_default();
+    let target = RerunTarget::Test(TestId { package: "p".into(), name: "U".into() });
+    assert_eq!(left(&session), std::slice::from_ref(&target));
+    let rerun = request_run("r", Selection::LastFailed { limit: None }, 1, IfBusy::Queue);
+    let effects = session.step(Timestamp(4), rerun);
+    let Effect::Start { request, .. } = &effects[1] else { unreachable!("{effects:?}") };
+    assert_eq!(request.selection, Selection::Exactly(vec![target]));
+    let _ = session.step(Timestamp(5), ended("r", Outcome::Passed, vec![test("U", passed)]));
+    assert_eq!(left(&session), []);
+    let _ = session.step(Timestamp(6), request_run("c", files("y"), 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(7), ended("c", Outcome::Failed, vec![test("V", failed)]));
+    let _ = session.step(Timestamp(8), request_run("d", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(9), ended("d", Outcome::Passed, vec![test("T", passed)]));
+    assert_eq!(left(&session), [], "a run of everything replaces what was known");
+}
+
+#[test]
+fn a_rerun_keeps_the_limits_of_the_last_request_unless_it_sets_its_own() {
+    let limits = |wall_ms| LimitRequest { wall_ms, pids: Some(9), ..LimitRequest::default() };
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let id = TestId { package: "p".into(), name: "T".into() };
+    let _ = session
+        .step(Timestamp(1), ended("a", Outcome::Failed, vec![TestCase::new(id, "p/T".into(), TestOutcome::Failed)]));
+    session.last_request = Some(Box::new(RunRequest { limits: limits(Some(5_000)), ..RunRequest::default() }));
+    let selection = Selection::LastFailed { limit: None };
+    let rerun = RunRequest { selection: selection.clone(), ..RunRequest::default() };
+    assert_eq!(session.resolve(&rerun).unwrap().0.limits, limits(Some(5_000)));
+    let own = LimitRequest { wall_ms: Some(7_000), ..LimitRequest::default() };
+    let rerun = RunRequest { selection, limits: own, ..RunRequest::default() };
+    assert_eq!(session.resolve(&rerun).unwrap().0.limits, limits(Some(7_000)));
+}
+
+#[test]
 fn a_rerun_repeats_the_last_request_on_the_failures() {
     let mut session = Session::default();
     let failed = Selection::LastFailed { limit: None };
@@ -195,7 +267,7 @@ fn a_rerun_repeats_the_last_request_on_the_failures() {
     let effects = session.step(Timestamp(2), request_run("r", failed.clone(), 1, IfBusy::Queue));
     let Effect::Start { request, .. } = &effects[1] else { unreachable!("{effects:?}") };
     assert_eq!(request.framework.as_deref(), Some("go"));
-    assert_eq!(request.selection, Selection::Exactly(vec![crate::request::RerunTarget::Test(id)]));
+    assert_eq!(request.selection, Selection::Exactly(vec![RerunTarget::Test(id)]));
     let _ = session.step(Timestamp(3), ended("r", Outcome::Passed, Vec::new()));
     let effects = session.step(Timestamp(4), request_run("s", failed, 1, IfBusy::Queue));
     let refusal = StartRejected::NothingToRerun { framework: "go".into() };
