@@ -19,6 +19,8 @@ pub(crate) enum ArgumentError {
     Form { tool: &'static str, name: &'static str, wanted: &'static str, got: String },
     #[error("{tool}: {name}[{key}] must be a string, got {got}")]
     Element { tool: &'static str, name: &'static str, key: String, got: String },
+    #[error("get_test_report: the last run left no artifact {name:?}; {known}")]
+    Artifact { name: String, known: String },
     // Without the name of the tool: agents parse this text.
     #[error("filter must be a string, got {got}")]
     Filter { got: &'static str },

@@ -117,7 +117,7 @@ impl<'a> RunFollower<'a> {
         }
         let waiting = match queued.position {
             0 => "starting".to_owned(),
-            position => format!("queued, position {position}"),
+            position => format!("queued behind {position} other run(s)"),
         };
         self.progress.update(|state| state.waiting = Some(waiting));
     }

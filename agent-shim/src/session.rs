@@ -18,9 +18,9 @@ use tonic_types::StatusExt as _;
 /// How long closing the session may delay the end of the shim. The supervisor closes idle sessions by itself.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// Notice after the supervisor had closed the session.
-const SESSION_LOST: &str =
-    "The supervisor had closed the session: a new one was opened, which knows nothing of earlier runs.";
+/// Notice after the session has ended.
+const SESSION_LOST: &str = "The session with the earlier runs has ended, since it was idle too long or its supervisor was \
+                            restarted: a new one was opened, which knows nothing of them.";
 
 /// Notice after the workspace was replaced by another directory.
 const WORKSPACE_REPLACED: &str =

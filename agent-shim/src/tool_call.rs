@@ -5,6 +5,7 @@ use crate::progress::{ProgressReporter, ProgressState};
 use crate::reconnect;
 use crate::session::Session;
 use crate::supervisor_connection::{Clients, SupervisorConnection};
+use proctor_proto::v1::{self, GetSessionRequest};
 use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
 use tonic::Status;
@@ -66,6 +67,15 @@ impl ToolCall<'_> {
         F: Future<Output = Result<T, Status>>,
     {
         self.session.call(self.supervisor, send).await
+    }
+
+    /// The state of the session, which is opened if necessary.
+    pub(crate) async fn session_status(&self) -> Result<v1::Session, CallError> {
+        self.request_in_session(|mut clients, session_id| async move {
+            let answer = clients.sessions.get_session(GetSessionRequest { session_id }).await?;
+            Ok(answer.into_inner().session.unwrap_or_default())
+        })
+        .await
     }
 
     /// Runs `work` and reports its progress to the client, beginning with `initial`.

@@ -16,6 +16,9 @@ const NOTE_BYTES_MAX: usize = 400;
 /// Most bytes of a stream's end that is shown without being asked for.
 const TAIL_BYTES_MAX: usize = 1_500;
 
+/// The shortest wait before a run that its answer mentions, in seconds.
+const WAIT_SHOWN_S: f64 = 1.0;
+
 /// Most artifacts named.
 const ARTIFACTS_MAX: usize = 3;
 
@@ -112,7 +115,10 @@ impl RunAnswer {
             (true, false) => Some("passed tests need a larger max_tokens"),
             (true, true) => None,
         };
-        hits.chain(shown)
+        let waited = report.resources.map(|used| used.queue_wait_s).filter(|waited| *waited >= WAIT_SHOWN_S);
+        let waited = waited.map(|waited| format!("waited {waited:.1}s for its turn"));
+        hits.chain(waited)
+            .chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
             .chain(run_text::artifacts(report, ARTIFACTS_MAX))
             .chain((left_out > 0).then(|| {

@@ -3,6 +3,7 @@
 use super::Answer;
 use crate::answer::budget::{Detail, Draw, clip_end};
 use crate::answer::{Picture, ToolAnswer};
+use crate::arguments::{ArgumentError, clip};
 use crate::call_error::CallError;
 use crate::tool_call::ToolCall;
 use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};
@@ -10,6 +11,9 @@ use serde_json::{Value, json};
 
 /// Most bytes fetched. Clients refuse messages of more than a few MiB.
 const BYTES_MAX: usize = 1024 * 1024;
+
+/// Most artifacts named in an error.
+const NAMED_MAX: usize = 20;
 
 /// Magic bytes and types of the pictures that agents can view.
 const PICTURES: [(&[u8], &str); 2] = [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg")];
@@ -22,8 +26,8 @@ pub(super) async fn show_artifact(
 ) -> Result<Answer, CallError> {
     let document: Value = serde_json::from_slice(&fetched.document).map_err(|_| CallError::MalformedReport)?;
     let listed = document["artifacts"].as_array().into_iter().flatten().find(|artifact| artifact["name"] == name);
-    // If the report does not list the name, the supervisor's error says so.
-    let size = listed.and_then(|artifact| artifact["bytes"].as_u64()).unwrap_or_default();
+    let listed = listed.ok_or_else(|| unknown_artifact(name, &document))?;
+    let size = listed["bytes"].as_u64().unwrap_or_default();
     let bytes = read_artifact(call, &fetched.run_id, name).await?;
     let headline = format!("{}: {size} bytes", describe(listed));
     let members = vec![("artifact", json!({"name": name, "bytes": size})), ("run_id", fetched.run_id.as_str().into())];
@@ -62,9 +66,16 @@ impl Draw for TextArtifact {
     }
 }
 
-fn describe(listed: Option<&Value>) -> String {
-    let kind = listed.and_then(|artifact| artifact["kind"].as_str()).unwrap_or("other");
-    match listed.and_then(|artifact| artifact["test"]["name"].as_str()) {
+fn unknown_artifact(name: &str, document: &Value) -> ArgumentError {
+    let names = document["artifacts"].as_array().into_iter().flatten().filter_map(|artifact| artifact["name"].as_str());
+    let names: Vec<_> = names.take(NAMED_MAX).collect();
+    let known = if names.is_empty() { "it left none".to_owned() } else { format!("it left {}", names.join(", ")) };
+    ArgumentError::Artifact { name: clip(name).into_owned(), known }
+}
+
+fn describe(listed: &Value) -> String {
+    let kind = listed["kind"].as_str().unwrap_or("other");
+    match listed["test"]["name"].as_str() {
         Some(test) => format!("{kind} of {test}"),
         None => kind.to_owned(),
     }

@@ -13,9 +13,7 @@ use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{self, OutputSpan, stream_name};
 use crate::tool_call::ToolCall;
 use proctor_proto::text;
-use proctor_proto::v1::{
-    CancelRunRequest, GetRunRequest, GetRunResponse, GetSessionRequest, RunState, Stream, WatchRunRequest,
-};
+use proctor_proto::v1::{CancelRunRequest, GetRunRequest, GetRunResponse, RunState, Stream, WatchRunRequest};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -116,18 +114,13 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     }
 }
 
-// The last run that this shim has seen; after a restart of the shim, the one that the session knows.
+// The run that is going on, not one that waits behind it; else the last one that this shim has seen; after a restart of the
+// shim, the one that the session knows.
 async fn last_run(call: &ToolCall<'_>) -> Result<Option<String>, CallError> {
-    if let Some(run_id) = call.session().last_run() {
-        return Ok(Some(run_id));
-    }
-    let session = call
-        .request_in_session(|mut clients, session_id| async move {
-            let answer = clients.sessions.get_session(GetSessionRequest { session_id }).await?;
-            Ok(answer.into_inner().session.unwrap_or_default())
-        })
-        .await?;
-    Ok([session.running_run_id, session.last_run_id].into_iter().find(|run_id| !run_id.is_empty()))
+    let session = call.session_status().await?;
+    // After the call: the session may be a new one, which knows nothing of the shim's last run.
+    let last = call.session().last_run();
+    Ok([session.running_run_id].into_iter().chain(last).chain([session.last_run_id]).find(|run_id| !run_id.is_empty()))
 }
 
 pub(super) async fn status(call: &ToolCall<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {

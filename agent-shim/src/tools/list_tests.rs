@@ -51,8 +51,13 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
         limit: arguments.count("limit", LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT),
         ..ListTestsRequest::default()
     };
+    let running = call.session_status().await?.running_run_id;
+    let waiting = match running.as_str() {
+        "" => "listing tests".to_owned(),
+        run_id => format!("listing tests, behind run {run_id}"),
+    };
     let answer = call
-        .with_progress(ProgressState::waiting("listing tests"), async |_| {
+        .with_progress(ProgressState::waiting(waiting), async |_| {
             call.request_in_session(|mut clients, session_id| {
                 let request = ListTestsRequest { session_id, ..request.clone() };
                 async move { Ok(clients.results.list_tests(request).await?.into_inner()) }

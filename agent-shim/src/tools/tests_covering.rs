@@ -45,7 +45,8 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
             async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
         })
         .await?;
-    Ok(Box::new(CoveringTests { answer, file, line }))
+    let is_missing = !call.session().workspace().join(&file).exists();
+    Ok(Box::new(CoveringTests { answer, file, line, is_missing }))
 }
 
 /// The tests that execute `file`, or one line of it.
@@ -53,6 +54,8 @@ struct CoveringTests {
     answer: TestsCoveringResponse,
     file: String,
     line: Option<u32>,
+    /// Whether the workspace has no such file.
+    is_missing: bool,
 }
 
 impl Draw for CoveringTests {
@@ -61,7 +64,7 @@ impl Draw for CoveringTests {
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
-        let CoveringTests { answer, file, line } = self;
+        let CoveringTests { answer, file, line, is_missing } = self;
         let tests = answer.tests.iter().take(detail.items).cloned().collect();
         let shown = TestsCoveringResponse { tests, ..answer.clone() };
         let text = text::covering(&shown, file, *line, Reader::Agent);
@@ -72,7 +75,9 @@ impl Draw for CoveringTests {
             ("attribution", attribution(answer).into()),
             ("file_changed", answer.file_changed.into()),
         ];
-        ToolAnswer::fixed(headline, text, members).with_next(next_call(answer))
+        let missing = format!("{file} is not in the workspace: the path is relative to its root");
+        let notes = is_missing.then_some(missing);
+        ToolAnswer::fixed(headline, text, members).with_notes(notes).with_next(next_call(answer))
     }
 }
 

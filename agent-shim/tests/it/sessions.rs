@@ -21,7 +21,7 @@ async fn reopens_a_closed_session_and_keeps_an_open_one() {
     assert_eq!(fake.state().created.len(), 2);
     let ids: Vec<String> = fake.state().created.iter().map(|request| request.client_request_id.clone()).collect();
     assert_ne!(ids[0], ids[1]);
-    assert!(block(&result, 0).contains("a new one was opened, which knows nothing of earlier runs."), "{result:?}");
+    assert!(block(&result, 0).contains("a new one was opened, which knows nothing of them."), "{result:?}");
 
     fake.state().refuse = Some(Status::permission_denied("network: host is not allowed"));
     let text = client.refused("run_tests", json!({})).await;
