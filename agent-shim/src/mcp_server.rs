@@ -2,19 +2,22 @@
 
 use crate::arguments::{Arguments, clip};
 use crate::handshake;
+use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
+use crate::task_calls;
 use crate::tool_answer;
 use crate::tool_call::ToolCall;
 use crate::tools::Tool;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, DiscoverResult,
-    ErrorCode, Implementation, InitializeResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult,
+    DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
@@ -36,6 +39,7 @@ you are attached to it.";
 pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
+    tasks: RunTasks,
     // Cancelled when the process ends, so that calls in flight are still answered.
     ending: CancellationToken,
 }
@@ -44,7 +48,7 @@ impl McpServer {
     /// A server for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection) -> McpServer {
         let session = Session::new(workspace, !supervisor.is_private());
-        McpServer { supervisor, session, ending: CancellationToken::new() }
+        McpServer { supervisor, session, tasks: RunTasks::default(), ending: CancellationToken::new() }
     }
 
     /// Answers the calls in flight that the server ends, and all further ones.
@@ -58,15 +62,22 @@ impl McpServer {
         self.supervisor.shut_down().await;
     }
 
-    async fn call(
+    /// The calls that became tasks.
+    pub(crate) fn tasks(&self) -> &RunTasks {
+        &self.tasks
+    }
+
+    /// Carries out one call. `run_id` receives the id of its run, if it has one.
+    pub(crate) async fn call(
         &self,
         tool: Tool,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
+        run_id: watch::Sender<Option<String>>,
     ) -> CallToolResult {
         let name = tool.name();
         let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
-        let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client };
+        let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client, run_id };
         let outcome = async {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
             let answer = tool.call(&call, &mut arguments).await?;
@@ -90,9 +101,48 @@ impl McpServer {
 
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
+        InitializeResult::new(ServerCapabilities::builder().enable_tools().enable_tasks().build())
             .with_server_info(Implementation::new("proctor", env!("CARGO_PKG_VERSION")).with_title("proctor test runs"))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let mut result = self.negotiate_initialize(&request)?;
+        // The other clients of these versions know no extensions.
+        if !request.capabilities.supports_tasks() {
+            result.capabilities.extensions = None;
+        }
+        context.peer.set_peer_info(request);
+        Ok(result)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        task_calls::task_state(self, &request.task_id, &context).await.map(GetTaskResult::new)
+    }
+
+    // A task never asks its client for anything, so that there is nothing to update.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        task_calls::task_state(self, &request.task_id, &context).await.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        task_calls::cancel_task(self, &request.task_id, &context).await
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -146,8 +196,15 @@ impl ServerHandler for McpServer {
         let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
+        let has_tasks = context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        let answer = async {
+            match has_tasks && task_calls::may_be_task(tool) {
+                true => task_calls::call_or_task(self, tool, request, &context).await,
+                false => Ok(self.call(tool, request, &context, watch::Sender::new(None)).await.into()),
+            }
+        };
         tokio::select! {
-            result = self.call(tool, request, &context) => Ok(result.into()),
+            answer = answer => answer,
             // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
             // A client that cancelled the call does not get this error.
             () = context.ct.cancelled() => Err(self.ending_error()),

@@ -7,6 +7,7 @@ use crate::session::Session;
 use crate::supervisor_connection::{Clients, SupervisorConnection};
 use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
+use tokio::sync::watch;
 use tonic::Status;
 
 /// The context of one tool call.
@@ -15,12 +16,20 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) session: &'a Session,
     /// The client and its progress token, if it asked for progress.
     pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
+    /// Receives the id of the run that the call follows.
+    pub(crate) run_id: watch::Sender<Option<String>>,
 }
 
 impl ToolCall<'_> {
     /// The session of the workspace.
     pub(crate) fn session(&self) -> &Session {
         self.session
+    }
+
+    /// Records the run that the call follows: it is the session's last one.
+    pub(crate) fn record_run(&self, run_id: &str) {
+        self.session.set_last_run(run_id);
+        self.run_id.send_replace(Some(run_id.to_owned()));
     }
 
     /// Sends a request that needs no session; tries once more if the connection was lost.
