@@ -1,21 +1,27 @@
 //! The MCP server: lists the tools and dispatches calls to them, whatever the transport.
 
-use crate::answer::budget::{self, MAX_TOKENS_MAX};
+use crate::answer::budget::{self, MAX_TOKENS_MAX, token_bytes};
 use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
 use crate::handshake;
+use crate::run_resources::{self, RunResource};
+use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
+use crate::task_calls;
 use crate::tool_call::{AnswerDefaults, ToolCall};
 use crate::tools::Tool;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult, DiscoverResult,
-    ErrorCode, Implementation, InitializeResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
-    ServerCapabilities, ServerConfig,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult,
+    DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, ServerCapabilities, ServerConfig,
+    UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
@@ -38,6 +44,7 @@ pub(crate) struct McpServer {
     supervisor: SupervisorConnection,
     session: Session,
     defaults: AnswerDefaults,
+    tasks: RunTasks,
     // Cancelled when the process ends, so that calls in flight are still answered.
     ending: CancellationToken,
 }
@@ -46,7 +53,8 @@ impl McpServer {
     /// A server for `workspace`, a canonical absolute path.
     pub(crate) fn new(workspace: PathBuf, supervisor: SupervisorConnection, defaults: AnswerDefaults) -> McpServer {
         let session = Session::new(workspace, !supervisor.is_private());
-        McpServer { supervisor, session, defaults, ending: CancellationToken::new() }
+        let (tasks, ending) = (RunTasks::default(), CancellationToken::new());
+        McpServer { supervisor, session, defaults, tasks, ending }
     }
 
     /// Answers the calls in flight that the server ends, and all further ones.
@@ -60,20 +68,25 @@ impl McpServer {
         self.supervisor.shut_down().await;
     }
 
-    async fn call(
+    /// The calls that became tasks.
+    pub(crate) fn tasks(&self) -> &RunTasks {
+        &self.tasks
+    }
+
+    /// Carries out one call. `run_id` receives the id of its run, if it has one.
+    pub(crate) async fn call(
         &self,
         tool: Tool,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
+        run_id: watch::Sender<Option<String>>,
     ) -> CallToolResult {
         let name = tool.name();
-        let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
         let outcome = async {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
             let max_tokens = arguments.count("max_tokens", MAX_TOKENS_MAX)?.unwrap_or(self.defaults.max_tokens);
-            let bytes_max = budget::token_bytes(max_tokens);
-            let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
-            let call = ToolCall { supervisor, session, defaults, bytes_max, client };
+            let bytes_max = token_bytes(max_tokens);
+            let call = self.tool_call(context, bytes_max, run_id);
             let answer = tool.call(&call, &mut arguments).await?;
             let mut notes = arguments.into_notes();
             notes.extend(self.session.take_notice().map(str::to_owned));
@@ -85,6 +98,17 @@ impl McpServer {
         }
     }
 
+    fn tool_call(
+        &self,
+        context: &RequestContext<RoleServer>,
+        bytes_max: usize,
+        run_id: watch::Sender<Option<String>>,
+    ) -> ToolCall<'_> {
+        let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
+        let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
+        ToolCall { supervisor, session, defaults, bytes_max, client, run_id }
+    }
+
     fn ending_error(&self) -> ErrorData {
         let text = match self.supervisor.is_private() {
             true => "cancelled: the server is ending, and its private supervisor with it",
@@ -94,11 +118,55 @@ impl McpServer {
     }
 }
 
+// Older versions of the protocol know no hints for caches.
+fn has_cache_hints(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+}
+
 impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
-        InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
+        InitializeResult::new(ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build())
             .with_server_info(Implementation::new("proctor", env!("CARGO_PKG_VERSION")).with_title("proctor test runs"))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        let mut result = self.negotiate_initialize(&request)?;
+        // The other clients of these versions know no extensions.
+        if !request.capabilities.supports_tasks() {
+            result.capabilities.extensions = None;
+        }
+        context.peer.set_peer_info(request);
+        Ok(result)
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        task_calls::task_state(self, &request.task_id, &context).await.map(GetTaskResult::new)
+    }
+
+    // A task never asks its client for anything, so that there is nothing to update.
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        task_calls::task_state(self, &request.task_id, &context).await.map(drop)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        task_calls::cancel_task(self, &request.task_id, &context).await
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -117,9 +185,7 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::invalid_params(text, None));
         }
         let tools = ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect());
-        // Older versions know no hints for caches.
-        let has_hints = context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
-        Ok(match has_hints {
+        Ok(match has_cache_hints(&context) {
             true => tools.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public),
             false => tools,
         })
@@ -140,6 +206,48 @@ impl ServerHandler for McpServer {
         Err(ErrorData::invalid_params(format!("Invalid params: {} takes {expected}", request.method), None))
     }
 
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        // Nothing is listed before there is a session: listing must not start a supervisor.
+        let resources = self.session.last_run().map(|run_id| run_resources::list(&run_id)).unwrap_or_default();
+        let listed = ListResourcesResult::with_all_items(resources);
+        Ok(match has_cache_hints(&context) {
+            true => listed.with_ttl_ms(0).with_cache_scope(CacheScope::Private),
+            false => listed,
+        })
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        let templates = ListResourceTemplatesResult::with_all_items(run_resources::templates());
+        Ok(match has_cache_hints(&context) {
+            true => templates.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public),
+            false => templates,
+        })
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = request.uri;
+        let unknown = || ErrorData::resource_not_found(format!("no resource {:?}", clip(&uri)), None);
+        let resource = RunResource::from_uri(&uri).ok_or_else(unknown)?;
+        let call = self.tool_call(&context, token_bytes(self.defaults.max_tokens), watch::Sender::new(None));
+        let is_private = self.supervisor.is_private();
+        match resource.read(&call, &uri).await {
+            Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
+            Err(error) => Err(ErrorData::resource_not_found(error.text("resources/read", is_private), None)),
+        }
+    }
+
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
         Tool::from_name(name).map(Tool::definition)
     }
@@ -152,8 +260,15 @@ impl ServerHandler for McpServer {
         let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
+        let has_tasks = context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+        let answer = async {
+            match has_tasks && task_calls::may_be_task(tool) {
+                true => task_calls::call_or_task(self, tool, request, &context).await,
+                false => Ok(self.call(tool, request, &context, watch::Sender::new(None)).await.into()),
+            }
+        };
         tokio::select! {
-            result = self.call(tool, request, &context) => Ok(result.into()),
+            answer = answer => answer,
             // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
             // A client that cancelled the call does not get this error.
             () = context.ct.cancelled() => Err(self.ending_error()),

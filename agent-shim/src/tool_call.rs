@@ -8,6 +8,7 @@ use crate::supervisor_connection::{Clients, SupervisorConnection};
 use proctor_proto::v1::{self, GetSessionRequest};
 use rmcp::model::ProgressToken;
 use rmcp::{Peer, RoleServer};
+use tokio::sync::watch;
 use tonic::Status;
 
 /// How answers look unless a call says otherwise.
@@ -28,12 +29,20 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) bytes_max: usize,
     /// The client and its progress token, if it asked for progress.
     pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
+    /// Receives the id of the run that the call follows.
+    pub(crate) run_id: watch::Sender<Option<String>>,
 }
 
 impl ToolCall<'_> {
     /// The session of the workspace.
     pub(crate) fn session(&self) -> &Session {
         self.session
+    }
+
+    /// Records the run that the call follows: it is the session's last one.
+    pub(crate) fn record_run(&self, run_id: &str) {
+        self.session.set_last_run(run_id);
+        self.run_id.send_replace(Some(run_id.to_owned()));
     }
 
     /// Sends a request that needs no session; tries once more if the connection was lost.

@@ -77,7 +77,7 @@ where
     let events = call.request_in_session(start).await?;
     // After the call, because it may have reconnected.
     let clients = call.clients().await?;
-    let on_run_id = |run_id: &str| call.session().set_last_run(run_id);
+    let on_run_id = |run_id: &str| call.record_run(run_id);
     RunFollower::new(clients, progress, &on_run_id).follow(events).await
 }
 

@@ -117,6 +117,11 @@ impl Client {
         self.shim
     }
 
+    /// The protocol, for requests other than tool calls.
+    pub(crate) fn service(&self) -> &RunningService<RoleClient, ProgressRecorder> {
+        &self.service
+    }
+
     pub(crate) fn root(&self) -> &Path {
         self.workspace.path()
     }

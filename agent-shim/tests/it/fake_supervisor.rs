@@ -33,7 +33,7 @@ pub(crate) struct FakeState {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
     pub(crate) events: Vec<Event>,
-    /// The run does not end until it is cancelled.
+    /// The run does not end until this is false.
     pub(crate) endless: bool,
     pub(crate) refuse: Option<Status>,
     /// The next stream ends with this error before the event of this number.
@@ -164,7 +164,7 @@ impl FakeSupervisor {
         if state.draining {
             state.sessions.clear();
         }
-        let (dropped, endless, sequence_after) = (self.dropped.clone(), state.endless, events.len() as u64);
+        let (fake, endless, sequence_after) = (self.clone(), state.endless, events.len() as u64);
         tokio::spawn(async move {
             for (sequence, event) in (0..).zip(events).skip(usize::try_from(cursor).unwrap()) {
                 if let Some((_, status)) = stream_error.take_if(|(at, _)| *at == sequence) {
@@ -177,24 +177,26 @@ impl FakeSupervisor {
                 }
             }
             if endless {
-                send_progress(&sender, sequence_after).await;
+                fake.send_progress(&sender, sequence_after).await;
             }
             sender.closed().await;
-            dropped.send_modify(|count| *count += 1);
+            fake.dropped.send_modify(|count| *count += 1);
         });
         Response::new(ReceiverStream::new(receiver))
     }
-}
 
-// Progress events at a high rate, as of a run in progress.
-async fn send_progress(sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
-    for sequence in from.. {
-        let event = Some(Event::Progress(Progress::default()));
-        let event = RunEvent { run_id: RUN_ID.into(), sequence, event, ..RunEvent::default() };
-        if sender.send(Ok(event)).await.is_err() {
-            return;
+    // Progress events at a high rate, as of a run in progress, and the report when the run ends.
+    async fn send_progress(&self, sender: &mpsc::Sender<Result<RunEvent, Status>>, from: u64) {
+        for sequence in from.. {
+            let report = Some(self.state()).filter(|state| !state.endless).map(|state| state.report.clone());
+            let is_last = report.is_some();
+            let event = Some(report.map_or(Event::Progress(Progress::default()), Event::Finished));
+            let event = RunEvent { run_id: RUN_ID.into(), sequence, event, ..RunEvent::default() };
+            if sender.send(Ok(event)).await.is_err() || is_last {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -19,3 +19,4 @@ mod raw_client;
 mod runs;
 mod sessions;
 mod stdio_protocol;
+mod tasks;

@@ -4,6 +4,7 @@ use crate::client::{Client, block, structured};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::*;
+use rmcp::model::ReadResourceRequestParams;
 use serde_json::json;
 
 fn test(package: &str, name: &str) -> TestId {
@@ -123,4 +124,31 @@ async fn lists_tests() {
         structured(&client, "list_tests", &result).await["tests"][0],
         json!({"package": "a", "names": ["TestA", "TestB"]})
     );
+}
+
+#[tokio::test]
+async fn bulk_is_read_as_resources_of_the_run() {
+    let fake = FakeSupervisor::start(crate::runs::failed());
+    let client = Client::connected_to(&fake).await;
+    assert_eq!(client.service().list_all_resources().await.unwrap(), [], "listing starts nothing");
+    client.call("run_tests", json!({})).await;
+    let uris: Vec<String> =
+        client.service().list_all_resources().await.unwrap().into_iter().map(|one| one.uri).collect();
+    let of_run = |part: &str| format!("proctor://runs/{}/{part}", crate::fake_supervisor::RUN_ID);
+    assert_eq!(uris, [of_run("report"), of_run("stdout"), of_run("stderr")]);
+    assert_eq!(client.service().list_all_resource_templates().await.unwrap().len(), 4);
+    let text = async |uri: &str| {
+        let contents = client.service().read_resource(ReadResourceRequestParams::new(uri)).await.unwrap().contents;
+        serde_json::to_value(&contents[0]).unwrap()["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(text(&of_run("stdout")).await, "ok\n\x1b[31mFAIL\x1b[0m\n");
+    assert_eq!(text(&of_run("stderr")).await, "warning");
+    let report: serde_json::Value = serde_json::from_str(&text(&of_run("report")).await).unwrap();
+    assert_eq!(report["outcome"], "failed");
+    let shot = client.service().read_resource(ReadResourceRequestParams::new(of_run("artifacts/0/shot.png"))).await;
+    let shot = serde_json::to_value(&shot.unwrap().contents[0]).unwrap();
+    assert_eq!(shot["blob"], "iVBORw0KGgogYW5kIHNvIG9u");
+    for uri in ["proctor://runs/x", "file:///etc/passwd"] {
+        assert!(client.service().read_resource(ReadResourceRequestParams::new(uri)).await.is_err(), "{uri}");
+    }
 }

@@ -1,0 +1,106 @@
+//! The tasks extension: long calls of clients that declare it become tasks, whose id is that of their run.
+
+use crate::fake_supervisor::{FakeState, FakeSupervisor, RUN_ID};
+use crate::http_client::HttpShim;
+use crate::raw_client::{RawClient, SOON, call, initialize, request, stateless};
+use crate::runs::failed;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A request of 2026-07-28 of a client that declares the extension.
+fn with_tasks(id: u32, method: &str, params: Value) -> Value {
+    let mut request = stateless(json!(id), method, params);
+    request["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({"extensions": {"io.modelcontextprotocol/tasks": {}}});
+    request
+}
+
+fn run_tests(id: u32) -> Value {
+    with_tasks(id, "tools/call", json!({"name": "run_tests", "arguments": {}}))
+}
+
+async fn exchange(client: &mut RawClient, message: Value) -> Value {
+    client.send(message).await;
+    client.next().await["result"].clone()
+}
+
+async fn until_status(client: &mut RawClient, status: &str) -> Value {
+    let reached = async {
+        loop {
+            let task = exchange(client, with_tasks(2, "tasks/get", json!({"taskId": RUN_ID}))).await;
+            if task["status"] == status {
+                return task;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(SOON, reached).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_long_run_is_a_task_until_it_ends() {
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let mut client = RawClient::of(&fake);
+    let task = exchange(&mut client, run_tests(1)).await;
+    assert_eq!(
+        (&task["resultType"], &task["taskId"], &task["status"]),
+        (&json!("task"), &json!(RUN_ID), &json!("working"))
+    );
+    assert!(task["createdAt"].as_str().unwrap().contains('T') && task["pollIntervalMs"] == 2_000, "{task}");
+    let task = exchange(&mut client, with_tasks(2, "tasks/get", json!({"taskId": RUN_ID}))).await;
+    assert_eq!((&task["resultType"], &task["status"]), (&json!("complete"), &json!("working")), "{task}");
+    let acknowledged = exchange(&mut client, with_tasks(3, "tasks/cancel", json!({"taskId": RUN_ID}))).await;
+    assert_eq!(acknowledged["resultType"], "complete");
+    assert_eq!(fake.state().cancelled, [RUN_ID]);
+    until_status(&mut client, "cancelled").await;
+}
+
+#[tokio::test]
+async fn a_task_has_the_result_of_its_call() {
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let mut client = RawClient::of(&fake);
+    assert_eq!(exchange(&mut client, run_tests(1)).await["resultType"], "task");
+    fake.state().endless = false;
+    let task = until_status(&mut client, "completed").await;
+    assert_eq!(task["result"]["structuredContent"]["outcome"], "failed", "{task}");
+    assert_eq!(task["result"]["isError"], false);
+}
+
+#[tokio::test]
+async fn a_short_run_is_answered_at_once() {
+    let fake = FakeSupervisor::start(failed());
+    let mut client = RawClient::of(&fake);
+    let result = exchange(&mut client, run_tests(1)).await;
+    assert_eq!(
+        (&result["resultType"], &result["structuredContent"]["outcome"]),
+        (&json!("complete"), &json!("failed"))
+    );
+}
+
+#[tokio::test]
+async fn another_process_knows_the_task_by_its_run() {
+    let fake = FakeSupervisor::start(failed());
+    let shim = HttpShim::of(&fake).await;
+    let get = |id: &str| with_tasks(1, "tasks/get", json!({"taskId": id}));
+    let task = shim.post_stateless("/mcp", &[("mcp-name", RUN_ID)], get(RUN_ID)).await.message()["result"].clone();
+    assert_eq!((&task["status"], &task["taskId"]), (&json!("completed"), &json!(RUN_ID)), "{task}");
+    assert_eq!(task["result"]["structuredContent"]["outcome"], "failed", "{task}");
+    for id in ["", "no-such-run"] {
+        let answer = shim.post_stateless("/mcp", &[("mcp-name", id)], get(id)).await;
+        assert!(answer.body.contains("\"error\""), "{id}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn clients_that_do_not_declare_the_extension_see_no_tasks() {
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let mut client = RawClient::of(&fake);
+    client.send(initialize("2025-11-25")).await;
+    let result = client.next().await["result"].clone();
+    assert!(result["capabilities"].get("extensions").is_none(), "{result}");
+    client.send(request(json!(1), "tasks/get", json!({"taskId": RUN_ID}))).await;
+    assert_eq!(client.next().await["error"]["code"], -32021);
+    client.send(call(json!(2), "run_tests", json!({}))).await;
+    // Longer than a client with tasks would wait.
+    assert!(tokio::time::timeout(Duration::from_secs(6), client.next()).await.is_err(), "the call must go on");
+}
