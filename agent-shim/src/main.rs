@@ -130,7 +130,7 @@ async fn run(args: Args) -> anyhow::Result<()> {
     let served = match args.http()? {
         Some(settings) => {
             let server = http::bind(&settings, workspaces).await?;
-            print_line(&format!("proctor-mcp: serving MCP at http://{}/mcp", server.address()));
+            server.urls().iter().for_each(|url| print_line(&format!("proctor-mcp: serving MCP at {url}")));
             server.run(terminated).await;
             Ok(())
         }

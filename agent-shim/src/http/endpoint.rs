@@ -71,6 +71,14 @@ impl Endpoint {
         Ok(Endpoint { token, rate: RequestRate::new(Instant::now()), origins, loopback_authorities, base, workspaces })
     }
 
+    /// The path of each workspace.
+    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
+        self.workspaces.iter().map(|(name, _)| match name {
+            Some(name) => format!("{MCP_PATH}/{name}"),
+            None => MCP_PATH.to_owned(),
+        })
+    }
+
     /// Answers one request.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> HttpResponse {
         let headers = request.headers();

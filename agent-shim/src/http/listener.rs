@@ -64,9 +64,9 @@ impl HttpServer {
         Ok(HttpServer { listener, address, endpoint, servers, interruption })
     }
 
-    /// The address on which it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+    /// The URLs of the workspaces, for callers on this host.
+    pub(crate) fn urls(&self) -> Vec<String> {
+        self.endpoint.paths().map(|path| format!("http://{}{path}", self.address)).collect()
     }
 
     /// Serves until `terminated` is ready, then answers the calls in flight that the server ends.

@@ -47,7 +47,7 @@ impl HttpShim {
         let line = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
         let port =
             line.strip_prefix("proctor-mcp: serving MCP at http://127.0.0.1:").unwrap_or_else(|| panic!("{line}"));
-        let port = port.strip_suffix("/mcp").unwrap().parse().unwrap();
+        let port = port.split_once("/mcp").unwrap().0.parse().unwrap();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         HttpShim { process, port, dir }
     }

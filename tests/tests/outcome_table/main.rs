@@ -16,6 +16,7 @@ mod mcp_texts;
 mod oldest_javascript_runners;
 mod pytest_playwright;
 mod python_mcp_sdk;
+mod python_mcp_transports;
 mod wrapped_test_scripts;
 
 use proctor_tests::expectation::Row;

@@ -7,6 +7,7 @@ use proctor_tests::expected::row;
 use proctor_tests::process::{command, ensure_installed, program, source_root, wait_for_exit};
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -22,12 +23,19 @@ fn interpreter() -> &'static PathBuf {
 }
 
 fn calls(workspace: &TestWorkspace, calls: &Value) -> Value {
+    let shim = program("proctor-mcp");
+    let server = [shim.as_os_str(), OsStr::new("--workspace"), workspace.path.as_os_str()];
+    calls_of(workspace, "legacy", &server, calls)
+}
+
+/// The answers that the SDK gets from a server, which is a command or a URL with its token.
+pub(crate) fn calls_of(workspace: &TestWorkspace, mode: &str, server: &[&OsStr], calls: &Value) -> Value {
     let mut python = command(interpreter());
     // The shim inherits the client's environment, which is that of the workspace's programs.
     let model = workspace.command("proctor-mcp");
     python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
     python.env("PYTHONDONTWRITEBYTECODE", "1").arg(source_root().join("tests/tests/python_clients/mcp_client.py"));
-    python.arg(program("proctor-mcp")).arg("--workspace").arg(&workspace.path);
+    python.arg(mode).args(server);
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = python.spawn().unwrap();
     child.stdin.take().unwrap().write_all(calls.to_string().as_bytes()).unwrap();
@@ -36,7 +44,7 @@ fn calls(workspace: &TestWorkspace, calls: &Value) -> Value {
     output.json()
 }
 
-fn answer(value: &Value) -> Answer {
+pub(crate) fn answer(value: &Value) -> Answer {
     let text = |number: usize| value["content"][number]["text"].as_str().unwrap_or_default().to_owned();
     Answer {
         text: text(0),

@@ -1,0 +1,57 @@
+//! `proctor-mcp` over both transports and with both generations of MCP, through the official Python SDK: the same answers.
+
+use crate::mcp::{arguments, check_failures, check_run};
+use crate::python_mcp_sdk::{answer, calls_of};
+use nix::sys::signal::Signal;
+use proctor_tests::expected::row;
+use proctor_tests::process::{program, signal, wait_for_exit};
+use proctor_tests::test_workspace::TestWorkspace;
+use serde_json::{Value, json};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+fn requests() -> Value {
+    json!([
+        {"tool": "run_tests", "arguments": arguments(row("go/fail"))},
+        {"tool": "last_test_failures", "arguments": {}},
+    ])
+}
+
+// What every client has to get of the row `go/fail`.
+fn check(output: &Value, version: &str) {
+    let row = row("go/fail");
+    assert_eq!((&output["server"], &output["version"]), (&json!("proctor"), &json!(version)));
+    check_run(row, &answer(&output["answers"][0]));
+    check_failures(row, &answer(&output["answers"][1]).text);
+    assert!(!output["progress"].as_array().unwrap().is_empty(), "{output}");
+}
+
+#[test]
+fn over_stdio_without_a_handshake() {
+    let workspace = TestWorkspace::with_fixture(row("go/fail").fixture);
+    let shim = program("proctor-mcp");
+    let server = [shim.as_os_str(), OsStr::new("--workspace"), workspace.path.as_os_str()];
+    check(&calls_of(&workspace, "auto", &server, &requests()), "2026-07-28");
+}
+
+#[test]
+fn over_http_in_both_generations() {
+    let workspace = TestWorkspace::with_fixture(row("go/fail").fixture);
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "of-the-agents").unwrap();
+    let mut shim = workspace.command("proctor-mcp");
+    shim.args(["--http", "127.0.0.1:0", "--http-token-file"]).arg(&token).arg("--workspace").arg(&workspace.path);
+    let mut shim = shim.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(shim.stderr.take().unwrap());
+    let mut line = String::new();
+    stderr.read_line(&mut line).unwrap();
+    let url = line.trim().strip_prefix("proctor-mcp: serving MCP at ").unwrap_or_else(|| panic!("{line}"));
+    let server = [OsStr::new(url), OsStr::new("of-the-agents")];
+    for (mode, version) in [("legacy", "2025-11-25"), ("auto", "2026-07-28")] {
+        check(&calls_of(&workspace, mode, &server, &requests()), version);
+    }
+    signal(shim.id(), Signal::SIGTERM);
+    assert_eq!(wait_for_exit(shim).status, 0);
+}
