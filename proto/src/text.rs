@@ -3,7 +3,8 @@
 use crate::difference;
 use crate::printable::{self, block, cut, line};
 use crate::v1::{
-    Attribution, Failure, LastTestFailuresResponse, ListTestsResponse, Outcome, Report, TestId, TestsCoveringResponse,
+    Attribution, Failure, HungTest, LastTestFailuresResponse, ListTestsResponse, Outcome, Report, TestId,
+    TestsCoveringResponse,
 };
 use std::fmt::Write as _;
 
@@ -174,14 +175,21 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
                 let unreached = if answer.unreached { UNREACHED } else { "" };
                 format!("{passed}{}{unreached}", not_run.replacen(", ", "\n", 1))
             }
-            outcome => format!(
-                "{last_run} did not pass: {} ({} passed, {} failed{})",
-                outcome_name(outcome),
-                summary.passed,
-                summary.failed + summary.error,
-                name_tests("running", &answer.running, 0)
-                    + &name_tests("not run", &answer.not_run, answer.not_run_left_out),
-            ),
+            outcome => {
+                let mut text = format!(
+                    "{last_run} did not pass: {} ({} passed, {} failed{})",
+                    outcome_name(outcome),
+                    summary.passed,
+                    summary.failed + summary.error,
+                    name_tests("running", &answer.running, 0)
+                        + &name_tests("not run", &answer.not_run, answer.not_run_left_out),
+                );
+                if !answer.hung.is_empty() {
+                    text.push_str("\n\n");
+                    write_hung(&mut text, &answer.hung);
+                }
+                text
+            }
         };
     }
     let mut text = format!("{} test failure(s) from {} ({framework}, {ago}):\n\n", answer.total, reader.last_call());
@@ -192,6 +200,7 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     if more > 0 {
         let _ = writeln!(text, "({more} more entries truncated; {} to see them)", reader.larger_limit());
     }
+    write_hung(&mut text, &answer.hung);
     let not_run = name_tests("not run", &answer.not_run, answer.not_run_left_out);
     if !not_run.is_empty() {
         let _ = writeln!(text, "{}", not_run.trim_start_matches(", "));
@@ -242,6 +251,17 @@ fn write_failure(text: &mut String, number: u32, failure: &Failure, reader: Read
         }
     }
     text.push('\n');
+}
+
+/// Writes a block for each test that was running at the deadline: where it hangs, and its stack.
+fn write_hung(text: &mut String, hung: &[HungTest]) {
+    for hung in hung {
+        let name = hung.test.as_ref().map(|test| format!("{}/{}", test.package, test.name)).unwrap_or_default();
+        let _ = writeln!(text, "running at the deadline: {}", line(&name));
+        write_location(text, hung.file.as_deref(), hung.line);
+        indent(text, &hung.stack);
+        text.push('\n');
+    }
 }
 
 fn write_location(text: &mut String, file: Option<&str>, number: Option<u32>) {
@@ -457,6 +477,19 @@ mod tests {
             failures(&answer, Reader::Agent),
             "last run_tests did not pass: timed_out (7 passed, 0 failed, running: example.com/hang/TestHang)"
         );
+        answer.hung = vec![HungTest {
+            test: Some(test("example.com/hang", "TestHang")),
+            file: Some("hang_test.go".into()),
+            line: Some(16),
+            stack: "time.go:3 in time.Sleep\nhang_test.go:16 in hang.TestHang".into(),
+        }];
+        assert_eq!(
+            failures(&answer, Reader::Agent),
+            "last run_tests did not pass: timed_out (7 passed, 0 failed, running: example.com/hang/TestHang)\n\n\
+             running at the deadline: example.com/hang/TestHang\n   hang_test.go:16\n   time.go:3 in time.Sleep\n   \
+             hang_test.go:16 in hang.TestHang\n\n"
+        );
+        answer.hung.clear();
         answer.outcome = Outcome::Failed.into();
         answer.running.clear();
         answer.not_run = (0..66).map(|number| test("p", &number.to_string())).collect();

@@ -41,6 +41,8 @@ pub struct Row {
     pub collectors: &'static [Collector],
     /// Node ids of the tests that were running when the run was cut off.
     pub running: &'static [&'static str],
+    /// Where those of them hang whose runner printed a stack: node id, file and line.
+    pub hung: &'static [(&'static str, &'static str, u32)],
     /// Names of the limits that the run hit.
     pub limit_hits: &'static [&'static str],
     /// Expected attribution of lines to tests.
@@ -139,6 +141,7 @@ impl Row {
         numbered_skipped: (Case::skipped(""), 0),
         collectors: &[],
         running: &[],
+        hung: &[],
         limit_hits: &[],
         covering: &[],
         output_bytes_min: 0,

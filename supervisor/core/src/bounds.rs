@@ -155,6 +155,16 @@ pub const COLLECTORS_MAX: usize = 1_000;
 /// Most running tests listed when a run is cut off.
 pub const RUNNING_NAMES_MAX: usize = 64;
 
+/// Most tests whose stack at the deadline is kept: a person or agent reads one or two, and parallel tests that hang mostly
+/// hang for one reason.
+pub const HUNG_TESTS_MAX: usize = 16;
+
+/// Longest stack of a test that was running at the deadline, in bytes: some 60 frames.
+pub const HUNG_STACK_BYTES_MAX: usize = 8 * KIB;
+
+/// Bytes of each stream kept after a runner was asked for its stacks: those of some 5,000 goroutines.
+pub const STACK_DUMP_BYTES_MAX: usize = 2 * 1024 * KIB;
+
 /// Most packages listed as not built because of a dependency.
 pub const NOT_BUILT_MAX: usize = 1_000;
 
@@ -456,6 +466,41 @@ pub fn clip(mut text: String, bytes_max: usize) -> String {
     text
 }
 
+/// The line above the end of a clipped text, before and after its number. Injected reporters write it too.
+const LEFT_OUT: (&str, &str) = ("[", " bytes before this are left out]\n");
+
+/// Longest such line.
+const LEFT_OUT_BYTES_MAX: usize = 64;
+
+/// Clips `text` to the end of it that fits into `bytes_max` bytes, below a line that says how many bytes are left out. A
+/// text that begins with such a line gets one line with the sum.
+#[must_use]
+pub fn clip_beginning(text: String, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    let (before, whole) = left_out(&text).unwrap_or((0, &text));
+    let mut begin = whole.len().saturating_sub(bytes_max.saturating_sub(LEFT_OUT_BYTES_MAX));
+    while !whole.is_char_boundary(begin) {
+        begin += 1;
+    }
+    format!("{}{}{}{}", LEFT_OUT.0, before.saturating_add(begin as u64), LEFT_OUT.1, &whole[begin..])
+}
+
+/// Appends to an output of which the last `bytes_max` bytes are kept; it has at most twice as many, and one piece.
+pub fn push_keeping_end(output: &mut String, more: &str, bytes_max: usize) {
+    output.push_str(more);
+    if output.len() > 2 * bytes_max {
+        *output = clip_beginning(std::mem::take(output), bytes_max);
+    }
+}
+
+/// The number in the line with which a clipped text begins, and the text below it.
+fn left_out(text: &str) -> Option<(u64, &str)> {
+    let (number, rest) = text.strip_prefix(LEFT_OUT.0)?.split_once(LEFT_OUT.1)?;
+    Some((number.parse().ok()?, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -467,7 +512,30 @@ mod tests {
         assert_eq!([0, 1, 3, 10, 11, u32::MAX].map(|requested| limits.clamp(requested)), [3, 1, 3, 10, 10, 10]);
     }
 
+    #[test]
+    fn a_text_clipped_twice_says_how_much_is_left_out_in_all() {
+        let once = clip_beginning("x".repeat(1_000) + "end", 500);
+        assert!(once.starts_with("[567 bytes before this are left out]\nx") && once.ends_with("xend"), "{once}");
+        let twice = clip_beginning(once, 400);
+        assert!(twice.starts_with("[667 bytes before this are left out]\nx") && twice.ends_with("xend"), "{twice}");
+        assert_eq!(clip_beginning("short".to_owned(), 5), "short");
+        let mut output = String::new();
+        (0..1_000).for_each(|number| push_keeping_end(&mut output, &format!("{number}\n"), 100));
+        let output = clip_beginning(output, 100);
+        let (left_out, end) = left_out(&output).unwrap();
+        assert!(output.len() <= 100 && end.ends_with("\n998\n999\n"), "{output}");
+        assert_eq!(left_out + end.len() as u64, 3_890, "of all that was appended");
+    }
+
     proptest! {
+        #[test]
+        fn clip_beginning_never_exceeds_its_bound_and_keeps_a_suffix(text in ".*", bytes_max in 100usize..200) {
+            let clipped = clip_beginning(text.clone(), bytes_max);
+            prop_assert!(clipped.len() <= bytes_max);
+            let end = left_out(&clipped).map_or(clipped.as_str(), |(_, end)| end);
+            prop_assert!(text.ends_with(end));
+        }
+
         #[test]
         fn clip_never_exceeds_its_bound_and_keeps_a_prefix(text in ".*", bytes_max in 3usize..64) {
             let clipped = clip(text.clone(), bytes_max);

@@ -1,6 +1,7 @@
 //! The failure slot: the failures of a session's last run, and the selection that reruns them.
 
 use crate::bounds::{FAILURES_MAX, NAME_BYTES_MAX};
+use crate::hung_test::HungTest;
 use crate::id::RunId;
 use crate::outcome::Outcome;
 use crate::report::{Report, Summary};
@@ -56,6 +57,9 @@ pub struct LastRun {
     pub total: u64,
     /// Tests that were running when the run was cut off.
     pub running: Vec<TestId>,
+    /// Where those of them hang whose runner printed a stack at the deadline.
+    #[serde(default)]
+    pub hung: Vec<HungTest>,
     /// Tests that were to run again and did not.
     #[serde(default)]
     pub not_run: Vec<TestId>,
@@ -158,6 +162,7 @@ impl FailureSlot {
             total: listed.len() as u64 + left_out,
             failures: listed.into_iter().take(FAILURES_MAX).collect(),
             running: report.evidence.running.clone(),
+            hung: report.evidence.hung.clone(),
             not_run: report.evidence.not_run.clone(),
             not_run_left_out: report.truncated.not_run,
             unreached: report.evidence.unreached,

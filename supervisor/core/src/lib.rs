@@ -12,6 +12,7 @@ pub mod failure;
 pub mod filter;
 pub mod host_health;
 pub mod human_units;
+pub mod hung_test;
 pub mod id;
 pub mod isolation;
 pub mod limits;

@@ -1,5 +1,6 @@
 //! Outcomes of a run, their precedence, and their exit numbers.
 
+use crate::hung_test::HungTest;
 use crate::limits::LimitKind;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
@@ -205,6 +206,9 @@ pub struct Evidence {
     pub limit_hits: Vec<LimitHit>,
     /// Tests that had started and not ended when the run was cut off, at most [`crate::bounds::RUNNING_NAMES_MAX`].
     pub running: Vec<TestId>,
+    /// Where the running tests hang, of those whose runner printed a stack at the deadline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hung: Vec<HungTest>,
     /// Tests that were to run again and gave no result, as many as the report has room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<TestId>,

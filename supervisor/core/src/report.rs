@@ -2,6 +2,7 @@
 //! `--output json` and `GetReport`.
 
 use crate::artifact::Artifact;
+use crate::hung_test::HungTest;
 use crate::isolation::Isolation;
 use crate::limits::Limits;
 use crate::outcome::{Evidence, Outcome};
@@ -75,7 +76,8 @@ impl Report {
         let test_bytes = |test: &TestId| size_of::<TestId>() + test.text_bytes();
         let named_tests: usize = self.evidence.running.iter().chain(&self.evidence.not_run).map(test_bytes).sum();
         let not_built: usize = self.evidence.not_built.iter().map(|name| size_of::<String>() + name.len()).sum();
-        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built
+        let hung: usize = self.evidence.hung.iter().map(HungTest::memory_bytes).sum();
+        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built + hung
     }
 }
 

@@ -1,6 +1,6 @@
 //! One test and its result: the same record for every language.
 
-use crate::bounds::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip};
+use crate::bounds::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip, clip_beginning};
 use crate::redact::redacted;
 use serde::{Deserialize, Serialize};
 
@@ -91,7 +91,7 @@ pub struct TestCase {
     pub actual: Option<String>,
     /// Stack trace, innermost frame first.
     pub stack: Option<String>,
-    /// Captured output. Kept for failures and skips; a passing test's output stays in the stream.
+    /// Captured output, of a long one the end. Kept for failures and skips; a passing test's output stays in the stream.
     pub output: Option<String>,
 }
 
@@ -143,7 +143,8 @@ impl TestCase {
         sanitize(&mut self.expected, MESSAGE_BYTES_MAX);
         sanitize(&mut self.actual, MESSAGE_BYTES_MAX);
         sanitize(&mut self.stack, TEST_OUTPUT_BYTES_MAX);
-        sanitize(&mut self.output, TEST_OUTPUT_BYTES_MAX);
+        // What a test printed last explains its failure.
+        self.output = self.output.map(|output| clip_beginning(redacted(output), TEST_OUTPUT_BYTES_MAX));
         self
     }
 }
@@ -219,12 +220,19 @@ mod tests {
             expected: text(0),
             actual: text(1),
             stack: text(2),
-            output: text(TEST_OUTPUT_BYTES_MAX - 12),
+            // The cut would be within the secret.
+            output: text(200).map(|secret| secret + &"\ny".repeat(TEST_OUTPUT_BYTES_MAX / 2 - 42)),
             ..TestCase::new(id.clone(), secret.clone(), TestOutcome::Failed)
         };
         let case = case.bounded();
         assert_eq!(case.id(), id);
-        for text in [case.message, case.expected, case.actual, case.stack, case.output].into_iter().flatten() {
+        let output = case.output.unwrap();
+        assert!(
+            output.ends_with('y') && !output.contains("a1B2") && output.contains("bytes before this"),
+            "{}",
+            &output[..120]
+        );
+        for text in [case.message, case.expected, case.actual, case.stack].into_iter().flatten() {
             assert!(
                 !text.contains("ghp_") && text.contains("[redacte"),
                 "{}",

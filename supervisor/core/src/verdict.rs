@@ -21,6 +21,8 @@ pub struct Facts {
     pub exits: Vec<Exit>,
     /// Why proctor killed the run, if it did.
     pub killed: Option<KillReason>,
+    /// Whether the processes were asked for their stacks at the deadline. A runner may exit with a status because of it.
+    pub stacks_requested: bool,
     /// Whether the worker ended without reporting the exit of its command.
     pub worker_lost: bool,
     /// Limits that were hit; for memory, `count` is the number of processes that the kernel killed.
@@ -97,6 +99,8 @@ pub fn judge(facts: Facts) -> Verdict {
             killed: facts.killed,
             limit_hits: facts.limit_hits,
             running: facts.running,
+            // Read from the run's output, which the verdict does not depend on.
+            hung: Vec::new(),
             not_run: facts.not_run,
             unreached: facts.unreached || partial || not_built.len() < facts.not_built.len(),
             not_built,
@@ -111,10 +115,10 @@ fn is_complete(facts: &Facts) -> bool {
 }
 
 // The first status other than 0, and 0 only when every planned command exited with it. A command without selected tests
-// counts only when no other command had tests. After the kernel has killed a process for memory, the runner may or may
-// not exit before everything is killed, so that its status counts for nothing.
+// counts only when no other command had tests. After the kernel has killed a process for memory, or proctor has asked for
+// stacks, the runner may or may not exit before everything is killed, so that its status counts for nothing.
 fn raw_exit_code(facts: &Facts) -> Option<i32> {
-    if facts.killed == Some(KillReason::OutOfMemory) {
+    if facts.killed == Some(KillReason::OutOfMemory) || facts.stacks_requested {
         return None;
     }
     let codes: Vec<(usize, i32)> = facts
@@ -263,7 +267,7 @@ mod tests {
     #[test]
     fn each_way_to_end_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 33] = [
+        let rows: [(&str, Change, Outcome, i32); 34] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -285,6 +289,16 @@ mod tests {
                 1,
             ),
             ("not all tests ran, exit 0", |f| f.unreached = true, Outcome::Failed, 1),
+            (
+                "at the deadline, and ended by the signal that asked for its stacks",
+                |f| {
+                    f.killed = Some(KillReason::Deadline);
+                    f.stacks_requested = true;
+                    f.exits = vec![Exit::Code(1)]
+                },
+                Outcome::TimedOut,
+                124,
+            ),
             ("unfinished test, exit 0", |f| f.running = one_test(), Outcome::Failed, 1),
             ("a requested test gave no result", |f| f.not_run = one_test(), Outcome::Failed, 1),
             (

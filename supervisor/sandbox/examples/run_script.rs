@@ -21,6 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let spec = RunSpec {
         commands: vec![command],
         jail: Jail::new("/usr"),
+        stack_signals: vec![],
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),

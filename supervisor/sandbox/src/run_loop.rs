@@ -16,6 +16,7 @@ use crate::spec::{RunSpec, SandboxEvent};
 use crate::worker_protocol::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::zygote::{self, DEATH_WAIT, Worker};
 use proctor_core::event::Stream;
+use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -32,6 +33,10 @@ const DRAIN_WAIT: Duration = Duration::from_secs(2);
 
 /// Most reads of a stream before it is given up: as much as the largest pipe of an unprivileged user holds, 1 MiB.
 const FINAL_READS_MAX: usize = 16;
+
+/// How long processes may print their stacks before SIGTERM, at most half of the grace period. Printing takes
+/// milliseconds; a process on a loaded host, or at its processor limit, first waits for its turn.
+const STACKS_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Interval between two checks of the leaf's counters.
 const TICK: Duration = Duration::from_millis(250);
@@ -68,6 +73,8 @@ enum Phase {
     SettingUp(Instant),
     /// Commands run until the deadline.
     Running(Instant),
+    /// The processes were asked for their stacks; lasts until SIGTERM is sent.
+    PrintingStacks(Instant),
     /// SIGTERM was sent; lasts until the end of the grace period.
     Terminating(Instant),
     /// Everything was killed or has ended; lasts until the run is given up.
@@ -110,6 +117,8 @@ pub(crate) struct RunLoop<'a> {
     succeeded: bool,
     next_tick: Instant,
     next_usage: Instant,
+    /// End of the grace period, set at the deadline.
+    grace_until: Instant,
     quick_ticks_until: Instant,
     /// Until when output gathers.
     gather_until: Instant,
@@ -151,6 +160,7 @@ impl<'a> RunLoop<'a> {
             succeeded: false,
             next_tick: started_at + TICK.min(disk.first_check_delay()),
             next_usage: started_at + USAGE_INTERVAL,
+            grace_until: started_at,
             quick_ticks_until: started_at,
             gather_until: started_at,
             busy_until: started_at,
@@ -234,13 +244,17 @@ impl<'a> RunLoop<'a> {
         match self.phase {
             // If this thread was not scheduled for a while, the worker's message may already be there, and is handled
             // first.
-            Phase::SettingUp(until) | Phase::Running(until) | Phase::Terminating(until)
+            Phase::SettingUp(until)
+            | Phase::Running(until)
+            | Phase::PrintingStacks(until)
+            | Phase::Terminating(until)
                 if now >= until && self.has_worker_message() => {}
             Phase::SettingUp(until) if now >= until => {
                 let silent = io::Error::from(io::ErrorKind::TimedOut);
                 return Err(SandboxError::kernel("waiting for a worker's first command")(silent));
             }
-            Phase::Running(deadline) if now >= deadline => self.terminate(now),
+            Phase::Running(deadline) if now >= deadline => self.handle_deadline(now),
+            Phase::PrintingStacks(until) if now >= until => self.terminate(now),
             Phase::Terminating(until) if now >= until => self.kill(KillReason::Deadline),
             _ => {}
         }
@@ -311,8 +325,11 @@ impl<'a> RunLoop<'a> {
     }
 
     fn next_timer(&self, now: Instant) -> Instant {
-        let (Phase::SettingUp(until) | Phase::Running(until) | Phase::Terminating(until) | Phase::Dying(until)) =
-            self.phase;
+        let (Phase::SettingUp(until)
+        | Phase::Running(until)
+        | Phase::PrintingStacks(until)
+        | Phase::Terminating(until)
+        | Phase::Dying(until)) = self.phase;
         let draining = self.pending.as_ref().map(|pending| pending.until).or(self.drain_until);
         let is_gathering = self.is_gathering(now).then_some(self.gather_until);
         let writes = (self.limits_buffered_writes() && self.first_start.is_some()).then_some(self.next_writes_check);
@@ -607,19 +624,40 @@ impl<'a> RunLoop<'a> {
         self.kill(KillReason::KernelMemory);
     }
 
-    /// Handles the deadline: SIGTERM to everything, then the grace period.
-    fn terminate(&mut self, now: Instant) {
+    /// Handles the deadline: the grace period begins, in which the processes may print their stacks and then get SIGTERM.
+    fn handle_deadline(&mut self, now: Instant) {
         if self.spec.limits.grace_ms == 0 {
             return self.kill(KillReason::Deadline);
         }
         self.record_kill(KillReason::Deadline);
+        self.grace_until = now + Duration::from_millis(self.spec.limits.grace_ms);
+        let Some(signal) = self.stack_signal() else { return self.terminate(now) };
+        (self.sink)(SandboxEvent::StacksRequested);
+        self.thaw_writes();
+        self.send_to_worker(&ToInit::PrintStacks(signal));
+        let wait = STACKS_WAIT.min(Duration::from_millis(self.spec.limits.grace_ms / 2));
+        self.phase = Phase::PrintingStacks(now + wait);
+    }
+
+    /// Signal on which the processes of the current command print their stacks.
+    fn stack_signal(&self) -> Option<StackSignal> {
+        // The next command has not started, if its output is still read.
+        self.spec.stack_signals.get(self.observations.exits.len()).copied().flatten().filter(|_| self.pending.is_none())
+    }
+
+    /// Sends SIGTERM to everything, for the rest of the grace period.
+    fn terminate(&mut self, now: Instant) {
+        self.thaw_writes();
+        self.send_to_worker(&ToInit::Terminate);
+        self.phase = Phase::Terminating(self.grace_until.max(now));
+    }
+
+    /// Lifts the freeze of a run that writes too fast: a frozen run could not handle a signal.
+    fn thaw_writes(&mut self) {
         let run = self.processes(FreezeOwner::Writes);
         if let Some(writes) = &mut self.writes {
-            // A frozen run could not handle the signal.
             writes.release(Instant::now(), &run);
         }
-        self.send_to_worker(&ToInit::Terminate);
-        self.phase = Phase::Terminating(now + Duration::from_millis(self.spec.limits.grace_ms));
     }
 
     /// Kills everything at once.

@@ -1,6 +1,7 @@
 //! The sandbox's interface: the specification of a run, its events and its ending. Tests put a fake behind [`Sandbox`].
 
 use proctor_core::event::Stream;
+use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
@@ -27,6 +28,9 @@ pub struct RunSpec {
     pub jail: Jail,
     /// At least one, at most [`COMMANDS_MAX`]. A command runs even if an earlier one failed.
     pub commands: Vec<CommandSpec>,
+    /// For each command the signal on which its processes print their stacks, sent at the deadline before SIGTERM. A
+    /// command without an entry is not asked.
+    pub stack_signals: Vec<Option<StackSignal>>,
     /// Files that are written below [`SCRATCH`] before the first command. The run may change only those below one of
     /// [`SCRATCH_WRITABLE`].
     pub scratch_files: Vec<ScratchFile>,
@@ -204,6 +208,8 @@ pub enum SandboxEvent<'a> {
         /// Why.
         reason: KillReason,
     },
+    /// The processes of the command are about to be asked for their stacks, after [`SandboxEvent::Killing`].
+    StacksRequested,
 }
 
 /// How a run ended. No process, cgroup or file of the run is left when this is returned.

@@ -5,6 +5,7 @@ use crate::layer_plan::PlanRow;
 use crate::spec::{CommandSpec, RunSpec};
 use crate::user_limits::UserLimits;
 use crate::workspace_fd::DirId;
+use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -45,6 +46,8 @@ pub(crate) enum ToInit {
     Begin(InitLimits),
     /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`].
     Run,
+    /// Send this signal to the processes that handle it, and start no further command.
+    PrintStacks(StackSignal),
     /// Send SIGTERM to everything and start no further command.
     Terminate,
 }

@@ -3,9 +3,10 @@
 #[cfg(test)]
 mod support;
 
+use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, Sandbox};
+use proctor_sandbox::{KillSwitch, RunSpec, Sandbox};
 use std::sync::mpsc::sync_channel;
 use support::*;
 
@@ -19,6 +20,53 @@ fn at_the_deadline_a_run_gets_sigterm_and_a_grace_period() {
     assert_eq!(events.stdout, "begun\ncleaning up\n");
     assert_eq!(events.event_words, ["started", "command 0", "killing", "exited 0"]);
     assert!(!ending.worker_lost);
+}
+
+/// A command whose processes are asked for their stacks on SIGQUIT after half a second.
+fn asked_for_stacks(script: &str, grace_ms: u64) -> RunSpec {
+    let mut asked = spec(script);
+    asked.stack_signals = vec![Some(StackSignal::Quit)];
+    asked.limits.wall_ms_max = 500;
+    asked.limits.grace_ms = grace_ms;
+    asked
+}
+
+#[test]
+fn at_the_deadline_processes_that_handle_the_signal_print_their_stacks_before_sigterm() {
+    // The shell has to wait for its children by `wait`, which a trap interrupts.
+    let asked = asked_for_stacks(
+        "trap 'echo stacks' QUIT; trap 'echo end; exit 9' TERM; sleep 600 & other=$!; while :; do wait $other; kill -0 $other || exit 8; done",
+        LONG_GRACE_MS,
+    );
+    let (ending, events) = bounded(|| run(&asked));
+    assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
+    assert_eq!(events.stdout, "stacks\nend\n", "the child without a handler goes on");
+    assert_eq!(events.event_words, ["started", "command 0", "killing", "stacks", "exited 0"]);
+}
+
+#[test]
+fn a_command_that_ends_after_printing_its_stacks_ends_the_run() {
+    let mut asked = asked_for_stacks("trap 'echo stacks; exit 2' QUIT; while :; do sleep 0.02; done", LONG_GRACE_MS);
+    asked.commands.push(sh("echo second"));
+    let (ending, events) = bounded(|| run(&asked));
+    assert_eq!((ending.exits.as_slice(), events.stdout.as_str()), (&[Exit::Code(2)][..], "stacks\n"));
+}
+
+#[test]
+fn a_run_without_grace_is_not_asked_for_stacks() {
+    let (ending, events) = run(&asked_for_stacks("trap 'echo stacks' QUIT; while :; do sleep 0.02; done", 0));
+    assert_eq!((ending.killed, events.stdout.as_str()), (Some(KillReason::Deadline), ""));
+    assert_eq!(events.event_words, ["started", "command 0", "killing"]);
+}
+
+#[test]
+fn only_busy_processes_are_interrupted() {
+    // Joined by a pipe: a shell's background processes ignore SIGINT.
+    let idle = "sh -c \"trap 'echo idle >&2' INT; while :; do read line < /tmp/nothing; done\"";
+    let busy = "sh -c \"trap 'echo busy >&2' INT; while :; do :; done\"";
+    let mut asked = asked_for_stacks(&format!("mkfifo /tmp/nothing; {idle} | {busy}"), 2_000);
+    asked.stack_signals = vec![Some(StackSignal::InterruptBusy)];
+    assert_eq!(run(&asked).1.stderr, "busy\n");
 }
 
 #[test]

@@ -43,6 +43,10 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
     }
     for test in &report.evidence.running {
         let _ = writeln!(text, "running when it was cut off: {}", line(&format!("{}/{}", test.package, test.name)));
+        let hung = report.evidence.hung.iter().find(|hung| hung.test == *test);
+        for frame in hung.iter().flat_map(|hung| hung.stack.lines()).take(LINES_SHOWN) {
+            let _ = writeln!(text, "   {}", cut(&line(frame), COLUMNS_SHOWN));
+        }
     }
     for hit in &report.evidence.limit_hits {
         let (peak, max) = (hit.limit.format_value(hit.peak), hit.limit.format_value(hit.max));

@@ -8,6 +8,7 @@ use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
 use proctor_core::coverage::{Attribution, CoveringTests};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
+use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::outcome::{Evidence, LimitHit, Outcome};
@@ -260,7 +261,13 @@ fn evidence(evidence: &Evidence, not_run_left_out: u64) -> v1::Evidence {
         not_run_left_out,
         unreached: evidence.unreached,
         not_built: evidence.not_built.clone(),
+        hung: evidence.hung.iter().map(hung_test).collect(),
     }
+}
+
+fn hung_test(hung: &HungTest) -> v1::HungTest {
+    let HungTest { test, file, line, stack } = hung.clone();
+    v1::HungTest { test: Some(test_id(&test)), file, line, stack }
 }
 
 fn attribution(attribution: Option<Attribution>) -> v1::Attribution {
@@ -375,6 +382,7 @@ pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresR
         not_run: not_run.iter().copied().map(test_id).collect(),
         not_run_left_out: last.not_run_left_out + last.deferred.count() - (not_run.len() - last.not_run.len()) as u64,
         unreached: last.unreached || last.deferred.unreached,
+        hung: last.hung.iter().map(hung_test).collect(),
     }
 }
 

@@ -14,6 +14,7 @@ mod report_limits;
 mod run_killer;
 mod run_state;
 pub mod scheduler;
+mod stack_capture;
 mod tally;
 
 pub use driver::{FinishedRun, RunTask, drive};

@@ -209,6 +209,7 @@ pub fn prepare(
             left_off: policy.left_off.clone(),
         },
         commands,
+        stack_signals: plan.stack_signals,
         scratch_files: plan.files.into_iter().map(file).collect(),
         scratch_dirs: plan.dirs.into_iter().chain([HOME.to_owned()]).collect(),
         artifacts: if plan.artifacts { ARTIFACTS.to_owned() } else { String::new() },

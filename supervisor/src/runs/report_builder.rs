@@ -3,6 +3,7 @@
 
 use super::report_limits;
 use super::run_state::RunState;
+use super::stack_capture::StackCapture;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::bounds::{
@@ -10,6 +11,7 @@ use proctor_core::bounds::{
     clip,
 };
 use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{Evidence, KillReason};
@@ -18,7 +20,7 @@ use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncate
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
 use proctor_core::verdict::{Facts, judge};
-use proctor_frameworks::{FrameworkChoice, Parser};
+use proctor_frameworks::{FrameworkChoice, Parser, StackOutput};
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,6 +76,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         nothing_selected,
         artifacts: retained_files,
         missed,
+        stacks,
         ..
     } = state;
     let stream = parser.summary();
@@ -92,6 +95,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         commands,
         exits: ending.exits,
         killed: ending.killed,
+        stacks_requested: stacks.is_some(),
         worker_lost: ending.worker_lost,
         limit_hits: ending.limit_hits,
         summary: tally.summary,
@@ -111,6 +115,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         running,
         notes,
     });
+    verdict.evidence.hung = hung_tests(stacks.as_ref(), chosen.as_ref(), &workspace, &verdict.evidence.running);
     let not_run = verdict.evidence.not_run.len();
     verdict.evidence.not_run = within_limit(verdict.evidence.not_run);
     let not_run = (not_run - verdict.evidence.not_run.len()) as u64;
@@ -184,6 +189,20 @@ fn build_artifacts(retained_files: Vec<(String, u64)>, parser: &dyn Parser) -> V
     retained_files.into_iter().map(artifact).map(within).collect()
 }
 
+/// Where the running tests hang, from what was printed when the processes were asked for their stacks.
+fn hung_tests(
+    stacks: Option<&StackCapture>,
+    chosen: Option<&FrameworkChoice>,
+    workspace: &Workspace,
+    running: &[TestId],
+) -> Vec<HungTest> {
+    let (Some(stacks), Some(chosen), Some(root)) = (stacks, chosen, workspace.root().to_str()) else {
+        return Vec::new();
+    };
+    let (stdout, stderr) = stacks.texts();
+    chosen.hung_tests(&StackOutput { stdout: &stdout, stderr: &stderr, running, workspace: root })
+}
+
 fn harvest(
     chosen: Option<&FrameworkChoice>,
     workspace: &Workspace,
@@ -208,8 +227,8 @@ fn harvest(
     (harvest.measured, summary)
 }
 
-// The end of a stream as text with known kinds of secrets redacted, and the number of bytes before it. Reading starts
-// one maximum secret length earlier, so that the cut leaves no half of a secret.
+// The end of a stream as text without escape sequences and with known kinds of secrets redacted, and the number of bytes
+// before it. Reading starts one maximum secret length earlier, so that the cut leaves no half of a secret.
 fn tail(spool: &SpoolReader) -> (String, u64) {
     let from = spool.len().saturating_sub(TAIL_BYTES_MAX as u64);
     let before = from.min(SECRET_BYTES_MAX as u64);
@@ -220,10 +239,23 @@ fn tail(spool: &SpoolReader) -> (String, u64) {
     });
     let cut = usize::try_from(before).unwrap_or(SECRET_BYTES_MAX).min(bytes.len());
     let tail = bytes.split_off(cut);
-    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    // An escape sequence that the cut divides belongs to the tail, where it is removed as a whole.
+    let escape = bytes.iter().rposition(|byte| *byte == ESCAPE).filter(|at| bytes.len() - at < ESCAPE_BYTES_MAX);
+    let divided = bytes.split_off(escape.filter(|at| without_escapes(&bytes[*at..]).is_empty()).unwrap_or(bytes.len()));
+    let mut text = without_escapes(&bytes);
     let cut = text.len();
-    text.push_str(&String::from_utf8_lossy(&tail));
+    text.push_str(&without_escapes(&[divided, tail].concat()));
     (redact_from(&text, cut), from)
+}
+
+const ESCAPE: u8 = 0x1b;
+
+/// Longest escape sequence that is recognised across the cut: a colour has some 20 bytes.
+const ESCAPE_BYTES_MAX: usize = 64;
+
+/// The text without escape sequences, which have no meaning to a reader of the report.
+fn without_escapes(bytes: &[u8]) -> String {
+    anstream::adapter::strip_str(&String::from_utf8_lossy(bytes)).to_string()
 }
 
 /// The report of a run that was accepted but ended before anything was started.
@@ -264,7 +296,9 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::bounds::{COLLECTORS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX};
+    use proctor_core::bounds::{
+        COLLECTORS_MAX, HUNG_STACK_BYTES_MAX, HUNG_TESTS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX,
+    };
     use proctor_core::event::RunnerEvent;
     use proctor_core::request::{RerunTarget, Selection};
     use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};
@@ -344,7 +378,31 @@ mod tests {
             stderr: spool.reader(),
         };
         std::fs::remove_dir(dir.path()).unwrap();
-        build_report(builder).0
+        let mut report = build_report(builder).0;
+        let hung = |number: usize| HungTest {
+            test: TestId { package: WORST.repeat(NAME_BYTES_MAX), name: WORST.repeat(NAME_BYTES_MAX) },
+            file: Some(WORST.repeat(NAME_BYTES_MAX)),
+            line: u32::try_from(number).ok(),
+            stack: WORST.repeat(HUNG_STACK_BYTES_MAX),
+        };
+        report.evidence.hung = (0..HUNG_TESTS_MAX).map(hung).collect();
+        report
+    }
+
+    #[test]
+    fn a_tail_has_no_escape_sequences_not_even_divided_ones() {
+        let line = "\u{1b}[38;5;196mred\u{1b}[0m\n";
+        for shift in 0..line.len() {
+            let mut spool = Spool::default();
+            spool.append(line.repeat(TAIL_BYTES_MAX / 10).as_bytes()).unwrap();
+            spool.append(&vec![b'.'; shift]).unwrap();
+            let (tail, before) = tail(&spool.reader());
+            assert!(
+                before > 0
+                    && tail.trim_end_matches('.').split('\n').skip(1).all(|line| line == "red" || line.is_empty())
+            );
+            assert!(["", "d", "ed", "red"].contains(&tail.split('\n').next().unwrap()), "{shift}: {:?}", &tail[..20]);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The state of a run in progress: ingests sandbox events in order and emits what subscribers see. It does no I/O and
 //! never waits.
 
+use super::stack_capture::StackCapture;
 use super::tally::Tally;
 use proctor_core::bounds::RUNNING_NAMES_MAX;
 use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
@@ -37,6 +38,8 @@ pub(super) struct RunState {
     pub(super) artifacts: Vec<(String, u64)>,
     /// Whether the project may have tests outside the scanned part.
     pub(super) missed: bool,
+    /// What was written after the processes were asked for their stacks; `None` before.
+    pub(super) stacks: Option<StackCapture>,
     killed: bool,
     in_step: bool,
     /// Index of the current or latest step, counted over all rounds.
@@ -70,6 +73,7 @@ impl RunState {
             nothing_selected: BTreeSet::new(),
             artifacts: Vec::new(),
             missed: false,
+            stacks: None,
             killed: false,
             in_step: false,
             step: 0,
@@ -102,6 +106,9 @@ impl RunState {
                 self.parser.step_started(self.step);
             }
             SandboxEvent::Output { stream, bytes } => {
+                if let Some(stacks) = &mut self.stacks {
+                    stacks.record(stream, bytes);
+                }
                 match stream {
                     Stream::Stdout => self.parser.stdout(bytes, &mut parsed),
                     Stream::Stderr => self.parser.stderr(bytes, &mut parsed),
@@ -131,6 +138,10 @@ impl RunState {
                 self.add_running(self.parser.running());
                 tracing::debug!(?reason, "killing a run");
             }
+            SandboxEvent::StacksRequested => {
+                self.stacks = Some(StackCapture::default());
+                self.parser.stacks_requested();
+            }
         }
         out.extend(self.record(parsed));
         out.extend(self.progress());
@@ -142,6 +153,10 @@ impl RunState {
     fn record(&mut self, parsed: Vec<RunnerEvent>) -> Vec<RunEvent> {
         let mut out = Vec::with_capacity(parsed.len());
         for event in parsed {
+            // A process that printed its stacks may end, which its runner reports as an error of the file or package.
+            if matches!(event, RunnerEvent::Collector(_)) && self.stacks.is_some() {
+                continue;
+            }
             if let RunnerEvent::TestFinished(case) = &event
                 && self.killed
             {

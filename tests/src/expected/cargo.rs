@@ -75,7 +75,8 @@ pub(super) const TABLE: &[Row] = &[
         outcome: "build_failed",
         exit_status: 3,
         held: &["build_failed"],
-        collectors: &[Collector::build("builderror::broken", "mismatched types").at("tests/broken.rs", 3)],
+        collectors: &[Collector::build("builderror::broken", "mismatched types: expected `String`, found `u32`")
+            .at("tests/broken.rs", 3)],
         ..FAILED
     },
     Row {

@@ -190,6 +190,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("example.com/hang/TestEnds")],
         running: &["example.com/hang/TestHangs"],
+        hung: &[("example.com/hang/TestHangs", "hang_test.go", 16)],
         ..Row::PASSED
     },
     Row {

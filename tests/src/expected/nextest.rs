@@ -71,7 +71,8 @@ pub(super) const TABLE: &[Row] = &[
         exit_code: 101,
         raw_exit_code: Some(101),
         held: &["build_failed"],
-        collectors: &[Collector::build("builderror::broken", "mismatched types").at("tests/broken.rs", 3)],
+        collectors: &[Collector::build("builderror::broken", "mismatched types: expected `String`, found `u32`")
+            .at("tests/broken.rs", 3)],
         ..FAILED
     },
     Row {

@@ -164,6 +164,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("test_hang.py::test_ends")],
         running: &["test_hang.py/test_hangs"],
+        hung: &[("test_hang.py/test_hangs", "test_hang.py", 10)],
         ..PASSED
     },
     Row {

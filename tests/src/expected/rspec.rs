@@ -187,6 +187,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("spec/hang_spec.rb > hang > a ends")],
         running: &["spec/hang_spec.rb/hang > b hangs"],
+        hung: &[("spec/hang_spec.rb/hang > b hangs", "spec/hang_spec.rb", 6)],
         ..PASSED
     },
     Row {

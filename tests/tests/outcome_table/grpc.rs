@@ -1,7 +1,9 @@
 //! `RunTests` of a real supervisor on a row, and the calls that query its results. The row runs as one tenant over TCP with
 //! a token, while the session of the other tenant must stay unchanged.
 
-use proctor_proto::v1::{self, GetReportRequest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest};
+use proctor_proto::v1::{
+    self, GetReportRequest, HungTest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest,
+};
 use proctor_proto::{reason, v1::Stream};
 use proctor_tests::expectation::{Row, RunOptions};
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER, row};
@@ -65,6 +67,25 @@ async fn check_failures(row: &Row, client: &Client, session: &str, followed: &Co
     assert_eq!((answer.has_run, answer.structured, &answer.run_id), (true, row.structured, &followed.run_id));
     let running: Vec<String> = answer.running.iter().map(|test| format!("{}/{}", test.package, test.name)).collect();
     assert_eq!(running, row.running);
+    check_hung(row, &answer.hung);
+    let evidence = followed.report().evidence.clone().unwrap_or_default();
+    assert_eq!(evidence.hung, answer.hung);
+}
+
+/// The stack of a hung test has the line at which it hangs, as its first place in the project.
+fn check_hung(row: &Row, hung: &[HungTest]) {
+    let found: Vec<(String, &str, u32)> = hung
+        .iter()
+        .map(|hung| {
+            let HungTest { test, file, line, stack } = hung;
+            let (test, file) = (test.clone().unwrap(), file.as_deref().unwrap_or_default());
+            assert!(stack.contains(&format!("{file}:{} in ", line.unwrap_or(0))), "{stack}");
+            (format!("{}/{}", test.package, test.name), file, line.unwrap_or(0))
+        })
+        .collect();
+    let wanted: Vec<(String, &str, u32)> =
+        row.hung.iter().map(|(test, file, line)| ((*test).to_owned(), *file, *line)).collect();
+    assert_eq!(found, wanted, "{hung:?}");
 }
 
 async fn check_covering(row: &Row, client: &Client, session: &str) {

@@ -139,7 +139,12 @@ pub(crate) fn check_failures(row: &Row, text: &str) {
     let text = without_age(text);
     let wanted = row.failures();
     if wanted.is_empty() {
-        assert_eq!(text, nothing_to_list(row));
+        let (first, blocks) = text.split_once("\n\n").unwrap_or((&text, ""));
+        assert_eq!(first, nothing_to_list(row));
+        let headers = blocks.split("\n\n").filter_map(|block| block.split_once("\n   "));
+        let headers = headers.map(|(header, rest)| format!("{header} {}", rest.lines().next().unwrap_or_default()));
+        let hung = row.hung.iter().map(|(test, file, line)| format!("running at the deadline: {test} {file}:{line}"));
+        assert_eq!(headers.collect::<Vec<_>>(), hung.collect::<Vec<_>>(), "{text}");
         return;
     }
     let header = format!("{} test failure(s) from last run_tests call ({}, AGO):\n\n", wanted.len(), row.framework);

@@ -1,6 +1,6 @@
 //! What a framework declares about itself, as data: everything in proctor that depends on frameworks is derived from it.
 
-use crate::contract::{IgnoredDirs, ReservedVariables, Toolchain};
+use crate::contract::{IgnoredDirs, ReservedVariables, StackDump, Toolchain};
 
 /// A framework's description. Each adapter has one, and [`FRAMEWORKS`](crate::FRAMEWORKS) leads to all of them.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,8 @@ pub struct Manifest {
     pub finishes_started_tests: bool,
     /// The options of a request that it can carry out.
     pub options: OptionSupport,
+    /// How its processes print their stacks at the deadline; `None` if they cannot.
+    pub stack_dump: Option<StackDump>,
     /// How the names of its tests relate to each other in a rerun.
     pub rerun_names: RerunNames,
     /// Variables that a request may not set, besides those of the toolchains.
@@ -116,6 +118,7 @@ impl Manifest {
             coverage: false,
             browsers: false,
         },
+        stack_dump: None,
         rerun_names: RerunNames::PLAIN,
         reserved: ReservedVariables::NONE,
         toolchains: &[],

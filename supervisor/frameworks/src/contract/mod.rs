@@ -6,6 +6,7 @@ mod manifest;
 mod parser;
 mod plan;
 mod project;
+mod stack_dump;
 mod test_selection;
 mod toolchain;
 mod unscanned;
@@ -17,6 +18,7 @@ pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
+pub use stack_dump::{StackDump, StackOutput};
 pub(crate) use test_selection::{TestSelection, outside, owner_of, path_of};
 pub use toolchain::{
     DownloadAccess, Environments, HostDownloads, HostPath, IgnoredDirs, Probe, ReservedVariables, RunCondition,

@@ -22,6 +22,9 @@ pub trait Parser: Send {
     /// Bytes of the report, split at any position. They may arrive before or after output written to the streams at the same time.
     fn report(&mut self, _bytes: &[u8], _events: &mut Vec<RunnerEvent>) {}
 
+    /// The processes were asked for their stacks, which may end them: what they report from now on is no fault of a test.
+    fn stacks_requested(&mut self) {}
+
     /// A step ended, or proctor ended it (`killed`). Tests that started and did not finish become errors here, unless the run
     /// was killed: then they stay in [`Parser::running`].
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>);

@@ -6,4 +6,6 @@ pub(crate) mod notes;
 pub(crate) mod output_tail;
 pub(crate) mod proof_tracker;
 pub(crate) mod running_tests;
+pub(crate) mod stack_frames;
+pub(crate) mod thread_stacks;
 pub(crate) mod workspace_paths;

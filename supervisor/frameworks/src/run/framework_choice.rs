@@ -2,13 +2,15 @@
 
 use crate::contract::FileTree;
 use crate::contract::{
-    CoverageHarvest, Framework, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, Step,
-    StreamSummary,
+    CoverageHarvest, Framework, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, StackOutput,
+    Step, StreamSummary,
 };
 use crate::contract::{Project, owns_source};
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
+use proctor_core::bounds::HUNG_TESTS_MAX;
 use proctor_core::event::RunnerEvent;
+use proctor_core::hung_test::HungTest;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
@@ -114,6 +116,19 @@ impl FrameworkChoice {
         if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
     }
 
+    /// Where the running tests hang, from the stacks that were printed at the deadline.
+    #[must_use]
+    pub fn hung_tests(&self, output: &StackOutput<'_>) -> Vec<HungTest> {
+        let dumps = self.detected.iter().filter_map(|detected| detected.framework.manifest().stack_dump);
+        let mut hung: Vec<HungTest> = Vec::new();
+        for found in dumps.flat_map(|dump| (dump.read)(output)) {
+            if hung.len() < HUNG_TESTS_MAX && hung.iter().all(|known| known.test != found.test) {
+                hung.push(found);
+            }
+        }
+        hung
+    }
+
     /// Coverage from the files that the run left.
     #[must_use]
     pub fn ingest_coverage(
@@ -157,6 +172,8 @@ fn plan(
                 Some(option) => return Err(not_applicable(option)),
                 None => {}
             }
+            let signal = framework.manifest().stack_dump.map(|dump| dump.signal);
+            plan.stack_signals = vec![signal; plan.steps.len()];
             let parser = framework.parser(&plan, request);
             let parser = RemedyParser::new(parser, request.network, framework.missing_build_outputs(tree, projects));
             (plan, Box::new(parser))
@@ -173,6 +190,7 @@ impl Plan {
     /// Appends another plan.
     fn absorb(&mut self, other: Plan) {
         self.steps.extend(other.steps);
+        self.stack_signals.extend(other.stack_signals);
         self.files.extend(other.files);
         self.dirs.extend(other.dirs);
         self.notes.extend(other.notes);
@@ -225,6 +243,12 @@ impl Parser for MultiParser {
     fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
         if let Some(parser) = self.current() {
             parser.report(bytes, events);
+        }
+    }
+
+    fn stacks_requested(&mut self) {
+        if let Some(parser) = self.current() {
+            parser.stacks_requested();
         }
     }
 

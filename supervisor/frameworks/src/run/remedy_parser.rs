@@ -126,6 +126,10 @@ impl Parser for RemedyParser {
         self.forward(events, |parser, events| parser.report(bytes, events));
     }
 
+    fn stacks_requested(&mut self) {
+        self.parser.stacks_requested();
+    }
+
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
         self.forward(events, |parser, events| parser.step_ended(exit, killed, events));
     }

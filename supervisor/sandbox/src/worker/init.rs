@@ -7,6 +7,7 @@ use super::halt::{Halt, failed, print_stderr};
 use super::layer_installer::LayerInstaller;
 use super::report_fifo::ReportFifo;
 use super::run_mounts;
+use super::stack_request::request_stacks;
 use crate::cgroup::JOIN_THIS_THREAD;
 use crate::control_socket::Channel;
 use crate::exec_failure::ExecFailure;
@@ -201,6 +202,10 @@ impl Init<'_> {
         if control {
             match self.control.receive::<ToInit>().map_err(failed("receiving from the supervisor"))? {
                 None => return Ok(Wakeup::Orphaned),
+                Some((ToInit::PrintStacks(signal), _)) => {
+                    self.is_terminating = true;
+                    request_stacks(signal);
+                }
                 Some((ToInit::Terminate, _)) => {
                     self.is_terminating = true;
                     // Fails only if there is no other process.

@@ -22,6 +22,7 @@ mod report_fifo;
 mod root_fs;
 mod run_mounts;
 mod seccomp;
+mod stack_request;
 
 use std::process::ExitCode;
 

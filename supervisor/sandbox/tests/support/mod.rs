@@ -93,6 +93,7 @@ pub(crate) fn spec(script: &str) -> RunSpec {
     RunSpec {
         commands: vec![sh(script)],
         jail: Jail::new("/usr"),
+        stack_signals: vec![],
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
@@ -145,6 +146,7 @@ impl RunEvents {
                 self.killing = Some(reason);
                 self.event_words.push("killing".into());
             }
+            SandboxEvent::StacksRequested => self.event_words.push("stacks".into()),
         }
     }
 }

@@ -92,6 +92,18 @@ function write(text) {
 
 const stripAnsi = (text) => clip(util.stripVTControlCharacters(String(text ?? '')));
 const clip = (text) => (text.length > TEXT_MAX ? text.slice(0, TEXT_MAX).replace(/[\ud800-\udbff]$/, '') : text);
+const endOf = (text) => text.slice(-TEXT_MAX).replace(/^[\udc00-\udfff]/, '');
+
+// The end of a text of which so many bytes are left out already, below the line that proctor writes above such an end.
+function keepEnd(text, leftOut = 0) {
+  const end = text.length > TEXT_MAX ? endOf(text) : text;
+  const all = leftOut + Buffer.byteLength(text) - Buffer.byteLength(end);
+  return all > 0 ? `[${all} bytes before this are left out]\n${end}` : end;
+}
+
+// What a test printed last explains its failure: the end of a long output.
+const endOfOutput = (text, leftOut = 0) => keepEnd(util.stripVTControlCharacters(text), leftOut);
+
 const joinTitles = (titles) => titles.join(SEPARATOR);
 
 // Cache of the last file's package: tests of one file follow each other.
@@ -175,6 +187,7 @@ function teeOf(stream) {
 // replacement is not captured.
 class OutputCapture {
   #text;
+  #leftOut;
 
   constructor() {
     if (tees.length === 0) tees.push(teeOf(process.stdout), teeOf(process.stderr));
@@ -182,21 +195,25 @@ class OutputCapture {
 
   start() {
     this.#text = '';
+    this.#leftOut = 0;
     listener = this;
     for (const { stream, write, tee } of tees) if (stream.write === write) stream.write = tee;
   }
 
   keep(chunk) {
-    if (this.#text.length >= TEXT_MAX) return;
     if (typeof chunk === 'string') this.#text += chunk;
     else if (chunk instanceof Uint8Array) this.#text += Buffer.from(chunk).toString();
+    if (this.#text.length <= 2 * TEXT_MAX) return;
+    const end = endOf(this.#text);
+    this.#leftOut += Buffer.byteLength(this.#text) - Buffer.byteLength(end);
+    this.#text = end;
   }
 
   // Ends the capture and returns the text, `undefined` if empty.
   stop() {
     if (listener !== this) return undefined;
     listener = undefined;
-    return this.#text ? stripAnsi(this.#text) : undefined;
+    return this.#text ? endOfOutput(this.#text, this.#leftOut) : undefined;
   }
 }
 
@@ -220,5 +237,5 @@ function describeLoadError(error, output = '') {
 const locationFields = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, OutputCapture,
+  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, endOfOutput, OutputCapture,
 };

@@ -3,6 +3,7 @@
 mod detect;
 mod pytest_config;
 mod selection;
+mod stacks;
 mod toolchain;
 mod zip_archive;
 
@@ -12,6 +13,7 @@ pub(crate) use detect::{
     unittest_files,
 };
 pub(crate) use selection::{ProjectSelection, project_selections};
+pub(crate) use stacks::STACK_DUMP;
 pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;

@@ -3,11 +3,13 @@
 Runs in the project's own interpreter, Python 3.7 or newer.
 """
 
+import faulthandler
 import json
 import linecache
 import os
 import re
 import reprlib
+import signal
 import sys
 import traceback
 
@@ -65,6 +67,50 @@ def remove_stale_bytecode():
                 pass
 
 
+# Signal on which this process prints its stacks: a real-time signal that no program uses. proctor sends it at the deadline.
+STACK_SIGNAL = 62
+
+# Most tasks whose stacks are printed, and most frames of each.
+TASKS_MAX = 16
+TASK_FRAMES_MAX = 64
+
+
+def print_stacks_on_signal():
+    """Prints the stacks of all threads and of asyncio's tasks on a signal, to what is now stderr.
+
+    A runner may capture stderr later, and a test may be in a call that never returns to Python's own signal handlers.
+    """
+    try:
+        stderr = os.dup(2)
+        signal.signal(STACK_SIGNAL, lambda *_: _print_tasks(stderr))
+        faulthandler.register(STACK_SIGNAL, file=stderr, all_threads=True, chain=True)
+    except (OSError, ValueError, AttributeError):
+        pass  # No stderr, not the main thread, or a Python without faulthandler: the run has no stacks.
+
+
+def _print_tasks(stderr):
+    """Prints what the tasks of a running event loop wait for, in the form of faulthandler, which sees only the loop."""
+    tasks = getattr(sys.modules.get("asyncio"), "all_tasks", None)
+    try:
+        for task in list(tasks())[:TASKS_MAX] if tasks else ():
+            frames = list(_awaited_frames(task.get_coro()))[:TASK_FRAMES_MAX]
+            lines = ['  File "%s", line %d in %s' % frame for frame in reversed(frames)]
+            os.write(stderr, "\n".join(["Task (most recent call first):"] + lines + [""]).encode("utf-8", "replace"))
+    except Exception:  # No loop runs, or a task is not one of asyncio's: a test must not fail because of this.
+        pass
+
+
+def _awaited_frames(waiting):
+    """File, line and function of a coroutine and of what it awaits, the outermost first."""
+    while waiting is not None:
+        kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, kind + "_frame")), None)
+        frame = getattr(waiting, "%s_frame" % kind, None)
+        if frame is None:
+            return
+        yield frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+        waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else kind + "_await", None)
+
+
 # Most unreported tests that are named in a run that otherwise passed.
 UNREPORTED_MAX = 256
 
@@ -90,7 +136,7 @@ class Report:
         if self._file is None or os.getpid() != self._owner:
             return
         self._tests += event in ("finished", "listed")
-        known = {key: _bounded(value) for key, value in fields.items() if value is not None}
+        known = {key: _bounded(key, value) for key, value in fields.items() if value is not None}
         if event == "begin":
             line = json.dumps({"event": event, "token": self._token}) + "\n"
         else:
@@ -210,10 +256,17 @@ def _kept_name(name):
     return name.decode()
 
 
-def _bounded(value):
-    if isinstance(value, str) and len(value) > TEXT_MAX:
-        return value[:TEXT_MAX] + CUT
-    return value
+def _bounded(key, value):
+    if not isinstance(value, str) or len(value) <= TEXT_MAX:
+        return value
+    return keep_end(value) if key == "output" else value[:TEXT_MAX] + CUT
+
+
+def keep_end(text, left_out=0):
+    """The end of a text of which so many bytes are left out already, below the line that proctor writes above such an end."""
+    before, end = text[:-TEXT_MAX], text[-TEXT_MAX:]
+    left_out += len(before.encode("utf-8", "replace"))
+    return "[%d bytes before this are left out]\n%s" % (left_out, end) if left_out else end
 
 
 def _is_hidden(frame):

@@ -5,7 +5,7 @@ use crate::parsing::assertion_values::assertion_values;
 use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::runners::ctest::assertion_output::{AssertionFailure, TestOutputBuffer};
-use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, push_keeping_end};
 use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -165,13 +165,12 @@ impl OpenCase {
 
     /// Text within the test.
     pub(super) fn text(&mut self, text: &str) {
-        let target = match self.text_targets.last() {
-            Some(TextTarget::Stack) => &mut self.stack,
-            Some(TextTarget::Output) => &mut self.output,
-            Some(TextTarget::Nothing) | None => return,
-        };
-        if target.len() < TEST_OUTPUT_BYTES_MAX {
-            target.push_str(text);
+        match self.text_targets.last() {
+            Some(TextTarget::Stack) if self.stack.len() < TEST_OUTPUT_BYTES_MAX => {
+                self.stack.push_str(&text[..text.floor_char_boundary(TEST_OUTPUT_BYTES_MAX)]);
+            }
+            Some(TextTarget::Output) => push_keeping_end(&mut self.output, text, TEST_OUTPUT_BYTES_MAX),
+            Some(TextTarget::Stack | TextTarget::Nothing) | None => {}
         }
     }
 

@@ -64,8 +64,8 @@ pub(super) fn walk(bytes: &[u8], mut each: impl FnMut(Part<'_>)) -> Result<(), S
                 depth = depth.saturating_sub(1);
                 each(Part::Close);
             }
-            Event::Text(text) => each(Part::Text(&clipped(&text))),
-            Event::CData(text) => each(Part::Text(&clipped(&text))),
+            Event::Text(text) => each(Part::Text(&String::from_utf8_lossy(&text))),
+            Event::CData(text) => each(Part::Text(&String::from_utf8_lossy(&text))),
             Event::GeneralRef(name) => each(Part::Text(&resolved(&name))),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
             Event::Eof if depth > 0 => return Err(format!("{depth} element(s) without an end")),
@@ -95,7 +95,7 @@ fn resolved(name: &BytesRef<'_>) -> String {
     resolve_xml_entity(&name).map_or_else(|| format!("&{name};"), str::to_owned)
 }
 
-/// The text up to the bound that is kept of any text.
+/// The beginning of a value or name, up to the bound that is kept of any text.
 fn clipped(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.get(..TEST_OUTPUT_BYTES_MAX).unwrap_or(bytes)).into_owned()
 }

@@ -16,6 +16,7 @@ mod deferred_failures;
 mod detect;
 mod event;
 mod failure;
+mod goroutines;
 mod output_buffer;
 mod parser;
 mod run_expression;
@@ -27,7 +28,10 @@ mod tracker;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest};
+use crate::contract::{
+    CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, StackDump,
+};
+use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
 use std::collections::{BTreeMap, BTreeSet};
 use toolchain::GO;
@@ -44,6 +48,7 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["go"],
     build_error_hides_tests: false,
     options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
+    stack_dump: Some(StackDump { signal: StackSignal::Quit, read: goroutines::hung_tests }),
     toolchains: &[&GO],
     sample: &[("go.mod", "module example.com/pass\n")],
     ..Manifest::DEFAULT

@@ -26,6 +26,8 @@ pub(super) struct OutputBuffer {
     before_tail: Vec<u8>,
     tail: Vec<u8>,
     cut: bool,
+    /// Bytes between head and end that are not kept, not counting escapes.
+    left_out: u64,
 }
 
 impl OutputBuffer {
@@ -41,6 +43,7 @@ impl OutputBuffer {
             self.cut = true;
             if self.tail.len() + literal.len() + 2 > TAIL_BYTES_MAX {
                 std::mem::swap(&mut self.before_tail, &mut self.tail);
+                self.left_out += self.tail.iter().filter(|byte| **byte != b'\\').count() as u64;
                 self.tail.clear();
             }
             &mut self.tail
@@ -67,6 +70,7 @@ impl OutputBuffer {
         self.before_tail = Vec::new();
         self.tail = Vec::new();
         self.cut = false;
+        self.left_out = 0;
     }
 
     /// The lines, unescaped. A piece without a newline is continued by the next one; a kind other than `Plain` wins.
@@ -74,8 +78,9 @@ impl OutputBuffer {
         let mut lines: Vec<OutputLine> = Vec::new();
         for (index, part) in [&self.head, &self.before_tail, &self.tail].into_iter().enumerate() {
             let mut open = false;
-            if index > 0 && self.cut && !part.is_empty() && !lines.iter().any(is_gap) {
-                lines.push(OutputLine { kind: OutputKind::Plain, text: GAP.to_owned() });
+            if index > 0 && self.left_out > 0 && !part.is_empty() && !lines.iter().any(is_gap) {
+                let text = format!("{GAP}{} bytes left out ...]", self.left_out);
+                lines.push(OutputLine { kind: OutputKind::Plain, text });
             }
             for piece in part.split(|byte| *byte == b'\n').filter(|piece| !piece.is_empty()) {
                 let kind = match piece[0] {
@@ -91,10 +96,11 @@ impl OutputBuffer {
     }
 }
 
-const GAP: &str = "[... output left out ...]";
+/// Beginning of the line between head and end.
+const GAP: &str = "[... about ";
 
 fn is_gap(line: &OutputLine) -> bool {
-    line.text == GAP
+    line.text.starts_with(GAP)
 }
 
 fn add_piece(lines: &mut Vec<OutputLine>, open: &mut bool, kind: OutputKind, text: &str) {

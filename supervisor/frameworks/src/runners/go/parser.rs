@@ -57,6 +57,8 @@ pub(super) struct GoParser {
     unbuilt: BTreeSet<String>,
     listed: usize,
     proofs: ProofTracker,
+    /// Whether proctor asked the test processes for their stacks, which ends them.
+    is_ended_by_proctor: bool,
     /// Whether unknown tests did not run because their process ended early.
     unreached: bool,
     /// Packages that did not run because another package does not compile.
@@ -84,6 +86,7 @@ impl GoParser {
             unbuilt: BTreeSet::new(),
             listed: 0,
             proofs: ProofTracker::default(),
+            is_ended_by_proctor: false,
             unreached: false,
             not_built: Vec::new(),
             notes: Notes::default(),
@@ -151,6 +154,10 @@ impl GoParser {
     fn package_ended(&mut self, event: &TestEvent<'_>, action: EndAction, events: &mut Vec<RunnerEvent>) {
         let package = &*event.package;
         let end = self.tracker.package_ended(package, events);
+        if self.is_ended_by_proctor && action == EndAction::Fail {
+            // The signal failed it. Its unfinished tests are known to be running.
+            return;
+        }
         if end.ended_early {
             self.unreached = true;
             self.notes
@@ -293,6 +300,10 @@ impl Parser for GoParser {
     fn stderr(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
         let (kept, size) = (&mut self.stderr, &mut self.stderr_bytes);
         self.stderr_lines.feed(bytes, |line| keep_line(kept, size, line));
+    }
+
+    fn stacks_requested(&mut self) {
+        self.is_ended_by_proctor = true;
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {

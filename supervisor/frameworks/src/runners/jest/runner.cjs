@@ -5,7 +5,7 @@
 // that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
-const { OutputCapture, stripAnsi } = require('../js/report.cjs');
+const { OutputCapture, endOfOutput } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
@@ -43,7 +43,7 @@ class Output {
     if (this.from === undefined || this.isMixed) return undefined;
     const said = this.kept().slice(this.from).map(({ message }) => `${message}\n`);
     this.from = undefined;
-    return stripAnsi([...said, this.written.stop() ?? ''].join('')) || undefined;
+    return endOfOutput([...said, this.written.stop() ?? ''].join('')) || undefined;
   }
 
   // The console output that Jest buffers until the file's end.

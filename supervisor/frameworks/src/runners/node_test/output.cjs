@@ -48,16 +48,24 @@ class Output {
 
   #keep(chunk) {
     const test = this.#open.at(-1);
-    if (!test || test.text.length >= TEXT_MAX) return;
+    if (!test) return;
     if (typeof chunk === 'string') test.text += chunk;
     else if (chunk instanceof Uint8Array && !FRAME.equals(chunk.subarray(0, 2))) test.text += Buffer.from(chunk).toString();
+    if (test.text.length > 2 * TEXT_MAX) this.#cut(test);
+  }
+
+  // Keeps the end of a test's output.
+  #cut(test) {
+    const end = test.text.slice(-TEXT_MAX).replace(/^[\udc00-\udfff]/, '');
+    test.leftOut += Buffer.byteLength(test.text) - Buffer.byteLength(end);
+    test.text = end;
   }
 
   begin(name) {
     const beside = this.#open.filter((other) => !name.startsWith(`${other.name} > `));
     for (const other of beside) other.isMixed = true;
     this.#begun += 1;
-    this.#open.push({ name, text: '', isMixed: beside.length > 0 });
+    this.#open.push({ name, text: '', leftOut: 0, isMixed: beside.length > 0 });
   }
 
   through() {
@@ -71,9 +79,11 @@ class Output {
   end(name, hasFailed) {
     const at = this.#open.findLastIndex((test) => test.name === name);
     if (at < 0) return;
-    const [{ text, isMixed }] = this.#open.splice(at, 1);
-    if (!hasFailed || isMixed || text === '') return;
-    const line = `${stringify([name, text.slice(0, TEXT_MAX)])}\n`;
+    const [test] = this.#open.splice(at, 1);
+    if (!hasFailed || test.isMixed || test.text === '') return;
+    if (test.text.length > TEXT_MAX) this.#cut(test);
+    const above = test.leftOut > 0 ? `[${test.leftOut} bytes before this are left out]\n` : '';
+    const line = `${stringify([name, above + test.text])}\n`;
     this.#left -= line.length;
     if (this.#left >= 0) appendFileSync(this.place, line);
   }

@@ -50,6 +50,9 @@ final class Report
         }
         $this->tests += in_array($event, ['finished', 'listed'], true) ? 1 : 0;
         $fields = array_filter($fields, function ($field) { return $field !== null && $field !== ''; });
+        if ($event === 'finished' && isset($fields['output'])) {
+            $fields['output'] = end_of($fields['output']);
+        }
         $fields = array_map(function ($field) { return is_string($field) ? clip($field) : $field; }, $fields);
         $flags  = JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE | JSON_INVALID_UTF8_SUBSTITUTE;
         fwrite($this->stream, $this->token . ' ' . json_encode(['event' => $event] + $fields, $flags) . "\n");
@@ -286,6 +289,14 @@ const UNPRINTABLE = "\u{fffd}";
 function clip(string $text): string
 {
     return strlen($text) > TEXT_MAX ? substr($text, 0, TEXT_MAX) . '…' : $text;
+}
+
+// The end of a test's output, which mostly explains its failure, below the line that proctor writes above such an end.
+function end_of(string $output): string
+{
+    $length = TEXT_MAX - 100;
+    $before = strlen($output) - $length;
+    return $before > 0 ? "[$before bytes before this are left out]\n" . substr($output, -$length) : $output;
 }
 
 function printable(string $name): string

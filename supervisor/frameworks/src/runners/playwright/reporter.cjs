@@ -5,7 +5,7 @@
 'use strict';
 
 const path = require('node:path');
-const { SEPARATOR, locationFields, describeLoadError, end, packageOf, joinTitles, stripAnsi, emit, projectStack } = require('../js/report.cjs');
+const { SEPARATOR, locationFields, describeLoadError, end, packageOf, joinTitles, stripAnsi, endOfOutput, emit, projectStack } = require('../js/report.cjs');
 
 const OLDEST = [1, 50];
 
@@ -173,7 +173,7 @@ function ofDiff(lines) {
 const textOf = (chunks) => chunks.map((chunk) => (typeof chunk === 'string' ? chunk : chunk.toString('utf8'))).join('');
 
 function outputOf(result) {
-  const output = stripAnsi([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
+  const output = endOfOutput([textOf(result.stdout), textOf(result.stderr)].filter(Boolean).join('\n'));
   return output === '' ? undefined : output;
 }
 

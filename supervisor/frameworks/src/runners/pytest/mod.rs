@@ -65,6 +65,7 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["py"],
     ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
     options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
+    stack_dump: Some(python::STACK_DUMP),
     rerun_names: python::RERUN_NAMES,
     reserved: ReservedVariables {
         names: &["PYTEST_ADDOPTS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTEST_PLUGINS"],

@@ -7,9 +7,11 @@ In a run with pytest-xdist the workers attach what they know about a failure to 
 Needs pytest 7.0.
 """
 
+import linecache
 import os
 import re
 import sys
+import traceback
 
 import pytest
 
@@ -17,6 +19,9 @@ import proctor_python
 
 if not hasattr(pytest, "version_tuple"):
     raise pytest.UsageError("proctor needs pytest 7.0 or newer, and this is " + pytest.__version__)
+
+# Before pytest captures stderr.
+proctor_python.print_stacks_on_signal()
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     proctor_python.remove_stale_bytecode()
@@ -51,9 +56,25 @@ def pytest_load_initial_conftests(early_config, args):
         reporter.note("parallel has no effect: pytest-xdist is not installed")
     outcome = yield
     error = outcome.excinfo[1] if outcome.excinfo else None
-    if error is not None and getattr(error, "path", None) is not None:
-        reporter.unloadable(str(error.path), _cause(error))
+    path = getattr(error, "path", None) or _conftest_loaded_by(error)
+    if path is not None:
+        reporter.unloadable(str(path), _cause(error))
         reporter.end()
+
+
+def _conftest_loaded_by(error):
+    """The conftest.py that pytest was loading: it does not name the one whose `pytest_plugins` cannot be imported."""
+    for frame, _ in traceback.walk_tb(error.__traceback__ if error is not None else None):
+        module = frame.f_locals.get("conftestmodule")
+        if frame.f_code.co_name == "consider_conftest" and module is not None:
+            return getattr(module, "__file__", None)
+    return None
+
+
+def _line_of_plugins(path):
+    """Line of a file's `pytest_plugins`, from 1; the first line if it has none."""
+    lines = enumerate(linecache.getlines(path), 1)
+    return next((number for number, line in lines if line.startswith("pytest_plugins")), 1)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -220,7 +241,9 @@ class Reporter:
 
     def unloadable(self, path, error):
         told = proctor_python.describe_exception(error)
-        self._collector(path, dict(told, file=told["file"] or path, line=told["line"] or 1))
+        if isinstance(error, pytest.UsageError):
+            told["message"] = str(error)
+        self._collector(path, dict(told, file=told["file"] or path, line=told["line"] or _line_of_plugins(path)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config):

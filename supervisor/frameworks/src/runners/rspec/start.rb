@@ -58,6 +58,26 @@ module ProctorRSpec
     end
   end
 
+  # Signal on which this process prints its stacks: a real-time signal that no program uses. proctor sends it at the deadline.
+  STACK_SIGNAL = 62
+
+  # Prints the stacks of all threads on a signal, to what is now stderr, in the form of Python's faulthandler.
+  def self.print_stacks_on_signal
+    stderr = IO.for_fd(2, autoclose: false).dup
+    Signal.trap(STACK_SIGNAL) do
+      # No buffered write: it needs a lock, which a handler may not take.
+      Thread.list.each { |thread| stderr.syswrite(stack_of(thread)) }
+    end
+  rescue ArgumentError, SystemCallError
+    # A Ruby that handles no such signal, or no stderr: the run has no stacks.
+  end
+
+  def self.stack_of(thread)
+    frames = (thread.backtrace_locations || []).reject { |frame| frame.path == __FILE__ }
+    lines = frames.map { |frame| %(  File "#{frame.absolute_path || frame.path}", line #{frame.lineno} in #{frame.label}\n) }
+    ["Thread (most recent call first):\n", *lines].join
+  end
+
   # Text that JSON can carry: bytes that are no UTF-8 are replaced.
   def self.utf8(text)
     text = text.dup.force_encoding(Encoding::UTF_8) if text.encoding == Encoding::BINARY
@@ -130,16 +150,33 @@ module ProctorRSpec
 
     def start
       @text = +""
+      @left_out = 0
     end
 
     def stop
       text, @text = @text, nil
-      text unless text.nil? || text.empty?
+      return if text.nil? || text.empty?
+
+      # With room for the line above it within the report's bound.
+      text = cut(text, TEXT_MAX - 100) if text.length > TEXT_MAX - 100
+      @left_out.positive? ? "[#{@left_out} bytes before this are left out]\n#{text}" : text
     end
 
     def keep(parts)
-      parts.each { |part| @text << ProctorRSpec.utf8(part.to_s) } if @text && @text.length < TEXT_MAX
+      return unless @text
+
+      parts.each { |part| @text << ProctorRSpec.utf8(part.to_s) }
+      @text = cut(@text, TEXT_MAX) if @text.length > 2 * TEXT_MAX
       nil
+    end
+
+    private
+
+    # The end of a text, which mostly explains a failure.
+    def cut(text, length)
+      kept = text[-length..-1]
+      @left_out += text.bytesize - kept.bytesize
+      +kept
     end
   end
 
@@ -384,6 +421,7 @@ module ProctorRSpec
   end
 
   def self.main
+    print_stacks_on_signal
     begin
       require "rspec/core"
     rescue LoadError => e

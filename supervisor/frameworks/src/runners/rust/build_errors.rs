@@ -29,7 +29,7 @@ impl CompileErrors {
         }
         let collector = self.0.entry(nodeid.clone()).or_insert_with(|| {
             let (file, line) = place(message, here).unzip();
-            let text = here.paths.scrub(&message.message);
+            let text = here.paths.scrub(&explained(message));
             Collector { nodeid, kind: CollectorKind::Build, file, line, message: text, output: String::new() }
         });
         if collector.output.len() < TEST_OUTPUT_BYTES_MAX && !collector.output.contains(&rendered) {
@@ -44,6 +44,20 @@ impl CompileErrors {
         events.extend(collectors.into_values().map(|collector| RunnerEvent::Collector(Box::new(collector.bounded()))));
         count
     }
+}
+
+/// The message; one about types names them, which the compiler does below the source line or, for long ones, in a note.
+fn explained(message: &Diagnostic) -> String {
+    let labels = message.spans.iter().filter(|span| span.is_primary).filter_map(|span| span.label.as_deref());
+    let notes = message.children.iter().map(|note| note.message.as_str());
+    let types = |text: &&str| text.starts_with("expected ") && text.contains("found ");
+    let mut parts = vec![message.message.as_str()];
+    for text in labels.chain(notes).filter(types) {
+        if !parts.iter().any(|part| part.contains(text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ")
 }
 
 /// The place of the first error within the workspace; for a macro from elsewhere, where the workspace expands it.

@@ -54,7 +54,16 @@ pub(super) struct Diagnostic {
     pub(super) message: String,
     #[serde(default)]
     pub(super) spans: Vec<Span>,
+    /// Notes and hints about it.
+    #[serde(default)]
+    pub(super) children: Vec<Note>,
     pub(super) rendered: Option<String>,
+}
+
+/// What the compiler adds to a message.
+#[derive(Debug, Deserialize)]
+pub(super) struct Note {
+    pub(super) message: String,
 }
 
 /// A place in a source file.
@@ -64,6 +73,8 @@ pub(super) struct Span {
     pub(super) line_start: u32,
     #[serde(default)]
     pub(super) is_primary: bool,
+    /// What the compiler writes below the source line.
+    pub(super) label: Option<String>,
     pub(super) expansion: Option<Box<Expansion>>,
 }
 

@@ -1,7 +1,7 @@
 //! Parses libtest's text format, which rustdoc uses for doctests and other harnesses imitate. A failed test's output follows
 //! after all tests have ended, so failures are held back until then.
 
-use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, clip};
+use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, push_keeping_end};
 use proctor_core::test_case::TestOutcome;
 
 /// Most failed tests held back at a time; further ones are reported without output.
@@ -58,10 +58,8 @@ impl LibtestTextParser {
         } else if line == "failures:" {
             self.section = None;
         } else if let Some((_, output)) = self.section.and_then(|at| self.failed.get_mut(at)) {
-            if output.len() < TEST_OUTPUT_BYTES_MAX {
-                output.push_str(&clip(line.to_owned(), TEST_OUTPUT_BYTES_MAX));
-                output.push('\n');
-            }
+            push_keeping_end(output, line, TEST_OUTPUT_BYTES_MAX);
+            output.push('\n');
         } else if let Some(name) = self.pending.take()
             && !self.record_result(&name, line, results)
         {

@@ -50,6 +50,7 @@ static MANIFEST: Manifest = Manifest {
         parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),
         ..Manifest::DEFAULT.options
     },
+    stack_dump: Some(python::STACK_DUMP),
     rerun_names: RerunNames { is_reported_only_on_failure: is_fixture, ..python::RERUN_NAMES },
     toolchains: &[&python::PYTHON],
     sample: &[("setup.py", ""), ("tests/__init__.py", ""), ("tests/test_a.py", "")],

@@ -19,6 +19,7 @@ NOT_FOUND = 127
 
 
 def main(arguments):
+    proctor_python.print_stacks_on_signal()
     proctor_python.remove_stale_bytecode()
     manage, more = arguments[0], arguments[1:]
     try:

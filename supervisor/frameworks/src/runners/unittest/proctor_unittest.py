@@ -47,6 +47,7 @@ BROUGHT_BY = "proctor_brought_by"
 
 
 def main(arguments):
+    proctor_python.print_stacks_on_signal()
     proctor_python.remove_stale_bytecode()
     start = arguments[0]
     patterns = [argument[len("-k=") :] for argument in arguments[1:] if argument.startswith("-k=")]
@@ -440,22 +441,26 @@ class Written:
     """Records what is written to `sys.stdout` and `sys.stderr`, from creation until `stop`."""
 
     def __init__(self):
-        self._parts, self._length = [], 0
+        self._parts, self._length, self._left_out = [], 0, 0
         self._streams = {name: getattr(sys, name) for name in ("stdout", "stderr")}
         self._tees = {name: Tee(stream, self._keep) for name, stream in self._streams.items()}
         vars(sys).update(self._tees)
 
     def _keep(self, text):
-        if self._length < proctor_python.TEXT_MAX:
-            self._parts.append(text)
-            self._length += len(text)
+        self._parts.append(text)
+        self._length += len(text)
+        if self._length > 2 * proctor_python.TEXT_MAX:
+            printed = "".join(self._parts)
+            end = printed[-proctor_python.TEXT_MAX :]
+            self._left_out += len(printed[: -len(end)].encode("utf-8", "replace"))
+            self._parts, self._length = [end], len(end)
 
     def stop(self):
         """Returns the recorded text, or None. A stream that a test has installed stays."""
         for name, stream in self._streams.items():
             if getattr(sys, name) is self._tees[name]:
                 setattr(sys, name, stream)
-        return "".join(self._parts) or None
+        return proctor_python.keep_end("".join(self._parts), self._left_out) or None
 
 
 def interrupted(error):

@@ -5,7 +5,7 @@ use super::{Mode, RustParser};
 use crate::parsing::output_tail::strip_ansi;
 use crate::runners::rust::failure::{self, FailureReason};
 use crate::runners::rust::libtest_text::{LibtestTextParser, TextResult, listed_name};
-use proctor_core::bounds::TEST_OUTPUT_BYTES_MAX;
+use proctor_core::bounds::{TEST_OUTPUT_BYTES_MAX, push_keeping_end};
 use proctor_core::event::RunnerEvent;
 use proctor_core::test_case::{TestId, TestOutcome};
 use std::collections::HashSet;
@@ -177,10 +177,8 @@ fn whole_program_test(id: &str) -> TestId {
 }
 
 pub(super) fn push_bounded(output: &mut String, line: &str) {
-    if output.len() + line.len() < TEST_OUTPUT_BYTES_MAX {
-        output.push_str(line);
-        output.push('\n');
-    }
+    push_keeping_end(output, line, TEST_OUTPUT_BYTES_MAX);
+    output.push('\n');
 }
 
 fn signal_name(number: i32) -> String {
