@@ -3,7 +3,7 @@
 
 use super::budget::{Detail, clip_end, last_lines};
 use proctor_proto::printable::{block, line};
-use proctor_proto::v1::{Collector, CollectorKind, Failure, Report, TestCase, TestId, TestOutcome};
+use proctor_proto::v1::{Collector, CollectorKind, Failure, HungTest, Report, TestCase, TestId, TestOutcome};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -65,7 +65,10 @@ pub(crate) struct FailureEntry {
 /// All failures of a report, in the order in which an agent should read them.
 pub(crate) fn entries(report: &Report) -> Vec<FailureEntry> {
     let collectors = report.collectors.iter().map(FailureEntry::from_collector);
-    let running = report.evidence.iter().flat_map(|evidence| &evidence.running).map(FailureEntry::from_running);
+    let running = report.evidence.iter().flat_map(|evidence| {
+        let hung = |test: &TestId| evidence.hung.iter().find(|hung| hung.test.as_ref() == Some(test));
+        evidence.running.iter().map(move |test| FailureEntry::from_running(test, hung(test)))
+    });
     running.chain(collectors).chain(without_echoing_parents(&report.tests).map(FailureEntry::from_test)).collect()
 }
 
@@ -158,9 +161,11 @@ impl FailureEntry {
         }
     }
 
-    fn from_running(test: &TestId) -> FailureEntry {
+    fn from_running(test: &TestId, hung: Option<&HungTest>) -> FailureEntry {
         FailureEntry {
             name: format!("{}/{}", test.package, test.name),
+            place: hung.and_then(|hung| place(hung.file.as_deref(), hung.line)),
+            stack: hung.map(|hung| lines(&hung.stack)).unwrap_or_default(),
             message: "was running when the run was cut off".to_owned(),
             ..FailureEntry::new(FailureKind::Running)
         }
@@ -304,6 +309,7 @@ fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase
 mod tests {
     use super::*;
     use crate::answer::budget;
+    use proctor_proto::v1::Evidence;
 
     fn test(name: &str, message: &str) -> TestCase {
         TestCase {
@@ -376,6 +382,23 @@ mod tests {
             Collector { output: output.into(), kind: CollectorKind::Collection.into(), ..Collector::default() };
         let all = entries(&Report { collectors: vec![collector], ..Report::default() });
         assert_eq!(select(&all, &budget::FULL).0[0].output, "    at load (a.js:3:1)\n  code: 'X'");
+    }
+
+    #[test]
+    fn shows_where_a_running_test_hangs() {
+        let id = |name: &str| TestId { package: "a".into(), name: name.into() };
+        let hung = HungTest {
+            test: Some(id("TestHangs")),
+            file: Some("a_test.go".into()),
+            line: Some(9),
+            stack: "a.wait\n\ta.go:3\na.TestHangs\n\ta_test.go:9\n".into(),
+        };
+        let running = vec![id("TestHangs"), id("TestOther")];
+        let evidence = Evidence { running, hung: vec![hung], ..Evidence::default() };
+        let all = entries(&Report { evidence: Some(evidence), ..Report::default() });
+        let shown = select(&all, &Detail { stack_frames: 3, ..budget::FULL }).0;
+        assert_eq!((shown[0].place.as_deref(), shown[0].stack.len()), (Some("a_test.go:9"), 3));
+        assert_eq!((shown[1].place.as_deref(), shown[1].stack.len()), (None, 0), "nothing is known of it");
     }
 
     #[test]
