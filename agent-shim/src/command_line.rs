@@ -31,6 +31,9 @@ Examples:
   proctor-mcp --http 127.0.0.1:7900 --http-token-file ~/.config/proctor/http-token --workspace shop=src/shop --workspace api=src/api
       Serves many agents over HTTP, at http://127.0.0.1:7900/mcp/shop and /mcp/api, which know the token.
 
+  proctor-mcp doctor --workspace ~/src/shop
+      Checks the set-up: starts as a client would, and says what is wrong.
+
 In an MCP client's configuration:
   {\"mcpServers\": {\"proctor\": {\"command\": \"proctor-mcp\", \"args\": [\"--workspace\", \"/home/me/src/shop\"]}}}
 
@@ -44,54 +47,64 @@ Logs go to stderr; PROCTOR_LOG sets the level (default warn).";
 #[derive(Debug, Parser)]
 #[command(name = "proctor-mcp", version, after_help = EXAMPLES, after_long_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// The workspace whose tests run; with --http, NAME=DIR may be given several times, each served at /mcp/NAME
-    #[arg(long = "workspace", value_name = "[NAME=]DIR", default_value = ".")]
+    #[arg(long = "workspace", global = true, value_name = "[NAME=]DIR", default_value = ".")]
     workspaces: Vec<String>,
 
     /// The supervisor to use; without it a private one is started, which ends with this process
-    #[arg(long, value_name = "unix:PATH|https://HOST:PORT|http://127.0.0.1:PORT", value_parser = parse_address)]
+    #[arg(long, global = true, value_name = "unix:PATH|https://HOST:PORT|http://127.0.0.1:PORT", value_parser = parse_address)]
     supervisor: Option<Address>,
 
     /// File with the bearer token that names the tenant
-    #[arg(long, value_name = "FILE", requires = "supervisor")]
+    #[arg(long, global = true, value_name = "FILE", requires = "supervisor")]
     token_file: Option<PathBuf>,
 
     /// Certificates of the authorities of an https:// supervisor, in PEM
-    #[arg(long, value_name = "FILE", requires = "supervisor")]
+    #[arg(long, global = true, value_name = "FILE", requires = "supervisor")]
     ca: Option<PathBuf>,
 
     /// Certificate by which an https:// supervisor knows us, in PEM
-    #[arg(long, value_name = "FILE", requires = "ca", requires = "key")]
+    #[arg(long, global = true, value_name = "FILE", requires = "ca", requires = "key")]
     cert: Option<PathBuf>,
 
     /// Private key of that certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
 
     /// Tokens (4 bytes each) of an answer, text and structured content together, unless a call sets max_tokens
-    #[arg(long, value_name = "TOKENS", default_value_t = MAX_TOKENS_DEFAULT,
+    #[arg(long, global = true, value_name = "TOKENS", default_value_t = MAX_TOKENS_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TOKENS_MAX)))]
     max_tokens: u32,
 
     /// Answer runs with the runner's own output, ending in `exit: N`, unless a call sets raw to false
-    #[arg(long)]
+    #[arg(long, global = true)]
     compat: bool,
 
     /// The `proctor` program for the private supervisor [default: beside this program, else on PATH]
-    #[arg(long, value_name = "FILE", conflicts_with = "supervisor")]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "supervisor")]
     proctor_binary: Option<PathBuf>,
 
     /// Address for MCP over streamable HTTP, instead of stdin and stdout; beyond loopback it needs --http-url
-    #[arg(long, value_name = "IP:PORT", requires = "http_token_file")]
+    #[arg(long, global = true, value_name = "IP:PORT", requires = "http_token_file")]
     http: Option<SocketAddr>,
 
     /// File with the bearer token that HTTP clients have to send; not the supervisor's token
-    #[arg(long, value_name = "FILE", requires = "http")]
+    #[arg(long, global = true, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
 
     /// URL by which clients reach --http, if a proxy in front of it ends TLS
-    #[arg(long, value_name = "https://HOST[:PORT]", requires = "http", value_parser = parse_public_url)]
+    #[arg(long, global = true, value_name = "https://HOST[:PORT]", requires = "http", value_parser = parse_public_url)]
     http_url: Option<PublicUrl>,
+}
+
+/// What to do instead of serving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Subcommand)]
+enum Command {
+    /// Start as an MCP client would, with the same options, and say what is wrong
+    Doctor,
 }
 
 /// A workspace to serve.
@@ -183,6 +196,11 @@ impl Args {
         );
         let (supervisor_token_file, url) = (self.token_file.clone(), self.http_url.clone());
         Ok(Some(HttpSettings { address, token_file, supervisor_token_file, url }))
+    }
+
+    /// Whether the set-up is to be checked instead of serving.
+    pub(crate) fn is_doctor(&self) -> bool {
+        self.command == Some(Command::Doctor)
     }
 
     /// How answers look unless a call says otherwise.

@@ -18,6 +18,7 @@ mod bounded_report;
 mod call_error;
 mod certificate_errors;
 mod command_line;
+mod doctor;
 mod end_of_input;
 mod end_of_output;
 mod handshake;
@@ -46,6 +47,7 @@ mod task_calls;
 mod tls_probe;
 mod tool_call;
 mod tools;
+mod trace_parent;
 
 use clap::Parser;
 use command_line::{Args, Workspace};
@@ -66,7 +68,7 @@ fn main() -> ExitCode {
         Err(error) => return print_usage(&error),
     };
     match start(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         // Printed whatever the log level: a person who starts the shim by hand has to see it.
         Err(error) => exit_with_error(&format!("proctor-mcp: {error:#}")),
     }
@@ -96,7 +98,7 @@ fn print_line(text: &str) {
     _ = Printable(anstream::stderr()).write_all(format!("{text}\n").as_bytes());
 }
 
-fn start(args: Args) -> anyhow::Result<()> {
+fn start(args: Args) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal();
     let log = StderrLog::start(std::io::stderr())?;
@@ -113,7 +115,10 @@ fn start(args: Args) -> anyhow::Result<()> {
     ended
 }
 
-async fn run(args: Args) -> anyhow::Result<()> {
+async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.is_doctor() {
+        return Ok(doctor::run().await);
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     let terminated = async move {
         tokio::select! {
@@ -140,5 +145,5 @@ async fn run(args: Args) -> anyhow::Result<()> {
         },
     };
     join_all(servers.into_iter().map(McpServer::shut_down)).await;
-    served
+    served.map(|()| ExitCode::SUCCESS)
 }

@@ -11,6 +11,7 @@ use crate::supervisor_connection::SupervisorConnection;
 use crate::task_calls;
 use crate::tool_call::{AnswerDefaults, ToolCall};
 use crate::tools::Tool;
+use crate::trace_parent;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult,
     DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
@@ -92,7 +93,7 @@ impl McpServer {
             notes.extend(self.session.take_notice().map(str::to_owned));
             Ok(budget::fit(&*answer, &notes, bytes_max))
         };
-        match outcome.await {
+        match trace_parent::scope(&context.meta, outcome).await {
             Ok(answer) => answer.into_result(),
             Err(error) => error_result(name, &error, self.supervisor.is_private()),
         }
