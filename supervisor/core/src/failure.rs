@@ -55,10 +55,10 @@ pub struct LastRun {
     pub total: u64,
     /// Tests that were running when the run was cut off.
     pub running: Vec<TestId>,
-    /// Tests that were to run again and did not.
+    /// Tests that were selected by name and did not run. The package is empty where the request named none.
     #[serde(default)]
     pub not_run: Vec<TestId>,
-    /// Number of further tests that were to run again and did not.
+    /// Number of further tests that were selected by name and did not run.
     #[serde(default)]
     pub not_run_left_out: u64,
     /// Whether unknown tests may not have run.
@@ -187,7 +187,7 @@ impl FailureSlot {
                 None => RerunTarget::Package(failure.nodeid.clone()),
             })
             .chain(last.not_built.iter().cloned().map(RerunTarget::Package))
-            .chain(last.running.iter().chain(&last.not_run).cloned().map(RerunTarget::Test))
+            .chain(last.running.iter().chain(&last.not_run).cloned().map(RerunTarget::from_test))
             .collect();
         if targets.is_empty() && last.outcome != Outcome::Passed {
             return RerunPlan::Everything;

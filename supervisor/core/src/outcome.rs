@@ -205,7 +205,7 @@ pub struct Evidence {
     pub limit_hits: Vec<LimitHit>,
     /// Tests that had started and not ended when the run was cut off, at most [`crate::bounds::RUNNING_NAMES_MAX`].
     pub running: Vec<TestId>,
-    /// Tests that were to run again and gave no result, as many as the report has room for.
+    /// Tests that were selected by name and gave no result, as many as the report has room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<TestId>,
     /// Whether unknown tests may not have run: because of a build or load error, or because the run ended before them.

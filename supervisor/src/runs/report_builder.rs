@@ -33,8 +33,8 @@ pub(super) struct ReportBuilder {
     pub(super) limits: Limits,
     pub(super) framework: String,
     pub(super) chosen: Option<FrameworkChoice>,
-    /// Whether a name filter picked the tests.
-    pub(super) filtered: bool,
+    /// Whether the request selected tests.
+    pub(super) selected: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
     pub(super) accepted_at: Timestamp,
@@ -53,7 +53,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         limits,
         framework,
         chosen,
-        filtered,
+        selected,
         notes,
         workspace,
         accepted_at,
@@ -98,7 +98,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         proof: stream.proof,
         nothing_selected,
         runner_missing: stream.runner_missing,
-        filtered,
+        selected,
         not_run: expected.missing().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || missed
@@ -332,7 +332,7 @@ mod tests {
             limits: Limits::DEFAULT,
             framework: "go".to_owned(),
             chosen: None,
-            filtered: false,
+            selected: false,
             notes: vec![WORST.repeat(10_000); 1_000],
             workspace: Workspace::open(dir.path()).unwrap(),
             accepted_at: Timestamp(0),

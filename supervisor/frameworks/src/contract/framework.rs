@@ -3,7 +3,10 @@
 use crate::contract::{
     CoverageHarvest, FileTree, Manifest, Parser, Plan, PlanError, PlanRequest, Project, owns_source,
 };
+use crate::parsing::workspace_paths::join;
 use proctor_core::request::{BrowserOptions, RerunTarget};
+use proctor_core::test_case::TestId;
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A test framework: its manifest says what it is, the methods do the work.
@@ -82,9 +85,18 @@ pub trait Framework: Send + Sync {
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>)
     -> Result<Plan, PlanError>;
 
-    /// Whether one of the projects has the package of `target`. Packages are files, unless an adapter overrides this.
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        owns_source(self.manifest().extensions, projects, tree, target.package())
+    /// Whether one of the projects has this package. Packages are files, unless an adapter overrides this.
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
+        owns_source(self.manifest().extensions, projects, tree, package)
+    }
+
+    /// The tests with these names, in their order. A node id gives the test's package; any other name may be in every package.
+    fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        let Some(separator) = self.manifest().node_id_separator else {
+            return names.iter().map(in_any_package).collect();
+        };
+        let is_package = |package: &str| tree.contains(package) && self.owns_package(projects, tree, package);
+        names.iter().map(|name| split_node_id(name, separator, is_package)).collect()
     }
 
     /// A parser for one run of `plan`.
@@ -106,5 +118,21 @@ pub trait Framework: Send + Sync {
         _finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
         CoverageHarvest::default()
+    }
+}
+
+/// The target of a name without a package.
+fn in_any_package(name: &TestName) -> RerunTarget {
+    RerunTarget::Name(name.as_str().to_owned())
+}
+
+/// The target of a node id: the shortest beginning that is a package, and the name behind the separator.
+pub(crate) fn split_node_id(name: &TestName, separator: &str, is_package: impl Fn(&str) -> bool) -> RerunTarget {
+    let node_id = name.as_str();
+    let mut splits =
+        node_id.match_indices(separator).map(|(at, _)| (join("", &node_id[..at]), &node_id[at + separator.len()..]));
+    match splits.find(|(package, name)| !name.is_empty() && is_package(package)) {
+        Some((package, name)) => RerunTarget::Test(TestId { package, name: name.to_owned() }),
+        None => in_any_package(name),
     }
 }

@@ -1,6 +1,10 @@
 //! Class and method of a test, from its file and its name.
 
 use super::source_index::EXTENSIONS;
+use crate::contract::FileTree;
+use proctor_core::request::RerunTarget;
+use proctor_core::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Class and method of `com.example.FooTest#adds`; no method for a whole class.
 pub(crate) fn split(name: &str) -> (&str, Option<&str>) {
@@ -14,6 +18,33 @@ pub(crate) fn class_from_path(file: &str) -> Option<String> {
     let (_, below) = anchored.split_once("/src/test/")?;
     let (_, class) = below.split_once('/')?;
     EXTENSIONS.contains(&extension).then(|| class.replace('/', "."))
+}
+
+/// The targets, with each name of a class that has a file of its own below `src/test` replaced by a test in that file; and the names
+/// of the other classes, which may be in any file.
+pub(crate) fn locate_names<'t>(tree: &FileTree, targets: &'t [RerunTarget]) -> (Vec<RerunTarget>, BTreeSet<&'t str>) {
+    let (mut located, mut names): (Vec<RerunTarget>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
+    for target in targets {
+        match target {
+            RerunTarget::Name(name) => drop(names.insert(name)),
+            RerunTarget::Package(_) | RerunTarget::Test(_) => located.push(target.clone()),
+        }
+    }
+    if names.is_empty() {
+        return (located, names);
+    }
+    let mut files: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (class, file) in tree.files().filter_map(|file| Some((class_from_path(file)?, file))) {
+        files.entry(class).or_default().push(file);
+    }
+    names.retain(|name| {
+        let class = split(name).0;
+        let own = files.get(class.split('$').next().unwrap_or(class));
+        let test = |file: &&str| TestId { package: (*file).to_owned(), name: (*name).to_owned() };
+        located.extend(own.into_iter().flatten().map(test).map(RerunTarget::Test));
+        own.is_none()
+    });
+    (located, names)
 }
 
 /// The method of `each(String)[2]`, `same[1: b]`, `adds{int}`; `None` for a display name, which selects nothing.

@@ -75,6 +75,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
     reserved: ReservedVariables {
@@ -225,10 +226,15 @@ fn run_by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invoc
 
 /// The test and all tests that it may be a subtest of: a title may contain a `/`, and a test that does not exist does not run.
 fn with_outer_tests(target: &RerunTarget) -> Vec<RerunTarget> {
-    let RerunTarget::Test(test) = target else { return vec![target.clone()] };
-    let outer = test.name.match_indices('/').map(|(at, _)| test.name[..at].trim_end()).filter(|name| !name.is_empty());
-    let outer = outer.map(|name| TestId { package: test.package.clone(), name: name.to_owned() });
-    outer.map(RerunTarget::Test).chain([target.clone()]).collect()
+    let name = match target {
+        RerunTarget::Test(test) => &test.name,
+        RerunTarget::Name(name) => name,
+        RerunTarget::Package(_) => return vec![target.clone()],
+    };
+    let package = target.package().unwrap_or_default();
+    let outer = name.match_indices('/').map(|(at, _)| name[..at].trim_end()).filter(|name| !name.is_empty());
+    let outer = outer.map(|name| TestId { package: package.to_owned(), name: name.to_owned() });
+    outer.map(RerunTarget::from_test).chain([target.clone()]).collect()
 }
 
 #[cfg(test)]

@@ -104,6 +104,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     default_wall_ms: Some(LONG_WALL_MS),
     options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
     rerun_names: js::RERUN_NAMES,
