@@ -12,7 +12,7 @@ use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
 
 const DESCRIPTION: &str = "\
-Run the workspace's tests in a sandbox and wait for the result. Call it after every edit, with files or filter while you \
+Run the workspace's tests in a sandbox and wait for the result. Call it after every edit, with tests or files while you \
 work on one place and without them before you finish. The project type is detected. The first block is the runner's own \
 output ending in `exit: N`; structuredContent has every failure with file, line, expected and actual value. Failing tests \
 are a normal result, not an error; only the outcome `passed` is success (no tests at all is not).
@@ -31,6 +31,13 @@ pub(super) fn spec() -> ToolSpec {
     let properties = [
         ("timeout", json_schema::timeout()),
         ("framework", json_schema::framework()),
+        (
+            "tests",
+            strings(
+                "Exactly these tests, by the names that list_tests and failures give, verbatim; no patterns. Not with \
+                 filter, files or command.",
+            ),
+        ),
         ("filter", json_schema::filter()),
         (
             "files",
@@ -44,7 +51,7 @@ pub(super) fn spec() -> ToolSpec {
             strings(
                 "A command as a list of arguments that replaces the framework's own, for example [\"make\", \"check\"]. \
                  No shell. Its exit status decides; JUnit XML that it writes to $PROCTOR_JUNIT, or TAP on stdout, is \
-                 read test by test. Not with framework, filter, files or parallel.",
+                 read test by test. Not with framework, tests, filter, files or parallel.",
             ),
         ),
         (
@@ -84,6 +91,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     let browsers = ["chromium", "firefox", "webkit"];
     let request = RunTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
+        tests: arguments.texts("tests")?,
         filter: arguments.text("filter")?.unwrap_or_default(),
         files: arguments.texts("files")?,
         command: arguments.texts("command")?,

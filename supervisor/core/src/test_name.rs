@@ -52,7 +52,7 @@ pub enum TestNameError {
     #[error("tests: a name is empty: leave it out, or leave out tests to run all")]
     Empty,
     /// Reported names have none: they are replaced where a runner prints some.
-    #[error("tests: a name contains control characters: take names verbatim from list_tests or from a failure")]
+    #[error("tests: a name contains control characters: take names verbatim from a listing or a failure")]
     ControlCharacters,
     /// Longer than any name that is reported.
     #[error("tests: a name has {bytes} bytes, at most {REQUEST_TEST_BYTES_MAX} are accepted: select its file")]
