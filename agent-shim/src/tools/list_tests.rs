@@ -10,7 +10,7 @@ use crate::tool_answer::ToolAnswer;
 use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
+use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse, TestId};
 use serde_json::{Value, json};
 
 /// Tests listed by default: a model reads the list.
@@ -19,7 +19,7 @@ const LIMIT_DEFAULT: u32 = 500;
 const LIMIT_MAX: u32 = 10_000;
 
 const DESCRIPTION: &str = "\
-List the workspace's tests without running them. Call it to find the name for a filter, or to see whether a new test is \
+List the workspace's tests without running them. Call it to find names for the argument tests of run_tests, or to see whether a new test is \
 found at all. The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch \
 what last_test_failures and tests_covering know.";
 
@@ -66,11 +66,19 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
             .await
         })
         .await?;
-    let next = match answer.tests.first() {
-        Some(test) => format!("Next: run_tests with a filter, for example filter: \"{}\".", line(&test.name)),
+    let next = match example(&answer.tests) {
+        Some(name) => format!("Next: run_tests {{\"tests\": {}}} runs exactly this test.", json!([name])),
+        None if !answer.tests.is_empty() => "Next: run_tests with tests, a list of these names.".to_owned(),
         None => "Next: check filter and framework, or add a test.".to_owned(),
     };
     Ok(ToolAnswer { text: text::test_list(&answer), summary: vec![next], structured: structured(&answer) })
+}
+
+/// The first name that only one of the tests has and that is printed as it is.
+fn example(tests: &[TestId]) -> Option<&str> {
+    let is_only = |name: &str| tests.iter().filter(|test| test.name == name).nth(1).is_none();
+    let mut names = tests.iter().map(|test| test.name.as_str()).filter(|name| line(name) == *name);
+    names.find(|name| is_only(name))
 }
 
 fn structured(answer: &ListTestsResponse) -> Value {

@@ -28,10 +28,11 @@ fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap().to_owned()
 }
 
-/// A test with the tests above it: a subtest runs its parent's own code.
-fn with_parents(nodeid: &str, all: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let is_parent = |other: &&String| nodeid.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/'));
-    all.keys().filter(is_parent).cloned().chain([nodeid.to_owned()]).collect()
+/// A test with the tests above and below it: a parent runs its subtests, and a subtest its parent's own code.
+fn with_family(nodeid: &str, all: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let is_below = |name: &str, other: &str| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
+    let is_relative = |other: &&String| is_below(nodeid, other) || is_below(other, nodeid);
+    all.keys().filter(is_relative).cloned().chain([nodeid.to_owned()]).collect()
 }
 
 impl Framework {
@@ -46,12 +47,14 @@ impl Framework {
         let names: BTreeSet<String> = listed.chain(all.keys().cloned()).collect();
         assert!(!all.is_empty() && names.len() >= all.len(), "{names:?}");
         for name in &names {
-            let meant = all.iter().filter(|(nodeid, own)| *nodeid == name || *own == name);
+            // Cypress lists specs.
+            let is_meant = |nodeid: &str, own: &str| nodeid == name || own == name || file_of(nodeid) == *name;
+            let meant = all.iter().filter(|(nodeid, own)| is_meant(nodeid, own));
             let selected: BTreeSet<String> = meant.map(|(nodeid, _)| (self.selectable)(nodeid)).collect();
             let expected: BTreeSet<String> = all
                 .keys()
                 .filter(|nodeid| selected.contains(&(self.selectable)(nodeid)))
-                .flat_map(|nodeid| with_parents(nodeid, &all))
+                .flat_map(|nodeid| with_family(nodeid, &all))
                 .collect();
             let report = workspace.proctor(&["run", "--output", "json", &format!("--test={name}")]).json();
             let ran: BTreeSet<String> = executed(&report).into_keys().collect();

@@ -90,13 +90,16 @@ pub trait Framework: Send + Sync {
         owns_source(self.manifest().extensions, projects, tree, package)
     }
 
-    /// The tests with these names, in their order. A node id gives the test's package; any other name may be in every package.
+    /// The targets with these names, in their order. A node id is a package and a test in it, or a whole package that could not be built
+    /// or loaded; a test of any other name may be in every package.
     fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
-        let Some(separator) = self.manifest().node_id_separator else {
-            return names.iter().map(in_any_package).collect();
+        let is_package = |path: &str| tree.contains(path) && self.owns_package(projects, tree, path);
+        let resolve = |name: &TestName| {
+            let package = Some(join("", name.as_str())).filter(|path| is_package(path)).map(RerunTarget::Package);
+            let test = || split_node_id(name, self.manifest().node_id_separator?, is_package);
+            package.or_else(test).unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
         };
-        let is_package = |package: &str| tree.contains(package) && self.owns_package(projects, tree, package);
-        names.iter().map(|name| split_node_id(name, separator, is_package)).collect()
+        names.iter().map(resolve).collect()
     }
 
     /// A parser for one run of `plan`.
@@ -121,18 +124,15 @@ pub trait Framework: Send + Sync {
     }
 }
 
-/// The target of a name without a package.
-fn in_any_package(name: &TestName) -> RerunTarget {
-    RerunTarget::Name(name.as_str().to_owned())
-}
-
-/// The target of a node id: the shortest beginning that is a package, and the name behind the separator.
-pub(crate) fn split_node_id(name: &TestName, separator: &str, is_package: impl Fn(&str) -> bool) -> RerunTarget {
+/// The test of a node id: the shortest beginning that is a package, and the name behind the separator.
+pub(crate) fn split_node_id(
+    name: &TestName,
+    separator: &str,
+    is_package: impl Fn(&str) -> bool,
+) -> Option<RerunTarget> {
     let node_id = name.as_str();
     let mut splits =
         node_id.match_indices(separator).map(|(at, _)| (join("", &node_id[..at]), &node_id[at + separator.len()..]));
-    match splits.find(|(package, name)| !name.is_empty() && is_package(package)) {
-        Some((package, name)) => RerunTarget::Test(TestId { package, name: name.to_owned() }),
-        None => in_any_package(name),
-    }
+    let (package, name) = splits.find(|(package, name)| !name.is_empty() && is_package(package))?;
+    Some(RerunTarget::Test(TestId { package, name: name.to_owned() }))
 }

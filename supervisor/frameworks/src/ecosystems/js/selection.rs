@@ -244,7 +244,7 @@ fn name_expression(name: &str, title_expression: TitleExpression) -> String {
 }
 
 /// Expression for titles that a runner joins with blanks, or with [`TITLE_SEPARATOR`].
-fn default_title_expression(titles: &[&str], is_clipped: bool) -> String {
+pub(crate) fn default_title_expression(titles: &[&str], is_clipped: bool) -> String {
     let titles: Vec<String> = titles.iter().map(|title| quote_regex(title)).collect();
     let rest = if is_clipped { "[\\s\\S]*" } else { "" };
     titles.join(" (?:> )?") + rest

@@ -93,7 +93,11 @@ impl Framework for Ctest {
 
     fn resolve_names(&self, projects: &[Project], _tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
         let is_dir = |dir: &str| !dir.is_empty() && projects.iter().any(|project| project.dir == dir);
-        names.iter().map(|name| split_node_id(name, NODE_ID_SEPARATOR, is_dir)).collect()
+        let resolve = |name: &TestName| {
+            split_node_id(name, NODE_ID_SEPARATOR, is_dir)
+                .unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
+        };
+        names.iter().map(resolve).collect()
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

@@ -48,7 +48,8 @@ pub(super) fn groups<'a>(
     Ok(groups)
 }
 
-/// The tests with these names. A node id is an import path, `/` and a test; blanks of a subtest are `_` in Go's own names.
+/// The targets with these names. A node id is an import path, `/` and a test, or the import path of a package that did not build;
+/// blanks of a subtest are `_` in Go's own names.
 pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
     let go_dirs = go_directories(tree);
     let is_package = |path: &str| {
@@ -57,6 +58,9 @@ pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[Test
     };
     let resolve = |name: &TestName| {
         let node_id = name.as_str();
+        if is_package(node_id) {
+            return RerunTarget::Package(node_id.to_owned());
+        }
         let splits = node_id.match_indices('/').map(|(at, _)| (&node_id[..at], &node_id[at + 1..]));
         let package = splits.filter(|(_, test)| is_test_name(test)).find(|(package, _)| is_package(package));
         let (package, test) = package.map_or((None, node_id), |(package, test)| (Some(package), test));

@@ -111,7 +111,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
     ];
     let mut plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
     let selection = js::map_targets(request.selection, with_outer_tests);
-    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    let groups = js::group_selection_with(projects, tree, &selection, NAME, trimmed_expression)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, options } = start;
         // borp adds the files of its own settings to those on its command line.
@@ -222,6 +222,18 @@ fn run_by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invoc
     let script = js::Invocation { args, program: None, ..script };
     let options = ForwardedOptions::from_invocation(&script, FORWARDED);
     (script, options)
+}
+
+/// The expression of one test: Node trims the joined titles before it compares them.
+fn trimmed_expression(titles: &[&str], is_clipped: bool) -> String {
+    let mut titles = titles.to_vec();
+    if let Some(first) = titles.first_mut() {
+        *first = first.trim_start();
+    }
+    if let Some(last) = titles.last_mut().filter(|_| !is_clipped) {
+        *last = last.trim_end();
+    }
+    js::default_title_expression(&titles, is_clipped)
 }
 
 /// The test and all tests that it may be a subtest of: a title may contain a `/`, and a test that does not exist does not run.

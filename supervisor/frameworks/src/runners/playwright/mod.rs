@@ -232,7 +232,8 @@ fn grep_expression(titles: &[&str], is_clipped: bool) -> String {
         _ => ("", titles),
     };
     let quoted: Vec<String> = titles.iter().map(|title| js::quote_regex(title)).collect();
-    let titles = quoted.join(&format!("{TAGS} "));
+    // A title may have the separator of names in it.
+    let titles = quoted.join(&format!("{TAGS} (?:> )?"));
     let end = if is_clipped { "[\\s\\S]*" } else { TAGS };
     format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote_regex(project))
 }

@@ -64,11 +64,14 @@ pub(super) fn owns_binary(projects: &[Project], tree: &FileTree, binary: &str) -
     known_packages(projects, tree).contains_key(Binary::parse(binary).map_or("", |(package, _)| package))
 }
 
-/// The tests with these names. A node id is a binary, [`NODE_ID_SEPARATOR`] and a path.
+/// The tests with these names. A node id is a binary, [`NODE_ID_SEPARATOR`] and a path. A binary alone is no name: it could be a path.
 pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
     let known = known_packages(projects, tree);
     let is_binary = |id: &str| Binary::parse(id).is_some_and(|(package, _)| known.contains_key(package));
-    names.iter().map(|name| split_node_id(name, NODE_ID_SEPARATOR, is_binary)).collect()
+    let resolve = |name: &TestName| {
+        split_node_id(name, NODE_ID_SEPARATOR, is_binary).unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
+    };
+    names.iter().map(resolve).collect()
 }
 
 /// The projects by the names of their packages, with the programs of each that have no harness.
