@@ -18,21 +18,44 @@ fn itself(nodeid: &str) -> String {
     nodeid.to_owned()
 }
 
-/// Node ids and names of a report's executed tests.
-fn executed(report: &Value) -> BTreeMap<String, String> {
+/// An executed test.
+struct Executed {
+    name: String,
+    outcome: String,
+}
+
+/// The executed tests of a report by node id.
+fn executed(report: &Value) -> BTreeMap<String, Executed> {
     let tests = report["tests"].as_array().unwrap().iter().filter(|test| test["outcome"] != "skipped");
-    tests.map(|test| (text(test, "nodeid"), text(test, "name"))).collect()
+    tests
+        .map(|test| (text(test, "nodeid"), Executed { name: text(test, "name"), outcome: text(test, "outcome") }))
+        .collect()
 }
 
 fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap().to_owned()
 }
 
+fn nodeids(tests: &BTreeMap<String, Executed>) -> BTreeSet<&str> {
+    tests.keys().map(String::as_str).collect()
+}
+
 /// A test with the tests above and below it: a parent runs its subtests, and a subtest its parent's own code.
-fn with_family(nodeid: &str, all: &BTreeMap<String, String>) -> BTreeSet<String> {
+fn with_family<'a>(nodeid: &'a str, all: &'a BTreeMap<String, Executed>) -> BTreeSet<&'a str> {
     let is_below = |name: &str, other: &str| name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'));
-    let is_relative = |other: &&String| is_below(nodeid, other) || is_below(other, nodeid);
-    all.keys().filter(is_relative).cloned().chain([nodeid.to_owned()]).collect()
+    let is_relative = |other: &&str| is_below(nodeid, other) || is_below(other, nodeid);
+    all.keys().map(String::as_str).filter(is_relative).chain([nodeid]).collect()
+}
+
+/// The report of a run of the tests with these names.
+fn run(workspace: &TestWorkspace, names: &[&str]) -> Value {
+    let names = names.iter().map(|name| format!("--test={name}"));
+    let arguments: Vec<String> = ["run", "--output", "json"].map(str::to_owned).into_iter().chain(names).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = workspace.proctor(&arguments);
+    let report = output.json();
+    assert_eq!(output.status == 0, report["outcome"] == "passed", "{output:?}");
+    report
 }
 
 impl Framework {
@@ -41,55 +64,60 @@ impl Framework {
         if !self.file.0.is_empty() {
             workspace.write(self.file.0, self.file.1);
         }
-        let all = executed(&workspace.proctor(&["run", "--output", "json"]).json());
+        let all = executed(&run(&workspace, &[]));
         let listed = workspace.proctor(&["list", "--output", "json"]).json();
         let listed = listed["tests"].as_array().unwrap().iter().map(|test| text(test, "name"));
-        let names: BTreeSet<String> = listed.chain(all.keys().cloned()).collect();
-        assert!(!all.is_empty() && names.len() >= all.len(), "{names:?}");
-        for name in &names {
-            // Cypress lists specs.
-            let is_meant = |nodeid: &str, own: &str| nodeid == name || own == name || file_of(nodeid) == *name;
-            let meant = all.iter().filter(|(nodeid, own)| is_meant(nodeid, own));
-            let selected: BTreeSet<String> = meant.map(|(nodeid, _)| (self.selectable)(nodeid)).collect();
-            let expected: BTreeSet<String> = all
-                .keys()
-                .filter(|nodeid| selected.contains(&(self.selectable)(nodeid)))
-                .flat_map(|nodeid| with_family(nodeid, &all))
-                .collect();
-            let report = workspace.proctor(&["run", "--output", "json", &format!("--test={name}")]).json();
-            let ran: BTreeSet<String> = executed(&report).into_keys().collect();
-            // A listed test may be one that is skipped.
-            assert_eq!(ran, expected, "{name:?}: {report:#}");
-            assert_eq!(report["outcome"] == "no_tests", expected.is_empty(), "{name:?}: {report:#}");
-        }
-        let failed = all.keys().find(|nodeid| {
-            let report = workspace.proctor(&["run", "--output", "json", &format!("--test={nodeid}")]).json();
-            report["outcome"] == "failed"
-        });
-        if let Some(failed) = failed {
-            let again = executed(&workspace.proctor(&["run", "--failed", "--output", "json"]).json());
-            assert!(again.contains_key(failed), "{failed}: {again:?}");
-            let selected =
-                executed(&workspace.proctor(&["run", "--output", "json", &format!("--test={failed}")]).json());
-            assert!(again.keys().all(|nodeid| selected.contains_key(nodeid)), "{again:?}: {selected:?}");
-        }
+        let failed: Vec<&str> = nodeids(&all).into_iter().filter(|nodeid| all[*nodeid].outcome != "passed").collect();
+        // Go lists no subtests.
+        let subtests = all.keys().filter(|nodeid| self.fixture.starts_with("go/") && !nodeid.is_empty());
+        let names: BTreeSet<String> =
+            listed.chain(failed.iter().map(|nodeid| (*nodeid).to_owned())).chain(subtests.cloned()).collect();
+        assert!(!all.is_empty() && !failed.is_empty() && !names.is_empty(), "{names:?}");
+        names.iter().for_each(|name| self.check_name(&workspace, &all, name));
+        self.check_rerun(&workspace, &all, failed[0]);
         self.check_missing(&workspace, &all);
     }
 
-    /// A name that no test has: no_tests if nothing else is selected, and never passed.
-    fn check_missing(&self, workspace: &TestWorkspace, all: &BTreeMap<String, String>) {
+    /// Exactly the tests of this name are executed, and all of them have a result.
+    fn check_name(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>, name: &str) {
+        let part = self.selectable;
+        let is_meant = |(nodeid, test): &(&String, &Executed)| {
+            nodeid.as_str() == name || test.name == name || part(nodeid) == part(name)
+        };
+        let selected: BTreeSet<String> = all.iter().filter(is_meant).map(|(nodeid, _)| part(nodeid)).collect();
+        let is_selected = |nodeid: &&str| selected.contains(&part(nodeid));
+        let expected: BTreeSet<&str> =
+            nodeids(all).into_iter().filter(is_selected).flat_map(|nodeid| with_family(nodeid, all)).collect();
+        let report = run(workspace, &[name]);
+        // A listed test may be one that is skipped.
+        assert_eq!(nodeids(&executed(&report)), expected, "{name:?}: {report:#}");
+        assert_eq!(report["outcome"] == "no_tests", expected.is_empty(), "{name:?}: {report:#}");
+        assert!(report["evidence"]["not_run"].is_null(), "{name:?}: {report:#}");
+    }
+
+    /// A rerun after a run of one failing test runs the same.
+    fn check_rerun(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>, failed: &str) {
+        let selected = executed(&run(workspace, &[failed]));
+        let again = executed(&workspace.proctor(&["run", "--failed", "--output", "json"]).json());
+        assert!(selected.contains_key(failed) && again.contains_key(failed), "{failed}");
+        assert!(nodeids(&again).is_subset(&nodeids(&selected)), "{failed}: {:?}", nodeids(&again));
+        assert!(nodeids(&selected).is_subset(&nodeids(all)), "{failed}: {:?}", nodeids(&selected));
+    }
+
+    /// With a name that no test has, nothing is executed, and with a second name the run does not pass.
+    fn check_missing(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>) {
         let missing = "TestThat (does) [not] exist > $1";
-        let report = workspace.proctor(&["run", "--output", "json", "--test", missing]);
-        let document = report.json();
-        let (ran, notes) = (executed(&document), document["evidence"]["notes"].to_string());
-        let note = "1 selected test(s) gave no result: ";
-        assert!(ran.is_empty() && notes.contains(note) && report.status == 4, "{document:#}");
-        let passing = all.keys().find(|nodeid| workspace.proctor(&["run", "--test", nodeid]).status == 0);
-        let Some(passing) = passing else { return };
-        let report = workspace.proctor(&["run", "--output", "json", "--test", missing, passing]);
-        let document = report.json();
-        assert!(executed(&document).contains_key(passing), "{document:#}");
-        assert_eq!((report.status, document["outcome"].as_str()), (1, Some("failed")), "{document:#}");
+        let report = run(workspace, &[missing]);
+        let notes = report["evidence"]["notes"].to_string();
+        assert!(notes.contains("1 selected test(s) gave no result: TestThat (does) [not]"), "{report:#}");
+        // Cypress looks for a name without a spec in every spec, and runs whole ones.
+        let is_of_cypress = self.fixture.starts_with("cypress/");
+        assert!(is_of_cypress || executed(&report).is_empty(), "{report:#}");
+        assert_eq!(report["outcome"], if is_of_cypress { "failed" } else { "no_tests" }, "{report:#}");
+        let passing = all.iter().find(|(_, test)| test.outcome == "passed").map(|(nodeid, _)| nodeid.as_str()).unwrap();
+        let report = run(workspace, &[missing, passing]);
+        assert!(executed(&report).contains_key(passing), "{report:#}");
+        assert_eq!(report["outcome"], "failed", "{report:#}");
     }
 }
 
@@ -117,7 +145,7 @@ frameworks! {
     nextest: "nextest/unicode", ("src/main.rs", RUST), itself;
     ctest: "ctest/unicode", ("", ""), itself;
     maven: "maven/fail", ("", ""), method_of;
-    gradle: "gradle/fail", ("", ""), method_of;
+    gradle: "gradle/modules", ("", ""), method_of;
     maestro: "maestro/fail", (".maestro/nasty.yaml", MAESTRO), itself;
     rspec: "rspec/unicode", ("spec/nasty_spec.rb", RSPEC), itself;
     phpunit: "phpunit/unicode", ("tests/NastyTest.php", PHPUNIT), itself;
