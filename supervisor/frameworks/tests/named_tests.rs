@@ -124,7 +124,10 @@ fn choose(files: &[(&str, &str)], framework: Option<&str>, names: &[&str]) -> (F
 }
 
 fn rendered(selection: &Selection) -> String {
-    let Selection::Exactly(targets) = selection else { panic!("{selection:?}") };
+    let targets = match selection {
+        Selection::Exactly(targets) => targets.as_slice(),
+        _ => &[],
+    };
     let targets: Vec<String> = targets
         .iter()
         .map(|target| match target {

@@ -106,10 +106,10 @@ impl Framework {
 
     /// With a name that no test has, nothing is executed, and with a second name the run does not pass.
     fn check_missing(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>) {
-        let missing = "TestThat (does) [not] exist > $1";
+        let missing = "no test (has) [this] name > $1";
         let report = run(workspace, &[missing]);
         let notes = report["evidence"]["notes"].to_string();
-        assert!(notes.contains("1 selected test(s) gave no result: TestThat (does) [not]"), "{report:#}");
+        assert!(notes.contains("1 selected test(s) gave no result: no test (has) [this] name > $1"), "{report:#}");
         // Cypress looks for a name without a spec in every spec, and runs whole ones.
         let is_of_cypress = self.fixture.starts_with("cypress/");
         assert!(is_of_cypress || executed(&report).is_empty(), "{report:#}");
@@ -144,7 +144,7 @@ frameworks! {
     cargo: "cargo/unicode", ("src/main.rs", RUST), itself;
     nextest: "nextest/unicode", ("src/main.rs", RUST), itself;
     ctest: "ctest/unicode", ("", ""), itself;
-    maven: "maven/fail", ("", ""), method_of;
+    maven: "maven/fail", ("src/test/java/com/example/SetUpTest.java", "package com.example;\n"), method_of;
     gradle: "gradle/modules", ("", ""), method_of;
     maestro: "maestro/fail", (".maestro/nasty.yaml", MAESTRO), itself;
     rspec: "rspec/unicode", ("spec/nasty_spec.rb", RSPEC), itself;

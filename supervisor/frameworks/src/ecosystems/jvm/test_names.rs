@@ -21,8 +21,8 @@ pub(crate) fn class_from_path(file: &str) -> Option<String> {
 }
 
 /// The targets, with each name of a class that has a file of its own below `src/test` replaced by a test in that file; and the names
-/// of the other classes, which may be in any file.
-pub(crate) fn locate_names<'t>(tree: &FileTree, targets: &'t [RerunTarget]) -> (Vec<RerunTarget>, BTreeSet<&'t str>) {
+/// of the other classes, which may be in any file, without the special characters of patterns.
+pub(crate) fn locate_names(tree: &FileTree, targets: &[RerunTarget]) -> (Vec<RerunTarget>, BTreeSet<String>) {
     let (mut located, mut names): (Vec<RerunTarget>, BTreeSet<&str>) = (Vec::new(), BTreeSet::new());
     for target in targets {
         match target {
@@ -31,7 +31,7 @@ pub(crate) fn locate_names<'t>(tree: &FileTree, targets: &'t [RerunTarget]) -> (
         }
     }
     if names.is_empty() {
-        return (located, names);
+        return (located, BTreeSet::new());
     }
     let mut files: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (class, file) in tree.files().filter_map(|file| Some((class_from_path(file)?, file))) {
@@ -44,7 +44,15 @@ pub(crate) fn locate_names<'t>(tree: &FileTree, targets: &'t [RerunTarget]) -> (
         located.extend(own.into_iter().flatten().map(test).map(RerunTarget::Test));
         own.is_none()
     });
-    (located, names)
+    (located, names.into_iter().map(without_patterns).collect())
+}
+
+/// The name with `_` for every character that no name of a class has: `*` and `,` would make it a pattern, or two.
+fn without_patterns(name: &str) -> String {
+    let is_part = |character: char| character.is_alphanumeric() || "_$.".contains(character);
+    let class_end = split(name).0.len();
+    let literal = |(at, character)| if at >= class_end || is_part(character) { character } else { '_' };
+    name.char_indices().map(literal).collect()
 }
 
 /// The method of `each(String)[2]`, `same[1: b]`, `adds{int}`; `None` for a display name, which selects nothing.
@@ -93,5 +101,23 @@ mod tests {
         assert_eq!(class_from_path("src/test/kotlin/T.kt").unwrap(), "T");
         assert_eq!(class_from_path("src/main/java/com/x/Foo.java"), None);
         assert_eq!(class_from_path("src/test/resources/x.json"), None);
+    }
+
+    #[test]
+    fn locates_a_name_by_its_class_and_makes_no_pattern_of_any_other() {
+        let mut tree = FileTree::default();
+        ["a/src/test/java/com/x/FooTest.java", "b/src/test/java/com/x/FooTest.java"]
+            .iter()
+            .for_each(|file| tree.add(*file));
+        let located = |name: &str| {
+            let (located, names) = locate_names(&tree, &[RerunTarget::Name(name.to_owned())]);
+            let packages = located.iter().filter_map(RerunTarget::package).map(|file| file[..1].to_owned());
+            packages.chain(names).collect::<Vec<_>>()
+        };
+        assert_eq!(located("com.x.FooTest#adds"), ["a", "b"]);
+        assert_eq!(located("com.x.FooTest$Inner#adds"), ["a", "b"]);
+        assert_eq!(located("com.x.BarTest#adds(int, int)[1]"), ["com.x.BarTest#adds(int, int)[1]"]);
+        assert_eq!(located("*,com.x.Foo*#adds"), ["__com.x.Foo_#adds"]);
+        assert_eq!(located("!größe?"), ["_größe_"]);
     }
 }

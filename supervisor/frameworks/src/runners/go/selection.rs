@@ -64,7 +64,7 @@ pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[Test
         let splits = node_id.match_indices('/').map(|(at, _)| (&node_id[..at], &node_id[at + 1..]));
         let package = splits.filter(|(_, test)| is_test_name(test)).find(|(package, _)| is_package(package));
         let (package, test) = package.map_or((None, node_id), |(package, test)| (Some(package), test));
-        let test = test.replace(' ', "_");
+        let test = if is_test_name(test) { test.replace(' ', "_") } else { test.to_owned() };
         RerunTarget::from_test(TestId { package: package.unwrap_or_default().to_owned(), name: test })
     };
     names.iter().map(resolve).collect()

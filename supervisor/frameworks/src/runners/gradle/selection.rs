@@ -150,7 +150,7 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
             }
         }
     }
-    let anywhere = names.into_iter().flat_map(|name| select_everything(projects, Some(pattern(name))));
+    let anywhere = names.iter().flat_map(|name| select_everything(projects, Some(pattern(name))));
     selections.finish(None).into_iter().chain(anywhere).collect()
 }
 

@@ -162,7 +162,7 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
     }
     let mut all = selections.finish();
     if !names.is_empty() {
-        let of_name = |name: &&str| pattern(split(name).0, split(name).1.and_then(method_identifier));
+        let of_name = |name: &String| pattern(split(name).0, split(name).1.and_then(method_identifier));
         let tests: Vec<String> = names.iter().map(of_name).collect();
         let anywhere = select_everything(projects, None).into_iter();
         all.extend(anywhere.map(|selection| ReactorSelection { tests: Some(tests.clone()), ..selection }));
