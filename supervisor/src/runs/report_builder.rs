@@ -383,7 +383,7 @@ mod tests {
             let not_run = report.evidence.not_run.len();
             assert!((100..2_000).contains(&not_run), "{name}: {not_run} unreported tests are listed");
             assert_eq!(report.truncated.not_run, 2_000 - not_run as u64, "{name}");
-            assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 test(s)")), "{name}");
+            assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 selected test(s)")), "{name}");
             let counts = (report.summary.total, report.summary.failed);
             assert_eq!(counts, (total as u64, failed as u64), "{name}");
             assert_eq!(report.truncated.tests, (total - report.tests.len()) as u64, "{name}");
