@@ -176,8 +176,9 @@ fn outcomes_that_hold(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec
 // A run that leaves out tests selected by name must not be green.
 fn not_run(facts: &Facts) -> Option<String> {
     let (count, names) = (facts.not_run.len(), facts.not_run.iter().take(NOT_RUN_NAMED_MAX));
-    let mut names: Vec<String> =
-        names.map(|test| format!("{} {}", test.package, test.name).trim_start().to_owned()).collect();
+    let separator = |test: &TestId| if test.package.is_empty() { "" } else { "/" };
+    let names = names.map(|test| format!("{}{}{}", test.package, separator(test), test.name));
+    let mut names: Vec<String> = names.collect();
     names.extend((count > names.len()).then(|| "...".to_owned()));
     let names = names.join(", ");
     (count > 0).then(|| {

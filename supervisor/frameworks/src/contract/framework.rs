@@ -96,7 +96,9 @@ pub trait Framework: Send + Sync {
         let is_package = |path: &str| tree.contains(path) && self.owns_package(projects, tree, path);
         let resolve = |name: &TestName| {
             let package = Some(join("", name.as_str())).filter(|path| is_package(path)).map(RerunTarget::Package);
-            let test = || split_node_id(name, self.manifest().node_id_separator?, is_package);
+            // Texts join package and name by `/`, which is behind no file's path.
+            let separators = self.manifest().node_id_separator.into_iter().chain(["/"]);
+            let test = || separators.into_iter().find_map(|separator| split_node_id(name, separator, is_package));
             package.or_else(test).unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
         };
         names.iter().map(resolve).collect()
