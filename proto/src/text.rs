@@ -224,7 +224,10 @@ pub fn merge_repeated_notes(notes: &[String]) -> Vec<String> {
 }
 
 fn name_tests(what: &str, tests: &[TestId], left_out: u64) -> String {
-    let names = tests.iter().take(NAMED_MAX).map(|test| line(&format!("{}/{}", test.package, test.name)).into_owned());
+    // A test that was requested without its package has none.
+    let separator = |test: &TestId| if test.package.is_empty() { "" } else { "/" };
+    let name = |test: &TestId| line(&format!("{}{}{}", test.package, separator(test), test.name)).into_owned();
+    let names = tests.iter().take(NAMED_MAX).map(name);
     let more = tests.len().saturating_sub(NAMED_MAX) as u64 + left_out;
     let more = (more > 0).then(|| format!("{more} more"));
     match names.chain(more).collect::<Vec<_>>() {
@@ -503,6 +506,8 @@ mod tests {
         answer.not_run_left_out = 3;
         let text = failures(&answer, Reader::Agent);
         assert!(text.contains("\nnot run: p/0, p/1, ") && text.ends_with(", p/63, 5 more\n"), "{text}");
+        answer.not_run = vec![test("", "adds (a+b)")];
+        assert!(failures(&answer, Reader::Agent).contains("\nnot run: adds (a+b), 3 more\n"));
         answer.total = 0;
         answer.structured = false;
         assert_eq!(

@@ -50,7 +50,7 @@ fn no_failing_test(report: &Report, counts: &Summary) -> String {
         not_run => {
             let cause = report.raw_exit_code.filter(|code| *code != 0);
             let cause = cause.map(|code| format!(": the runner exited {code}")).unwrap_or_default();
-            format!("{} passed, and {not_run} that were to run again gave no result{cause}", counts.passed)
+            format!("{} passed, and {not_run} that were selected by name gave no result{cause}", counts.passed)
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         again.raw_exit_code = Some(2);
         assert_eq!(
             line_of(&again),
-            "failed: 1 passed, and 2 that were to run again gave no result: the runner exited 2 (go, 1.3s)"
+            "failed: 1 passed, and 2 that were selected by name gave no result: the runner exited 2 (go, 1.3s)"
         );
     }
 

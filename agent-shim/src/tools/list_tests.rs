@@ -11,7 +11,7 @@ use crate::progress::ProgressState;
 use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse};
+use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse, TestId};
 use serde_json::{Value, json};
 
 /// Tests listed by default: a model reads the list.
@@ -20,7 +20,7 @@ const LIMIT_DEFAULT: u32 = 500;
 const LIMIT_MAX: u32 = 10_000;
 
 const DESCRIPTION: &str = "\
-List the workspace's tests without running them. Call it to find exact names, or to see whether a new test is found at all. \
+List the workspace's tests without running them. Call it to find names for the argument tests of run_tests, or to see whether a new test is found at all. \
 The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch what \
 last_test_failures and tests_covering know.";
 
@@ -92,11 +92,19 @@ impl Draw for TestList {
 }
 
 fn next_call(answer: &ListTestsResponse) -> String {
-    match answer.tests.first() {
-        Some(test) => format!("run_tests with a filter, for example filter: \"{}\"", line(&test.name)),
+    match example(&answer.tests) {
+        Some(name) => format!("run_tests {{\"tests\": {}}} runs exactly this test", json!([name])),
+        None if !answer.tests.is_empty() => "run_tests with tests, a list of these names".to_owned(),
         None if !answer.collectors.is_empty() => "mend what could not be listed, then list_tests again".to_owned(),
         None => "check filter and framework, or add a test".to_owned(),
     }
+}
+
+// The first name that only one of the tests has and that is printed as it is.
+fn example(tests: &[TestId]) -> Option<&str> {
+    let is_only = |name: &str| tests.iter().filter(|test| test.name == name).nth(1).is_none();
+    let mut names = tests.iter().map(|test| test.name.as_str()).filter(|name| line(name) == *name);
+    names.find(|name| is_only(name))
 }
 
 fn collectors(collectors: &[Collector]) -> Value {

@@ -26,6 +26,13 @@ pub(super) fn spec() -> ToolSpec {
     let input = vec![
         ("timeout", json_schema::timeout()),
         ("framework", json_schema::framework()),
+        (
+            "tests",
+            strings(
+                "Exactly these tests, by the names that list_tests and failures give, verbatim; no patterns. Not with \
+                 filter, files or command.",
+            ),
+        ),
         ("filter", json_schema::filter()),
         ("files", strings("Files relative to the workspace; only the tests of their packages run.")),
         (
@@ -63,6 +70,7 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
     let browsers = ["chromium", "firefox", "webkit"];
     let request = RunTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
+        tests: arguments.texts("tests")?,
         filter: arguments.text("filter")?.unwrap_or_default(),
         files: arguments.texts("files")?,
         command: arguments.texts("command")?,

@@ -53,6 +53,15 @@ pub const REQUEST_FILES_MAX: usize = 1_000;
 /// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
 pub const REQUEST_FILES_BYTES_MAX: usize = 128 * KIB;
 
+/// Most names of tests in a request: twice as many failures as an answer names at most.
+pub const REQUEST_TESTS_MAX: usize = 1_000;
+
+/// Longest name of a test in a request, in bytes: that of the longest node id in a report.
+pub const REQUEST_TEST_BYTES_MAX: usize = 2 * NAME_BYTES_MAX;
+
+/// Most bytes of these names together. A session keeps its last request and those of its waiting runs.
+pub const REQUEST_TESTS_BYTES_MAX: usize = 128 * KIB;
+
 /// Longest framework name in a request, in bytes: several times the longest name that exists.
 pub const FRAMEWORK_BYTES_MAX: usize = 64;
 

@@ -60,10 +60,10 @@ pub struct LastRun {
     /// Where those of them hang whose runner printed a stack at the deadline.
     #[serde(default)]
     pub hung: Vec<HungTest>,
-    /// Tests that were to run again and did not.
+    /// Tests that were selected by name and did not run. The package is empty where the request named none.
     #[serde(default)]
     pub not_run: Vec<TestId>,
-    /// Number of further tests that were to run again and did not.
+    /// Number of further tests that were selected by name and did not run.
     #[serde(default)]
     pub not_run_left_out: u64,
     /// Whether unknown tests may not have run.
@@ -197,6 +197,7 @@ impl FailureSlot {
         targets.retain(|target| match target {
             RerunTarget::Test(test) => !tests.contains(&(test.package.as_str(), test.name.as_str())),
             RerunTarget::Package(package) => !units.contains(package.as_str()),
+            RerunTarget::Name(name) => !tests.iter().any(|(_, test)| test == name),
         });
         let more = targets.len().saturating_sub(FAILURES_MAX) as u64 + last.deferred.more;
         targets.truncate(FAILURES_MAX);
@@ -244,7 +245,7 @@ impl LastRun {
         });
         failed
             .chain(self.not_built.iter().cloned().map(RerunTarget::Package))
-            .chain(self.running.iter().chain(&self.not_run).cloned().map(RerunTarget::Test))
+            .chain(self.running.iter().chain(&self.not_run).cloned().map(RerunTarget::from_test))
     }
 }
 

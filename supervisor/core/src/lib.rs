@@ -26,5 +26,6 @@ pub mod report;
 pub mod request;
 pub mod session;
 pub mod test_case;
+pub mod test_name;
 pub mod timestamp;
 pub mod verdict;

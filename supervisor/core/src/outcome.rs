@@ -209,7 +209,7 @@ pub struct Evidence {
     /// Where the running tests hang, of those whose runner printed a stack at the deadline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung: Vec<HungTest>,
-    /// Tests that were to run again and gave no result, as many as the report has room for.
+    /// Tests that were selected by name and gave no result, as many as the report has room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<TestId>,
     /// Whether unknown tests may not have run: because of a build or load error, or because the run ended before them.

@@ -175,7 +175,7 @@ pub struct Truncated {
     pub tests: u64,
     /// Build and collection errors not listed.
     pub collectors: u64,
-    /// Tests that were to run again, gave no result, and are not listed.
+    /// Tests that were selected by name, gave no result, and are not listed.
     #[serde(default)]
     pub not_run: u64,
     /// Bytes of stdout before the tail.

@@ -4,6 +4,7 @@ use crate::filter::Filter;
 use crate::isolation::Network;
 use crate::limits::LimitRequest;
 use crate::test_case::TestId;
+use crate::test_name::TestName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -107,6 +108,8 @@ pub enum Selection {
         /// Files relative to the workspace.
         files: Vec<String>,
     },
+    /// The tests with these names, sorted. The frameworks of the run resolve this to [`Selection::Exactly`].
+    Named(Vec<TestName>),
     /// The failures of the session's last run, at most `limit` entries. The session resolves this to
     /// [`Selection::Exactly`].
     LastFailed {
@@ -131,7 +134,7 @@ pub const ALL_FRAMEWORKS: &str = "all";
 /// Framework name in a report of a command that the project or the request gave. A request cannot name it.
 pub const CUSTOM_FRAMEWORK: &str = "custom";
 
-/// A test or package to run again.
+/// A test or package to run, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RerunTarget {
@@ -139,15 +142,24 @@ pub enum RerunTarget {
     Package(String),
     /// One test.
     Test(TestId),
+    /// Every test with this name, whatever its package.
+    Name(String),
 }
 
 impl RerunTarget {
-    /// The package itself, or the package of the test.
+    /// The target of a test whose package is empty if it may be any.
     #[must_use]
-    pub fn package(&self) -> &str {
+    pub fn from_test(test: TestId) -> RerunTarget {
+        if test.package.is_empty() { RerunTarget::Name(test.name) } else { RerunTarget::Test(test) }
+    }
+
+    /// The package itself, or the package of the test; `None` if it may be any.
+    #[must_use]
+    pub fn package(&self) -> Option<&str> {
         match self {
-            RerunTarget::Package(package) => package,
-            RerunTarget::Test(test) => &test.package,
+            RerunTarget::Package(package) => Some(package),
+            RerunTarget::Test(test) => Some(&test.package),
+            RerunTarget::Name(_) => None,
         }
     }
 }

@@ -43,9 +43,9 @@ pub struct Facts {
     pub runner_missing: bool,
     /// Tests that had started and not ended.
     pub running: Vec<TestId>,
-    /// Whether a name filter selected the tests.
-    pub filtered: bool,
-    /// Tests that were to run again and gave no result.
+    /// Whether the request selected tests: by a filter, by name, by file, or as failures of an earlier run.
+    pub selected: bool,
+    /// Tests that were selected by name and gave no result. The package is empty where the request names none.
     pub not_run: Vec<TestId>,
     /// Whether the runner ran less than it was to run and cannot name the rest.
     pub unreached: bool,
@@ -177,15 +177,17 @@ fn outcomes_that_hold(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec
     held.into_iter().collect()
 }
 
-// A rerun that leaves out requested tests must not be green.
+// A run that leaves out tests selected by name must not be green.
 fn not_run(facts: &Facts) -> Option<String> {
     let (count, names) = (facts.not_run.len(), facts.not_run.iter().take(NOT_RUN_NAMED_MAX));
-    let mut names: Vec<String> = names.map(|test| format!("{} {}", test.package, test.name)).collect();
+    let separator = |test: &TestId| if test.package.is_empty() { "" } else { "/" };
+    let names = names.map(|test| format!("{}{}{}", test.package, separator(test), test.name));
+    let mut names: Vec<String> = names.collect();
     names.extend((count > names.len()).then(|| "...".to_owned()));
     let names = names.join(", ");
     (count > 0).then(|| {
         format!(
-            "{count} test(s) that were to run again gave no result: {names} (only a run of all tests shows whether they still exist)"
+            "{count} selected test(s) gave no result: {names} (a listing or a run of all tests shows whether they exist)"
         )
     })
 }
@@ -217,17 +219,16 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
         notes.push("the runner exited with 0, and not all of its tests had run".to_owned());
         return Outcome::Failed;
     }
-    if !facts.structured {
+    if !facts.structured && facts.not_run.is_empty() {
         notes.push("the runner has no test-level output: only its exit status counts".to_owned());
         return Outcome::Passed;
     }
     if facts.summary.total == 0 {
         return Outcome::NoTests;
     }
-    // Several runners report tests that a filter leaves out as skipped. Whatever the runner reports, nothing was
-    // executed.
-    if facts.filtered && facts.summary.skipped == facts.summary.total {
-        notes.push("no test that matches the filter was executed: all reported tests were skipped".to_owned());
+    // Several runners report tests that are not selected as skipped. Whatever the runner reports, nothing was executed.
+    if facts.selected && facts.summary.skipped == facts.summary.total {
+        notes.push("no selected test was executed: all reported tests were skipped".to_owned());
         return Outcome::NoTests;
     }
     if !facts.not_run.is_empty() {
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn each_way_to_end_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 34] = [
+        let rows: [(&str, Change, Outcome, i32); 35] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -310,6 +311,15 @@ mod tests {
                 Outcome::NoTests,
                 4,
             ),
+            (
+                "a requested test is unknown as nothing is reported test by test",
+                |f| {
+                    f.not_run = one_test();
+                    f.structured = false
+                },
+                Outcome::Failed,
+                1,
+            ),
             ("nothing ran", |f| f.summary = Summary::default(), Outcome::NoTests, 4),
             (
                 "nothing selected, exit 5",
@@ -350,20 +360,20 @@ mod tests {
                 1,
             ),
             ("all skipped", |f| f.summary = Summary { total: 1, skipped: 1, ..Summary::default() }, Outcome::Passed, 0),
-            ("filtered", |f| f.filtered = true, Outcome::Passed, 0),
+            ("selected", |f| f.selected = true, Outcome::Passed, 0),
             (
-                "filtered, one executed, one skipped",
+                "selected, one executed, one skipped",
                 |f| {
-                    f.filtered = true;
+                    f.selected = true;
                     f.summary = Summary { total: 2, passed: 1, skipped: 1, ..Summary::default() }
                 },
                 Outcome::Passed,
                 0,
             ),
             (
-                "filtered, none executed",
+                "selected, none executed",
                 |f| {
-                    f.filtered = true;
+                    f.selected = true;
                     f.summary = Summary { total: 2, skipped: 2, ..Summary::default() }
                 },
                 Outcome::NoTests,

@@ -51,6 +51,9 @@ pub(super) struct RunArgs {
     /// The framework (go, pytest, jest), or `all`; detected from the files if absent.
     #[arg(long, value_name = "NAME")]
     pub(super) framework: Option<String>,
+    /// Exactly these tests, by the names that `proctor list` and failures print; `--test=NAME` for a leading dash.
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with_all = ["filter", "file"])]
+    pub(super) test: Vec<String>,
     /// A filter expression of the runner (Go: -run).
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     pub(super) filter: Option<String>,
@@ -80,7 +83,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) coverage: Coverage,
     /// Rerun exactly what failed in the last run.
-    #[arg(long, conflicts_with_all = ["framework", "filter", "file", "command", "parallel", "headed", "browser"])]
+    #[arg(long, conflicts_with_all = ["framework", "test", "filter", "file", "command", "parallel", "headed", "browser"])]
     pub(super) failed: bool,
     /// Output format.
     #[arg(long, value_enum, default_value = "human")]
@@ -101,7 +104,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "K=V")]
     pub(super) env: Vec<String>,
     /// A command to run instead of the framework's; its exit status decides.
-    #[arg(last = true, conflicts_with_all = ["framework", "filter", "file", "parallel", "headed", "browser"])]
+    #[arg(last = true, conflicts_with_all = ["framework", "test", "filter", "file", "parallel", "headed", "browser"])]
     pub(super) command: Vec<String>,
 }
 
@@ -114,6 +117,8 @@ Exit status:
 Examples:
   proctor run services/api                  the workspace in this directory
   proctor run --file internal/a/a.go        the package of this file
+  proctor run --test 'test_a.py::test_s[a b]' TestParse
+                                            exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
   proctor run -- make check                 any command; live output at a terminal
 
@@ -127,7 +132,7 @@ Exit status: 0 listed, even if there are no tests; 3 something did not build
 or load, and the rest is listed; otherwise as for `proctor run`.
 
 Examples:
-  proctor list                              tests by package, as named by --filter and reports
+  proctor list                              tests by package, as named by --test and reports
   proctor list --output json | jq '.tests[].name'";
 
 const FAILURES_HELP: &str = "\

@@ -19,6 +19,7 @@ use proctor_core::outcome::Evidence;
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
+use proctor_core::test_name::TestName;
 use proctor_frameworks::detection::DetectError;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
@@ -285,6 +286,10 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
 fn selection(arguments: &RunArgs, workspace: &Workspace) -> Result<Selection, CommandError> {
     if arguments.failed {
         return Ok(Selection::LastFailed { limit: None });
+    }
+    if !arguments.test.is_empty() {
+        let names = TestName::parse_all(&arguments.test).map_err(|error| CommandError::usage(error.to_string()))?;
+        return Ok(Selection::Named(names));
     }
     let filter = Filter::parse(arguments.filter.as_deref().unwrap_or_default())
         .map_err(|error| CommandError::usage(error.to_string()))?;

@@ -365,7 +365,7 @@ pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresR
     // Deferred failures are named up to what a text shows: they may be thousands, and were reported when they failed.
     let deferred = last.deferred.targets.iter().filter_map(|target| match target {
         RerunTarget::Test(test) => Some(test),
-        RerunTarget::Package(_) => None,
+        RerunTarget::Package(_) | RerunTarget::Name(_) => None,
     });
     let not_run: Vec<&TestId> = last.not_run.iter().chain(deferred.take(DEFERRED_NAMED_MAX)).collect();
     v1::LastTestFailuresResponse {

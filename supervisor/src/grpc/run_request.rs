@@ -11,6 +11,7 @@ use proctor_core::bounds::{
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
+use proctor_core::test_name::TestName;
 use proctor_proto::v1;
 use tonic::Status;
 
@@ -67,7 +68,7 @@ fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Resu
     check_enum::<v1::Priority>("priority", message.priority)?;
     let request = RunRequest {
         framework: framework(&message.framework)?,
-        selection: selection(&message.filter, &message.files, workspace)?,
+        selection: tests_or_matching(message, workspace)?,
         command: message.command.clone(),
         limits: limits(message.limits.as_ref())?,
         network: convert::network_request(message.network()),
@@ -122,6 +123,22 @@ fn framework(name: &str) -> Result<Option<String>, Status> {
         return Err(status::invalid("framework", format!("framework: at most {FRAMEWORK_BYTES_MAX} bytes")));
     }
     Ok((!name.is_empty()).then(|| name.to_owned()))
+}
+
+fn tests_or_matching(message: &v1::RunTestsRequest, workspace: &Workspace) -> Result<Selection, Status> {
+    if message.tests.is_empty() {
+        return selection(&message.filter, &message.files, workspace);
+    }
+    let others = [
+        ("filter", !message.filter.is_empty()),
+        ("files", !message.files.is_empty()),
+        ("command", !message.command.is_empty()),
+    ];
+    if let Some((field, _)) = others.iter().find(|(_, set)| *set) {
+        return Err(status::invalid("tests", format!("tests excludes {field}: pass one of them")));
+    }
+    let names = TestName::parse_all(&message.tests).map_err(|error| status::invalid("tests", error.to_string()))?;
+    Ok(Selection::Named(names))
 }
 
 fn selection(filter: &str, files: &[String], workspace: &Workspace) -> Result<Selection, Status> {
@@ -224,6 +241,7 @@ mod tests {
             v1::RunTestsRequest { browser: long.clone(), ..plain.clone() },
             v1::RunTestsRequest { files: vec![long.clone()], ..plain.clone() },
             v1::RunTestsRequest { filter: long.clone(), ..plain.clone() },
+            v1::RunTestsRequest { tests: vec![long.clone()], ..plain.clone() },
             v1::RunTestsRequest { env: [(long.clone(), long.clone())].into(), ..plain.clone() },
             v1::RunTestsRequest { command: vec![long.clone(), long.clone()], ..plain },
         ] {
@@ -231,6 +249,42 @@ mod tests {
             assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused:?}");
             let escaped = refused.message().len() * 3 + refused.details().len() * 4 / 3;
             assert!(escaped < 8_000, "{escaped}");
+        }
+    }
+
+    #[tokio::test]
+    async fn selects_tests_by_name_and_excludes_every_other_selection() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("x.go"), "").unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let parse = async |message: v1::RunTestsRequest| {
+            run_tests(message, &workspace, &ScanPermits::for_tenant()).await.map(|request| request.selection)
+        };
+        let tests = ["b [x y] ", "a", "b [x y] "].map(str::to_owned).to_vec();
+        let plain = v1::RunTestsRequest { tests: tests.clone(), ..Default::default() };
+        let expected = Selection::Named(TestName::parse_all(&tests).unwrap());
+        assert_eq!(parse(plain.clone()).await.unwrap(), expected);
+        for (message, text) in [
+            (
+                v1::RunTestsRequest { filter: "a".to_owned(), ..plain.clone() },
+                "tests excludes filter: pass one of them",
+            ),
+            (
+                v1::RunTestsRequest { files: vec!["x.go".into()], ..plain.clone() },
+                "tests excludes files: pass one of them",
+            ),
+            (
+                v1::RunTestsRequest { command: vec!["x".into()], ..plain.clone() },
+                "tests excludes command: pass one of them",
+            ),
+            (
+                v1::RunTestsRequest { tests: vec![String::new()], ..plain },
+                "tests: a name is empty: leave it out, or leave out tests to run all",
+            ),
+        ] {
+            let refused = parse(message).await.unwrap_err();
+            assert_eq!(refused.message(), text);
+            assert_eq!(refused.get_details_bad_request().unwrap().field_violations[0].field, "tests");
         }
     }
 

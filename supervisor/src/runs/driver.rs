@@ -18,9 +18,8 @@ use proctor_core::id::RunId;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
-use proctor_core::request::{RunRequest, Selection};
+use proctor_core::request::RunRequest;
 use proctor_core::timestamp::Timestamp;
-use proctor_frameworks::ExpectedTests;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, exhausted_resource, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -195,9 +194,9 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 }
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
-    let PreparedRun { spec, parser, framework, chosen, mut notes, env, missed, .. } = prepared;
+    let PreparedRun { spec, parser, framework, chosen, expected, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let expected = chosen.as_ref().map(|_| ExpectedTests::from_selection(&task.request.selection)).unwrap_or_default();
+    let selected = chosen.is_some() && !task.request.selection.is_whole();
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut ending = run_round(&mut task, &mut state, &spec)?;
@@ -243,7 +242,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         limits: spec.limits,
         framework,
         chosen,
-        filtered: matches!(task.request.selection, Selection::Matching { filter: Some(_), .. }),
+        selected,
         notes,
         accepted_at: task.accepted_at,
         ended_at: task.context.clock.now(),

@@ -17,7 +17,8 @@ use proctor_core::request::{RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
 use proctor_frameworks::{
-    ARTIFACTS, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step, runners::custom,
+    ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step,
+    runners::custom,
 };
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
 use std::collections::BTreeMap;
@@ -95,6 +96,8 @@ pub struct PreparedRun {
     pub framework: String,
     /// The chosen frameworks, which parse coverage; `None` for a custom command or a listing.
     pub chosen: Option<FrameworkChoice>,
+    /// The tests that are selected by name; none for a custom command, which runs whole, or a listing.
+    pub expected: ExpectedTests,
     /// Notes for the report: clamped limits and notes of the plan.
     pub notes: Vec<String>,
     /// The environment of every command, before its step adds to it.
@@ -154,7 +157,8 @@ pub fn prepare(
         cache,
         nonce: nonce.as_str(),
     };
-    let FrameworkPlan { plan, parser, framework, chosen, missed, wall_ms_max } = if request.command.is_empty() {
+    let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max } = if request.command.is_empty()
+    {
         plan_detected(policy, scan, &request, kind, &want)?
     } else {
         check_custom(&request, kind)?;
@@ -166,6 +170,7 @@ pub fn prepare(
             parser,
             framework: custom::NAME.to_owned(),
             chosen: None,
+            expected: ExpectedTests::default(),
             missed: Vec::new(),
             wall_ms_max,
         }
@@ -217,7 +222,7 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(PreparedRun { spec, parser, framework, chosen, notes, env, run_cache, go_library, missed })
+    Ok(PreparedRun { spec, parser, framework, chosen, expected, notes, env, run_cache, go_library, missed })
 }
 
 /// The caches for a run of `request`; `None` if the tenant has none.
@@ -252,6 +257,7 @@ fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
     let option = match (kind, &request.selection) {
         (RunKind::Listing, _) => "a listing of tests",
         (_, Selection::Matching { .. }) => "a filter or file",
+        (_, Selection::Named(_)) => "a list of tests",
         _ if request.parallel.is_some() => "parallel",
         _ => match request.browsing.requested_option() {
             Some(option) => option,
@@ -274,6 +280,7 @@ struct FrameworkPlan {
     parser: Box<dyn Parser>,
     framework: String,
     chosen: Option<FrameworkChoice>,
+    expected: ExpectedTests,
     missed: Vec<Collector>,
     /// For a run that asks for none.
     wall_ms_max: u64,
@@ -287,12 +294,17 @@ fn plan_detected(
     want: &PlanRequest<'_>,
 ) -> Result<FrameworkPlan, PrepareError> {
     let chosen = detection::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
-    let (plan, parser) = chosen.plan(kind, &scan.tree, want, request.browsing)?;
+    let selection = chosen.resolve(&scan.tree, &request.selection);
+    let want = PlanRequest { selection: &selection, ..want.clone() };
+    let (plan, parser) = chosen.plan(kind, &scan.tree, &want, request.browsing)?;
     let wall_ms_max = chosen.default_wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let framework = chosen.name();
-    let missed = chosen.unscanned_errors(&scan.tree, &request.selection);
-    let chosen = Some(chosen).filter(|_| kind == RunKind::Tests);
-    Ok(FrameworkPlan { plan, parser, framework, chosen, missed, wall_ms_max })
+    let missed = chosen.unscanned_errors(&scan.tree, &selection);
+    let (chosen, expected) = match kind {
+        RunKind::Tests => (Some(chosen), ExpectedTests::from_selection(&selection)),
+        RunKind::Listing => (None, ExpectedTests::default()),
+    };
+    Ok(FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max })
 }
 
 /// A note for a project whose virtual environment is not used, because its interpreter is not visible to the run.

@@ -38,8 +38,8 @@ pub(super) struct ReportBuilder {
     pub(super) limits: Limits,
     pub(super) framework: String,
     pub(super) chosen: Option<FrameworkChoice>,
-    /// Whether a name filter picked the tests.
-    pub(super) filtered: bool,
+    /// Whether the request selected tests.
+    pub(super) selected: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
     pub(super) accepted_at: Timestamp,
@@ -58,7 +58,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         limits,
         framework,
         chosen,
-        filtered,
+        selected,
         notes,
         workspace,
         accepted_at,
@@ -105,7 +105,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         proof: stream.proof,
         nothing_selected,
         runner_missing: stream.runner_missing,
-        filtered,
+        selected,
         not_run: expected.missing().into_iter().filter(|test| !running.contains(test)).collect(),
         unreached: stream.unreached
             || missed
@@ -369,7 +369,7 @@ mod tests {
             limits: Limits::DEFAULT,
             framework: "go".to_owned(),
             chosen: None,
-            filtered: false,
+            selected: false,
             notes: vec![WORST.repeat(10_000); 1_000],
             workspace: Workspace::open(dir.path()).unwrap(),
             accepted_at: Timestamp(0),
@@ -444,7 +444,7 @@ mod tests {
             let not_run = report.evidence.not_run.len();
             assert!((100..2_000).contains(&not_run), "{name}: {not_run} unreported tests are listed");
             assert_eq!(report.truncated.not_run, 2_000 - not_run as u64, "{name}");
-            assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 test(s)")), "{name}");
+            assert!(report.evidence.notes.iter().any(|note| note.starts_with("2000 selected test(s)")), "{name}");
             let counts = (report.summary.total, report.summary.failed);
             assert_eq!(counts, (total as u64, failed as u64), "{name}");
             assert_eq!(report.truncated.tests, (total - report.tests.len()) as u64, "{name}");

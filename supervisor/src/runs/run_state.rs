@@ -170,7 +170,7 @@ impl RunState {
                 }
             }
             if let RunnerEvent::TestFinished(case) = &event {
-                self.expected.record(&case.package, &case.name);
+                self.expected.record(case);
             }
             out.push(self.tally.record(event));
         }

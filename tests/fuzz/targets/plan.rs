@@ -1,7 +1,7 @@
 //! Detection and command lines, with untrusted workspace files, filters and names of an earlier run.
 //!
 //! Sections as in `input`, with these letters: `f` a file, `q` a filter, `p` a package to rerun, `t` a test to rerun (package,
-//! newline, name), `n` a file to run.
+//! newline, name), `m` the name of a test to run, `n` a file to run.
 
 #![no_main]
 
@@ -9,6 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use proctor_core::filter::{FILTER_CHARS_MAX, Filter};
 use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
+use proctor_core::test_name::TestName;
 use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Plan, Project, detection};
 use proctor_fuzz::input::SEPARATOR;
 use proctor_fuzz::subject::want;
@@ -19,11 +20,12 @@ struct Input {
     tree: FileTree,
     filter: Option<Filter>,
     targets: Vec<RerunTarget>,
+    names: Vec<TestName>,
     files: Vec<String>,
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Input { tree, filter, targets, files } = &parse_input(bytes);
+    let Input { tree, filter, targets, names, files } = &parse_input(bytes);
     _ = detection::choose(tree, None, &Selection::All);
     for framework in FRAMEWORKS.iter().copied() {
         let projects = framework.detect(tree);
@@ -42,15 +44,21 @@ fuzz_target!(|bytes: &[u8]| {
             options(&plans(framework, &projects, tree, &matching(&plain))),
             "{filter:?} is taken as an option"
         );
-        targets.iter().for_each(|target| _ = framework.owns_target(&projects, tree, target));
+        targets.iter().filter_map(RerunTarget::package).for_each(|package| {
+            _ = framework.owns_package(&projects, tree, package);
+        });
+        let resolved = framework.resolve_names(&projects, tree, names);
+        assert_eq!(resolved.len(), names.len());
+        _ = plans(framework, &projects, tree, &Selection::Exactly(resolved));
         let again = plans(framework, &projects, tree, &Selection::Exactly(targets.clone()));
-        let names = targets.iter().flat_map(|target| match target {
+        let selected = targets.iter().flat_map(|target| match target {
             RerunTarget::Package(package) => vec![package.as_str()],
             RerunTarget::Test(test) => vec![test.package.as_str(), test.name.as_str()],
+            RerunTarget::Name(name) => vec![name.as_str()],
         });
         let rerun_options = options(&again);
         // A test may have the name of an option that the plan contains anyway.
-        for name in names.filter(|name| name.starts_with('-') && !plain_options.contains(*name)) {
+        for name in selected.filter(|name| name.starts_with('-') && !plain_options.contains(*name)) {
             assert!(!rerun_options.contains(name), "{} takes {name} as an option", framework.name());
         }
     }
@@ -68,6 +76,10 @@ fn parse_input(bytes: &[u8]) -> Input {
             b'p' => input.targets.push(RerunTarget::Package(text)),
             b't' => {
                 input.targets.push(RerunTarget::Test(TestId { package: first.to_owned(), name: second.to_owned() }))
+            }
+            b'm' => {
+                input.targets.push(RerunTarget::Name(text.clone()));
+                input.names.extend(TestName::parse_all(&[text]).into_iter().flatten());
             }
             b'n' => input.files.push(text),
             _ => input.tree.add(text),

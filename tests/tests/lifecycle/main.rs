@@ -7,6 +7,7 @@ mod admin_commands;
 mod broken_workers;
 mod build_caches;
 mod cancelling_runs;
+mod exact_names;
 mod grpc_services;
 mod project_extras;
 mod queueing;

@@ -4,7 +4,7 @@ use crate::mcp::without_age;
 use crate::mcp_client::Mcp;
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER};
 use proctor_tests::test_workspace::TestWorkspace;
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[tokio::test]
 async fn session_from_first_query_to_fixed_bug() {
@@ -113,4 +113,25 @@ async fn offers_the_tools_of_the_contract() {
         "tests_covering",
     ];
     assert_eq!(names, wanted);
+}
+
+/// The next call that a listing names runs exactly the test in it.
+#[tokio::test]
+async fn next_call_of_a_listing_runs_exactly_its_test() {
+    for fixture in ["go/table", "pytest/unicode", "vitest/unicode", "mocha/unicode"] {
+        let workspace = TestWorkspace::with_fixture(fixture);
+        let mcp = Mcp::start(&workspace).await;
+        let hint = mcp.call("list_tests", json!({})).await.hint;
+        let call = hint.strip_prefix("next: run_tests ").unwrap_or_else(|| panic!("{fixture}: {hint}"));
+        let mut arguments = serde_json::Deserializer::from_str(call).into_iter::<Value>().next().unwrap().unwrap();
+        let name = arguments["tests"][0].as_str().unwrap().to_owned();
+        (arguments["verbose"], arguments["max_tokens"]) = (json!(true), json!(100_000));
+        let report = mcp.call("run_tests", arguments).await.structured;
+        let tests = report["tests"].as_array().unwrap().iter().filter(|test| test["outcome"] != "skipped");
+        let ran: Vec<&str> = tests.map(|test| test["name"].as_str().unwrap()).collect();
+        // Go runs a test with its subtests.
+        let is_named =
+            |ran: &&str| ran.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        assert!(!ran.is_empty() && ran.iter().all(is_named), "{fixture}: {name}: {ran:?}");
+    }
 }

@@ -64,6 +64,33 @@ fn mistakes() -> Vec<Mistake> {
             "command",
             "command excludes filter and files",
         ),
+        (
+            RunTestsRequest { tests: command(&["TestA"]), filter: "x".into(), ..good() },
+            "tests",
+            "tests excludes filter: pass one of them",
+        ),
+        (
+            RunTestsRequest { tests: command(&["TestA"]), files: command(&["greet.go"]), ..good() },
+            "tests",
+            "tests excludes files: pass one of them",
+        ),
+        (
+            RunTestsRequest { tests: command(&["TestA"]), command: command(&["make"]), ..good() },
+            "tests",
+            "tests excludes command: pass one of them",
+        ),
+        (RunTestsRequest { tests: command(&["TestA", " "]), ..good() }, "tests", "tests: a name is empty"),
+        (RunTestsRequest { tests: command(&["a\nb"]), ..good() }, "tests", "tests: a name contains control characters"),
+        (
+            RunTestsRequest { tests: command(&["TestA"; 1_001]), ..good() },
+            "tests",
+            "tests: 1001 names, at most 1000 are accepted",
+        ),
+        (
+            RunTestsRequest { tests: command(&[&"x".repeat(8_193)]), ..good() },
+            "tests",
+            "tests: a name has 8193 bytes, at most 8192 are accepted",
+        ),
         (RunTestsRequest { command: command(&["x"; 257]), ..good() }, "command", "command: at most 256 words"),
         (
             RunTestsRequest { command: command(&["x", &"y".repeat(128 << 10)]), ..good() },

@@ -3,7 +3,10 @@
 use crate::contract::{
     CoverageHarvest, FileTree, Manifest, Parser, Plan, PlanError, PlanRequest, Project, owns_source,
 };
+use crate::parsing::workspace_paths::join;
 use proctor_core::request::{BrowserOptions, RerunTarget};
+use proctor_core::test_case::TestId;
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A test framework: its manifest says what it is, the methods do the work.
@@ -82,9 +85,23 @@ pub trait Framework: Send + Sync {
     fn plan_listing(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>)
     -> Result<Plan, PlanError>;
 
-    /// Whether one of the projects has the package of `target`. Packages are files, unless an adapter overrides this.
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        owns_source(self.manifest().extensions, projects, tree, target.package())
+    /// Whether one of the projects has this package. Packages are files, unless an adapter overrides this.
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
+        owns_source(self.manifest().extensions, projects, tree, package)
+    }
+
+    /// The targets with these names, in their order. A node id is a package and a test in it, or a whole package that could not be built
+    /// or loaded; a test of any other name may be in every package.
+    fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        let is_package = |path: &str| tree.contains(path) && self.owns_package(projects, tree, path);
+        let resolve = |name: &TestName| {
+            let package = Some(join("", name.as_str())).filter(|path| is_package(path)).map(RerunTarget::Package);
+            // Texts join package and name by `/`, which is behind no file's path.
+            let separators = self.manifest().node_id_separator.into_iter().chain(["/"]);
+            let test = || separators.into_iter().find_map(|separator| split_node_id(name, separator, is_package));
+            package.or_else(test).unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
+        };
+        names.iter().map(resolve).collect()
     }
 
     /// A parser for one run of `plan`.
@@ -107,4 +124,17 @@ pub trait Framework: Send + Sync {
     ) -> CoverageHarvest {
         CoverageHarvest::default()
     }
+}
+
+/// The test of a node id: the shortest beginning that is a package, and the name behind the separator.
+pub(crate) fn split_node_id(
+    name: &TestName,
+    separator: &str,
+    is_package: impl Fn(&str) -> bool,
+) -> Option<RerunTarget> {
+    let node_id = name.as_str();
+    let mut splits =
+        node_id.match_indices(separator).map(|(at, _)| (join("", &node_id[..at]), &node_id[at + separator.len()..]));
+    let (package, name) = splits.find(|(package, name)| !name.is_empty() && is_package(package))?;
+    Some(RerunTarget::Test(TestId { package, name: name.to_owned() }))
 }

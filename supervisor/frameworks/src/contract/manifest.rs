@@ -31,6 +31,8 @@ pub struct Manifest {
     pub build_error_hides_tests: bool,
     /// Whether every test that starts also finishes in a run that ends by itself.
     pub finishes_started_tests: bool,
+    /// What separates package and name in the node ids of its tests; `None` where a node id is no package and name.
+    pub node_id_separator: Option<&'static str>,
     /// The options of a request that it can carry out.
     pub options: OptionSupport,
     /// How its processes print their stacks at the deadline; `None` if they cannot.
@@ -112,6 +114,7 @@ impl Manifest {
         is_fallback: false,
         build_error_hides_tests: true,
         finishes_started_tests: true,
+        node_id_separator: None,
         options: OptionSupport {
             selection: true,
             parallel: ParallelSupport::Applied,

@@ -20,7 +20,7 @@ pub const REPORT: &str = "report";
 /// What an adapter needs to plan a run.
 #[derive(Debug, Clone)]
 pub struct PlanRequest<'a> {
-    /// The tests to run. Never [`Selection::LastFailed`]: the session has resolved it.
+    /// The tests to run. Never [`Selection::LastFailed`] or [`Selection::Named`]: session and frameworks have resolved them.
     pub selection: &'a Selection,
     /// Whether to measure coverage.
     pub coverage: CoverageMode,

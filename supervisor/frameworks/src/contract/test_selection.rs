@@ -5,8 +5,8 @@ use crate::parsing::workspace_paths::join;
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 
-/// The tests that a plan runs. Unlike a [`Selection`] it has no failures of an earlier run, which the session resolves: an
-/// unresolved one runs everything, the superset.
+/// The tests that a plan runs. Unlike a [`Selection`] it has no failures of an earlier run, which the session resolves, and no names
+/// without a target, which the frameworks resolve: an unresolved one runs everything, the superset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TestSelection<'a> {
     /// All tests of the projects, or those that match a filter.
@@ -21,14 +21,16 @@ pub(crate) enum TestSelection<'a> {
         /// The runner's own filter expression.
         filter: Option<&'a Filter>,
     },
-    /// Exactly these tests and packages.
+    /// Exactly these tests and packages, and the tests of these names.
     Targets(&'a [RerunTarget]),
 }
 
 impl<'a> TestSelection<'a> {
     pub(crate) fn new(selection: &'a Selection) -> TestSelection<'a> {
         match selection {
-            Selection::All | Selection::LastFailed { .. } => TestSelection::Everything { filter: None },
+            Selection::All | Selection::LastFailed { .. } | Selection::Named(_) => {
+                TestSelection::Everything { filter: None }
+            }
             Selection::Matching { filter, files } if files.is_empty() => {
                 TestSelection::Everything { filter: filter.as_ref() }
             }
@@ -65,6 +67,7 @@ pub(crate) fn outside(framework: &'static str, file: &str) -> PlanError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::test_name::TestName;
 
     #[test]
     fn a_file_outside_of_the_workspace_or_of_all_projects_is_an_error() {
@@ -76,8 +79,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unresolved_rerun_runs_everything() {
-        for selection in [Selection::All, Selection::LastFailed { limit: None }] {
+    fn an_unresolved_selection_runs_everything() {
+        let named = Selection::Named(TestName::parse_all(&["a".to_owned()]).unwrap());
+        for selection in [Selection::All, Selection::LastFailed { limit: None }, named] {
             assert!(matches!(TestSelection::new(&selection), TestSelection::Everything { filter: None }));
         }
     }

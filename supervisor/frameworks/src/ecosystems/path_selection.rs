@@ -17,6 +17,8 @@ pub(crate) struct PathRules {
     /// The test files or directories of a path that is below the project, both relative to the project. Empty where any test may
     /// be affected.
     pub(crate) tests_of: fn(&FileTree, &Project, &str) -> Vec<String>,
+    /// The files of a project, relative to it, that may have a test of this name; empty where any file may have it.
+    pub(crate) files_of_name: fn(&FileTree, &Project, &str) -> Vec<String>,
     /// Whether a rerun names its files, too. Else the names of the tests are enough.
     pub(crate) reruns_by_path: bool,
 }
@@ -29,7 +31,7 @@ pub(crate) struct PathSelection<'a> {
     pub(crate) filter: Option<String>,
     /// Files and directories relative to the project, none within another; empty for the runner's default.
     pub(crate) paths: BTreeSet<String>,
-    /// Names of the tests to run, by file relative to the project; an empty name selects the whole file.
+    /// Names of the tests to run, by file relative to the project; an empty name selects the whole file, an empty file any.
     pub(crate) tests: BTreeMap<String, BTreeSet<String>>,
     /// Sentences for the report.
     pub(crate) notes: Vec<String>,
@@ -118,18 +120,35 @@ fn select_targets<'a>(
     targets: &[RerunTarget],
 ) -> Option<Vec<PathSelection<'a>>> {
     let mut selections: BTreeMap<&Project, PathSelection<'a>> = BTreeMap::new();
+    let mut has_name_in_any_file = false;
     for target in targets {
-        let path = join("", target.package());
+        if let RerunTarget::Name(name) = target {
+            for project in projects {
+                let selection = selections.entry(project).or_insert_with(|| PathSelection::whole(project, None));
+                let files = (rules.files_of_name)(tree, project, name);
+                has_name_in_any_file |= files.is_empty();
+                let files = if files.is_empty() { vec![String::new()] } else { files };
+                for file in files {
+                    selection.paths.extend(rules.reruns_by_path.then(|| file.clone()));
+                    selection.tests.entry(file).or_default().insert(name.clone());
+                }
+            }
+            continue;
+        }
+        let path = join("", target.package()?);
         let is_test_file = tree.contains(&path) && path.ends_with(rules.extension);
         let project = innermost_project(projects, &path).filter(|_| is_test_file)?;
         let selection = selections.entry(project).or_insert_with(|| PathSelection::whole(project, None));
         let file = within_dir(&path, &project.dir).to_owned();
         let name = match target {
             RerunTarget::Test(test) => test.name.clone(),
-            RerunTarget::Package(_) => String::new(),
+            RerunTarget::Package(_) | RerunTarget::Name(_) => String::new(),
         };
         selection.paths.extend(rules.reruns_by_path.then(|| file.clone()));
         selection.tests.entry(file).or_default().insert(name);
+    }
+    if has_name_in_any_file {
+        selections.values_mut().for_each(|selection| selection.paths.clear());
     }
     Some(selections.into_values().collect())
 }

@@ -4,7 +4,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::run::framework_choice::{DetectedFramework, FrameworkChoice};
 use crate::{FRAMEWORKS, Framework};
-use proctor_core::request::{ALL_FRAMEWORKS, Selection};
+use proctor_core::request::{ALL_FRAMEWORKS, RerunTarget, Selection};
 use thiserror::Error;
 
 /// Why no single framework could be chosen. The texts are part of the contract with agents.
@@ -58,9 +58,9 @@ fn choose_among(
     let everything = requested == Some(ALL_FRAMEWORKS);
     let files = match selection {
         Selection::Matching { files, .. } => files.as_slice(),
-        Selection::Exactly(_) | Selection::All | Selection::LastFailed { .. } => &[],
+        Selection::Exactly(_) | Selection::All | Selection::LastFailed { .. } | Selection::Named(_) => &[],
     };
-    let narrows = files.is_empty() && !matches!(selection, Selection::Exactly(_));
+    let may_narrow = files.is_empty() && !matches!(selection, Selection::Exactly(_));
     if let Some(name) = requested.filter(|_| !everything) {
         let framework =
             *frameworks.iter().find(|framework| framework.name() == name).ok_or_else(|| DetectError::Unknown {
@@ -77,7 +77,7 @@ fn choose_among(
         let mut found = vec![DetectedFramework { framework, projects }];
         let mut notes = Vec::new();
         drop_covered(tree, &mut found, selection);
-        if narrows {
+        if may_narrow && owners_of_names(tree, &found, selection).is_none() {
             notes.extend(keep_root_projects(tree, &mut found, false));
             notes.extend(unrequested_note(tree, &found[0], &detected(frameworks, tree)));
         }
@@ -92,7 +92,13 @@ fn choose_among(
         }
         return Err(polyglot(&found));
     }
-    let notes = if narrows { keep_root_projects(tree, &mut found, !everything) } else { None };
+    let owners = owners_of_names(tree, &found, selection);
+    if let Some(owners) = owners.as_deref().filter(|_| !everything) {
+        let mut is_owner = owners.iter();
+        found.retain(|_| is_owner.next().is_some_and(|is_owner| *is_owner));
+        return Ok(FrameworkChoice { detected: found, notes: Vec::new() });
+    }
+    let notes = if may_narrow && owners.is_none() { keep_root_projects(tree, &mut found, !everything) } else { None };
     match found.len() {
         0 => Err(DetectError::NoProject),
         1 => Ok(FrameworkChoice { detected: found, notes: notes.into_iter().collect() }),
@@ -101,6 +107,16 @@ fn choose_among(
         }
         _ => Err(polyglot(&found)),
     }
+}
+
+/// For each framework, whether it has the package of one of the selected names; `None` unless the package of every name is known.
+fn owners_of_names(tree: &FileTree, found: &[DetectedFramework], selection: &Selection) -> Option<Vec<bool>> {
+    let Selection::Named(names) = selection else { return None };
+    let is_located = |target: &RerunTarget| target.package().is_some();
+    let located: Vec<Vec<bool>> =
+        found.iter().map(|one| one.resolve_names(tree, names).iter().map(is_located).collect()).collect();
+    let has_owner = |index: usize| located.iter().any(|of_names| of_names.get(index) == Some(&true));
+    (0..names.len()).all(has_owner).then(|| located.iter().map(|of_names| of_names.contains(&true)).collect())
 }
 
 /// Every framework with projects that it runs by default. A fallback framework has a project only where no other framework has

@@ -1,16 +1,20 @@
-//! The expected tests of a rerun that have not reported a result yet: a rerun passes only if each of them did.
+//! The tests selected by name that have not reported a result yet: a run of them passes only if each of them did.
 
 use crate::FRAMEWORKS;
 use crate::contract::Manifest;
 use crate::ecosystems::js::TITLE_SEPARATOR;
 use proctor_core::request::{RerunTarget, Selection};
-use proctor_core::test_case::TestId;
+use proctor_core::test_case::{TestCase, TestId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Separators between a class, suite or parent and its children, and between a test and its parameters.
 const CHILD_SEPARATORS: &[&str] = &["/", "#", "::", ".", "$", "[", "("];
 
-/// The tests of [`Selection::Exactly`] without a result so far, at most as many as the selection has.
+/// Stands for the package of a name that may be in any.
+const ANY_PACKAGE: &str = "";
+
+/// The tests of [`Selection::Exactly`] without a result so far, at most as many as the selection has; by package, which is empty for
+/// a name that may be in any.
 #[derive(Debug, Clone, Default)]
 pub struct ExpectedTests(BTreeMap<String, Package>);
 
@@ -30,8 +34,12 @@ impl ExpectedTests {
         let mut expected = ExpectedTests::default();
         let Selection::Exactly(targets) = selection else { return expected };
         for target in targets {
-            let RerunTarget::Test(TestId { package: file, name }) = target else { continue };
-            let package = expected.0.entry(file.clone()).or_default();
+            let (file, name) = match target {
+                RerunTarget::Test(TestId { package, name }) => (package.as_str(), name),
+                RerunTarget::Name(name) => (ANY_PACKAGE, name),
+                RerunTarget::Package(_) => continue,
+            };
+            let package = expected.0.entry(file.to_owned()).or_default();
             package.names.insert(name.clone());
             if manifests().any(|manifest| (manifest.rerun_names.is_reported_only_on_failure)(name)) {
                 package.any.push(name.clone());
@@ -43,8 +51,17 @@ impl ExpectedTests {
     }
 
     /// Records that a test reported a result.
-    pub fn record(&mut self, package: &str, name: &str) {
-        let Some(expected) = self.0.get_mut(package) else { return };
+    pub fn record(&mut self, test: &TestCase) {
+        let TestCase { nodeid, package, name, .. } = test;
+        self.record_in(package, package, name);
+        if package != ANY_PACKAGE && self.0.contains_key(ANY_PACKAGE) {
+            self.record_in(ANY_PACKAGE, package, name);
+            self.record_in(ANY_PACKAGE, package, nodeid);
+        }
+    }
+
+    fn record_in(&mut self, key: &str, package: &str, name: &str) {
+        let Some(expected) = self.0.get_mut(key) else { return };
         expected.names.remove(name);
         // A class or parent that failed as a whole counts as run once something within it reports.
         for (at, _) in separators(package).into_iter().flat_map(|mark| name.match_indices(mark)) {
@@ -56,7 +73,7 @@ impl ExpectedTests {
             expected.names.remove(&name);
         }
         if expected.names.is_empty() {
-            self.0.remove(package);
+            self.0.remove(key);
         }
     }
 
@@ -75,10 +92,12 @@ fn manifests() -> impl Iterator<Item = &'static Manifest> {
     FRAMEWORKS.iter().map(|framework| framework.manifest())
 }
 
-/// The manifests of the frameworks with test files of this extension.
+/// The manifests of the frameworks with test files of this extension; all for any package.
 fn manifests_of(file: &str) -> impl Iterator<Item = &'static Manifest> {
+    let is_any = file == ANY_PACKAGE;
     let extension = file.rsplit_once('.').map(|(_, extension)| extension);
-    manifests().filter(move |manifest| extension.is_some_and(|extension| manifest.extensions.contains(&extension)))
+    manifests()
+        .filter(move |manifest| is_any || extension.is_some_and(|extension| manifest.extensions.contains(&extension)))
 }
 
 /// The separators between parent and child in names of this file's tests.
@@ -100,13 +119,19 @@ fn parent<'a>(file: &str, name: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::test_case::TestOutcome;
+
+    fn case(file: &str, name: &str) -> TestCase {
+        let id = TestId { package: file.to_owned(), name: name.to_owned() };
+        TestCase::new(id, format!("{file}::{name}"), TestOutcome::Passed)
+    }
 
     fn missing(file: &str, wanted: &[&str], reported: &[&str]) -> Vec<String> {
         let test = |name: &&str| RerunTarget::Test(TestId { package: file.to_owned(), name: (*name).to_owned() });
         let targets = wanted.iter().map(test).chain([RerunTarget::Package("broken".into())]).collect();
         let mut expected = ExpectedTests::from_selection(&Selection::Exactly(targets));
-        reported.iter().for_each(|name| expected.record(file, name));
-        expected.record("other", "T");
+        reported.iter().for_each(|name| expected.record(&case(file, name)));
+        expected.record(&case("other", "T"));
         expected.missing().into_iter().map(|id| id.name).collect()
     }
 
@@ -171,5 +196,25 @@ mod tests {
         assert_eq!(missing("p", &["T/[empty]"], &["T"]), ["T/[empty]"], "a Go subtest, which may be gone");
         assert_eq!(missing("p", &["A", "B", "C"], &["B"]), ["A", "C"]);
         assert!(ExpectedTests::from_selection(&Selection::All).missing().is_empty());
+    }
+
+    #[test]
+    fn a_name_without_a_package_is_answered_by_name_or_node_id_in_any_package() {
+        for (wanted, file, reported, answered) in [
+            ("adds", "a.test.js", "adds", true),
+            ("a.test.js::adds", "a.test.js", "adds", true),
+            ("adds", "a.test.js", "adds twice", false),
+            ("Cart", "a.test.js", "Cart > adds", true),
+            ("TestA", "example.com/p", "TestA/x", true),
+            ("Money.test_all/(n=2)", "test_money.py", "Money.test_all", true),
+            ("src/lib.rs - add (line 3)", "p::doc/lib", "src/lib.rs - add (line 9)", true),
+            ("TestA", "example.com/p", "TestAb", false),
+        ] {
+            let selection = Selection::Exactly(vec![RerunTarget::Name(wanted.to_owned())]);
+            let mut expected = ExpectedTests::from_selection(&selection);
+            expected.record(&case(file, reported));
+            let missing = TestId { package: String::new(), name: wanted.to_owned() };
+            assert_eq!(expected.missing(), if answered { vec![] } else { vec![missing] }, "{wanted}: {reported}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
 use proctor_core::test_case::TestId;
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A framework and its projects in one workspace.
@@ -27,6 +28,11 @@ pub struct DetectedFramework {
 }
 
 impl DetectedFramework {
+    /// See [`Framework::resolve_names`].
+    pub(crate) fn resolve_names(&self, tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        self.framework.resolve_names(&self.projects, tree, names)
+    }
+
     /// Whether a file or directory belongs to one of its projects.
     pub(crate) fn owns(&self, tree: &FileTree, path: &str) -> bool {
         owns_source(self.framework.manifest().extensions, &self.projects, tree, path)
@@ -90,6 +96,19 @@ impl FrameworkChoice {
         Ok((all, Box::new(multi)))
     }
 
+    /// The selection with each name of a test replaced by the test that it stands for.
+    #[must_use]
+    pub fn resolve(&self, tree: &FileTree, selection: &Selection) -> Selection {
+        let Selection::Named(names) = selection else { return selection.clone() };
+        let resolved: Vec<Vec<RerunTarget>> = self.detected.iter().map(|one| one.resolve_names(tree, names)).collect();
+        let is_located = |target: &&RerunTarget| target.package().is_some();
+        let find = |index: usize| {
+            let mut candidates = resolved.iter().filter_map(|targets| targets.get(index));
+            candidates.clone().find(is_located).or_else(|| candidates.next()).cloned()
+        };
+        Selection::Exactly((0..names.len()).filter_map(find).collect())
+    }
+
     /// The part of `selection` for each framework; `None` for nothing.
     fn split_selection(&self, tree: &FileTree, selection: &Selection) -> Vec<Option<Selection>> {
         let of = |detected: &DetectedFramework| match selection {
@@ -101,7 +120,12 @@ impl FrameworkChoice {
                 (!files.is_empty()).then(|| Selection::Matching { filter: filter.clone(), files })
             }
             Selection::Exactly(targets) => {
-                let owns = |target: &&RerunTarget| detected.framework.owns_target(&detected.projects, tree, target);
+                // A name without a package may be in any of them.
+                let owns = |target: &&RerunTarget| {
+                    target
+                        .package()
+                        .is_none_or(|package| detected.framework.owns_package(&detected.projects, tree, package))
+                };
                 let own: Vec<RerunTarget> = targets.iter().filter(owns).cloned().collect();
                 (!own.is_empty()).then_some(Selection::Exactly(own))
             }
@@ -331,7 +355,9 @@ pub(crate) mod tests {
         fn plan(&self, _: &[Project], _: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
             let args = match request.selection {
                 Selection::Matching { files, .. } => files.clone(),
-                Selection::Exactly(targets) => targets.iter().map(|target| target.package().to_owned()).collect(),
+                Selection::Exactly(targets) => {
+                    targets.iter().filter_map(|target| target.package().map(str::to_owned)).collect()
+                }
                 _ => vec!["all".to_owned()],
             };
             let step = |arg| Step {

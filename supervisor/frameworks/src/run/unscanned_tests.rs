@@ -22,7 +22,8 @@ impl FrameworkChoice {
         };
         let found: Vec<&UnscannedPath> = tree.unscanned().iter().filter(is_relevant).collect();
         // An unlisted path may be anywhere. With an exact selection it cannot hold a selected test.
-        let unnamed = if matches!(selection, Selection::Exactly(_)) { 0 } else { tree.unscanned_unlisted() };
+        let is_exact = matches!(selection, Selection::Exactly(_) | Selection::Named(_));
+        let unnamed = if is_exact { 0 } else { tree.unscanned_unlisted() };
         let more = found.len().saturating_sub(NAMED_MAX) as u64 + unnamed;
         let more = found.first().filter(|_| more > 0).map(|first| Collector {
             nodeid: "(more)".to_owned(),
@@ -36,7 +37,7 @@ impl FrameworkChoice {
     /// file may be anywhere in its project.
     fn may_select(&self, tree: &FileTree, selection: &Selection, path: &str) -> bool {
         let files = match selection {
-            Selection::Exactly(_) => return false,
+            Selection::Exactly(_) | Selection::Named(_) => return false,
             Selection::Matching { files, .. } if !files.is_empty() => files,
             _ => return true,
         };

@@ -37,7 +37,8 @@ pub(crate) use node_errors::{error_location, error_reason};
 pub(crate) use runner::JsRunner;
 pub(crate) use runner_starts::{RunnerStart, runner_starts};
 pub(crate) use selection::{
-    NameFilter, TestGroup, group_selection, group_selection_with, likely_test_files, map_targets, quote_regex,
+    NameFilter, TestGroup, default_title_expression, group_selection, group_selection_with, likely_test_files,
+    map_targets, quote_regex,
 };
 pub(crate) use shell_command::ShellCommand;
 pub(crate) use test_script::{Invocation, NODE_VALUE_OPTIONS};

@@ -126,7 +126,8 @@ fn relative_to_project(project: &Project, path: &str) -> String {
     path.strip_prefix(&project.dir).map_or(path, |path| path.trim_start_matches('/')).to_owned()
 }
 
-/// Groups for exactly these files and tests; `None` if one of them is in no project, since then only a full run can show it.
+/// Groups for exactly these files and tests; `None` if one of them is in no project, since then only a full run can show it. For names
+/// without a file, a group of each project has all of its files.
 fn group_targets<'a>(
     projects: &'a [Project],
     tree: &FileTree,
@@ -134,10 +135,15 @@ fn group_targets<'a>(
     title_expression: TitleExpression,
 ) -> Option<Vec<TestGroup<'a>>> {
     let mut files: BTreeMap<(&Project, String), Option<BTreeSet<&str>>> = BTreeMap::new();
+    let mut in_any_file: BTreeSet<&str> = BTreeSet::new();
     for target in targets {
         let (path, name) = match target {
             RerunTarget::Package(path) => (path, None),
             RerunTarget::Test(test) => (&test.package, Some(test.name.as_str())),
+            RerunTarget::Name(name) => {
+                in_any_file.insert(name);
+                continue;
+            }
         };
         if !tree.contains(path) && !tree.is_truncated() {
             return None;
@@ -154,7 +160,10 @@ fn group_targets<'a>(
     for ((project, file), names) in files {
         groups.entry((project, names)).or_default().insert(file);
     }
-    Some(merge_groups(groups).into_iter().flat_map(|named| group_names(named, title_expression)).collect())
+    let whole = projects.iter().filter(|_| !in_any_file.is_empty());
+    let whole = whole.map(|project| ((project, Some(in_any_file.clone())), BTreeSet::new()));
+    let all = merge_groups(groups).into_iter().chain(whole);
+    Some(all.flat_map(|named| group_names(named, title_expression)).collect())
 }
 
 type Named<'a, 'n> = ((&'a Project, Option<BTreeSet<&'n str>>), BTreeSet<String>);
@@ -235,7 +244,7 @@ fn name_expression(name: &str, title_expression: TitleExpression) -> String {
 }
 
 /// Expression for titles that a runner joins with blanks, or with [`TITLE_SEPARATOR`].
-fn default_title_expression(titles: &[&str], is_clipped: bool) -> String {
+pub(crate) fn default_title_expression(titles: &[&str], is_clipped: bool) -> String {
     let titles: Vec<String> = titles.iter().map(|title| quote_regex(title)).collect();
     let rest = if is_clipped { "[\\s\\S]*" } else { "" };
     titles.join(" (?:> )?") + rest

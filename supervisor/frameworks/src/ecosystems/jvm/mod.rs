@@ -7,7 +7,7 @@ mod toolchain;
 
 pub(crate) use junit_case::{CaseNamer, class_id, test_id};
 pub(crate) use source_index::{EXTENSIONS, SourceIndex};
-pub(crate) use test_names::{class_from_path, is_class_failure, method_identifier, split};
+pub(crate) use test_names::{class_from_path, is_class_failure, locate_names, method_identifier, split};
 pub(crate) use toolchain::JVM;
 
 use crate::contract::RerunNames;

@@ -217,6 +217,10 @@ def is_project_file(file):
     return file.startswith(workspace() + "/") and not installed
 
 
+# Stands for the file of a name that may be in any.
+ANY_FILE = "*"
+
+
 class Selection:
     """The selected tests, by their file or directory; the empty name stands for all tests there.
 
@@ -242,6 +246,8 @@ class Selection:
     def has(self, package, *names):
         """Whether a test with any of these names is selected."""
         if not self.tests or not self.tests.get(package, set()).isdisjoint(map(_kept_name, names)):
+            return True
+        if not self.tests.get(ANY_FILE, set()).isdisjoint(map(_kept_name, names)):
             return True
         above = package.split("/")
         places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]

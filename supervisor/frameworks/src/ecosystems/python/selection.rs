@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Directories of tests and their helpers.
 const TEST_DIRS: [&str; 3] = ["tests", "test", "testing"];
 
+/// Stands for the file of a name that may be in any.
+const ANY_FILE: &str = "*";
+
 /// What one project runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProjectSelection<'a> {
@@ -18,7 +21,7 @@ pub(crate) struct ProjectSelection<'a> {
     pub(crate) filter: Option<String>,
     /// Files and directories relative to the project, none within another; empty for the whole project.
     pub(crate) paths: Vec<String>,
-    /// Names of the selected tests by file; a file without an entry runs all of its tests.
+    /// Names of the selected tests by file, or under [`ANY_FILE`]. Without entries all tests of the paths run.
     pub(crate) tests: BTreeMap<String, Vec<String>>,
     /// Sentences for the report.
     pub(crate) notes: Vec<String>,
@@ -112,8 +115,16 @@ fn select_targets<'a>(
 ) -> Option<Vec<ProjectSelection<'a>>> {
     let mut paths: BTreeMap<&Project, BTreeSet<String>> = BTreeMap::new();
     let mut tests: BTreeMap<&Project, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+    let mut in_any_file: Vec<String> = Vec::new();
     for target in targets {
-        let path = join("", target.package());
+        let path = match target {
+            RerunTarget::Package(path) => join("", path),
+            RerunTarget::Test(test) => join("", &test.package),
+            RerunTarget::Name(name) => {
+                in_any_file.push(name.clone());
+                continue;
+            }
+        };
         let is_there = tree.contains(&path) || tree.has_below(&path);
         let project = innermost_project(projects, &path).filter(|_| is_there)?;
         paths.entry(project).or_default().insert(path.clone());
@@ -121,15 +132,23 @@ fn select_targets<'a>(
         // The plugins read the empty name as the whole file.
         names.push(if let RerunTarget::Test(test) = target { test.name.clone() } else { String::new() });
     }
-    let select = |(project, own): (&'a Project, BTreeSet<String>)| {
-        let paths = outermost_in(project, &own);
+    let mut select = |project: &'a Project| {
+        let own = paths.remove(project);
+        let mut paths = own.as_ref().map(|own| outermost_in(project, own)).unwrap_or_default();
         let mut tests = tests.remove(project).unwrap_or_default();
-        if paths.is_empty() {
+        if own.is_some() && paths.is_empty() {
             tests.clear();
+        } else if !in_any_file.is_empty() {
+            tests.insert(ANY_FILE.to_owned(), in_any_file.clone());
+            paths.clear();
         }
-        ProjectSelection { paths, tests, ..ProjectSelection::whole(project, None) }
+        (own.is_some() || !tests.is_empty()).then(|| ProjectSelection {
+            paths,
+            tests,
+            ..ProjectSelection::whole(project, None)
+        })
     };
-    Some(paths.into_iter().map(select).collect())
+    Some(projects.iter().filter_map(&mut select).collect())
 }
 
 #[cfg(test)]

@@ -41,8 +41,10 @@ fn chosen<'a>(projects: &'a [Project], selection: &Selection) -> Result<Vec<&'a 
         TestSelection::Files { files, .. } => {
             Some(files.iter().map(|file| dir_of_file(projects, file)).collect::<Result<_, _>>()?)
         }
-        // A target that no project contains any more can only be found by running everything.
-        TestSelection::Targets(targets) => targets.iter().map(|target| dir_of_target(projects, target)).collect(),
+        // A target that no project contains any more, or a name, can only be found by starting all of them.
+        TestSelection::Targets(targets) => {
+            targets.iter().map(|target| dir_of_package(projects, target.package()?)).collect()
+        }
         TestSelection::Everything { .. } => None,
     };
     Ok(projects.iter().filter(|project| dirs.as_ref().is_none_or(|dirs| dirs.contains(project.dir.as_str()))).collect())
@@ -52,9 +54,9 @@ fn dir_of_file<'a>(projects: &'a [Project], file: &str) -> Result<&'a str, PlanE
     owner_of(NAME, projects, file).map(|(_, project)| project.dir.as_str())
 }
 
-/// The directory of the project that a rerun target belongs to.
-pub(super) fn dir_of_target<'a>(projects: &'a [Project], target: &RerunTarget) -> Option<&'a str> {
-    innermost_project(projects, &join("", target.package())).map(|project| project.dir.as_str())
+/// The directory of the project that a package belongs to.
+pub(super) fn dir_of_package<'a>(projects: &'a [Project], package: &str) -> Option<&'a str> {
+    innermost_project(projects, &join("", package)).map(|project| project.dir.as_str())
 }
 
 fn configure(project: &Project, request: &PlanRequest<'_>) -> Step {
@@ -122,14 +124,15 @@ fn expressions(dir: &str, targets: &[RerunTarget]) -> Option<Vec<String>> {
     for target in targets {
         match target {
             RerunTarget::Package(other) if other == package || is_within(other, dir) => return None,
-            RerunTarget::Test(test) if test.package == package => {
-                names.insert(&test.name);
-                // `#N` marks the second test of a name (verbose_output); ctest does not know the marker.
-                names.extend(test.name.rsplit_once('#').filter(|(_, number)| is_number(number)).map(|(name, _)| name));
-            }
+            RerunTarget::Test(test) if test.package == package => drop(names.insert(&test.name)),
+            RerunTarget::Name(name) => drop(names.insert(name)),
             RerunTarget::Package(_) | RerunTarget::Test(_) => {}
         }
     }
+    // `#N` marks the second test of a name (verbose_output); ctest does not know the marker.
+    let marked = names.iter().filter_map(|name| name.rsplit_once('#')).filter(|(_, number)| is_number(number));
+    let unmarked: Vec<&str> = marked.map(|(name, _)| name).collect();
+    names.extend(unmarked);
     let mut expressions: Vec<String> = Vec::new();
     for name in names {
         let one = format!("^{}$", quote(name));

@@ -26,14 +26,19 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
     Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables, Toolchain,
+    split_node_id,
 };
 use proctor_core::request::RerunTarget;
+use proctor_core::test_name::TestName;
 
 /// Adapter for CMake projects and their `ctest` tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Ctest;
 
 const NAME: &str = "ctest";
+
+/// Separates the directory of a project below the root from a test in a node id.
+const NODE_ID_SEPARATOR: &str = "::";
 
 /// CMake, and the variables that test libraries of C++ read.
 static CPP: Toolchain = Toolchain {
@@ -82,8 +87,17 @@ impl Framework for Ctest {
         command::plan(projects, request)
     }
 
-    fn owns_target(&self, projects: &[Project], _tree: &FileTree, target: &RerunTarget) -> bool {
-        command::dir_of_target(projects, target).is_some()
+    fn owns_package(&self, projects: &[Project], _tree: &FileTree, package: &str) -> bool {
+        command::dir_of_package(projects, package).is_some()
+    }
+
+    fn resolve_names(&self, projects: &[Project], _tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        let is_dir = |dir: &str| !dir.is_empty() && projects.iter().any(|project| project.dir == dir);
+        let resolve = |name: &TestName| {
+            split_node_id(name, NODE_ID_SEPARATOR, is_dir)
+                .unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
+        };
+        names.iter().map(resolve).collect()
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

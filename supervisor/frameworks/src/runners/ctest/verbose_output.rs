@@ -3,6 +3,7 @@
 //!
 //! ctest prefixes every line of a test's output with the test's number, so a line without the prefix is ctest's own.
 
+use super::NODE_ID_SEPARATOR;
 use super::assertion_output::{AssertionFailure, TestOutputBuffer};
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::bounds::TEST_CASES_MAX;
@@ -284,7 +285,7 @@ impl VerboseOutputParser {
     }
 
     fn nodeid(&self, id: &TestId) -> String {
-        if self.dir.is_empty() { id.name.clone() } else { format!("{}::{}", id.package, id.name) }
+        if self.dir.is_empty() { id.name.clone() } else { format!("{}{NODE_ID_SEPARATOR}{}", id.package, id.name) }
     }
 
     /// Finishes tests without a result as errors, after a ctest that ended by itself.

@@ -142,6 +142,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     default_wall_ms: Some(LONG_WALL_MS),
     build_error_hides_tests: false,
     options: OptionSupport {
@@ -203,12 +204,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         report: true,
         ..Plan::default()
     };
-    let is_test = |target: &RerunTarget| matches!(target, RerunTarget::Test(_));
-    if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
-        plan.notes.push("cypress cannot select single tests: their whole specs were run".to_owned());
-    }
-    let whole = |target: &RerunTarget| vec![RerunTarget::Package(target.package().to_owned())];
-    let selection = js::map_targets(request.selection, whole);
+    let selection = whole_specs(request.selection, &mut plan.notes);
     let groups = js::group_selection(projects, tree, &selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Cypress, NAME), FORWARDED, SCRIPTS, &mut plan.notes) {
         let RunnerStart { group, script, options } = start;
@@ -219,6 +215,19 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         plan.steps.push(launch.step(arguments(&group, options, request)));
     }
     Ok(plan)
+}
+
+/// Replaces tests by their specs, and a test whose spec is not known by all specs.
+fn whole_specs(selection: &Selection, notes: &mut Vec<String>) -> Selection {
+    let Selection::Exactly(targets) = selection else { return selection.clone() };
+    let names_spec = |target: &RerunTarget| Some(RerunTarget::Package(target.package()?.to_owned()));
+    let specs: Option<Vec<RerunTarget>> = targets.iter().map(names_spec).collect();
+    if targets.iter().any(|target| !matches!(target, RerunTarget::Package(_))) {
+        let ran =
+            if specs.is_some() { "their whole specs were run" } else { "all specs were run (SPEC > NAME runs one)" };
+        notes.push(format!("cypress cannot select single tests: {ran}"));
+    }
+    specs.map_or(Selection::All, Selection::Exactly)
 }
 
 /// Environment of a command. Variables rank between configuration and command line, so a script's `--config` stays in force.

@@ -33,6 +33,7 @@ use crate::contract::{
 };
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 use toolchain::GO;
 
@@ -80,8 +81,12 @@ impl Framework for Go {
         command::plan_listing(projects, tree, request)
     }
 
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        detect::module_of_package(projects, &detect::go_directories(tree), target.package()).is_some()
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
+        detect::module_of_package(projects, &detect::go_directories(tree), package).is_some()
+    }
+
+    fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        selection::resolve_names(projects, tree, names)
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

@@ -3,9 +3,11 @@
 use super::detect::{go_directories, is_go_file, module_of_package};
 use super::run_expression::quote;
 use crate::contract::{FileTree, PlanError, Project, TestSelection, outside, owner_of};
-use crate::parsing::workspace_paths::is_within;
+use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most commands of one run. Each build_errors and links at least one test binary; for more packages the whole suite is
@@ -44,6 +46,33 @@ pub(super) fn groups<'a>(
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
     }
     Ok(groups)
+}
+
+/// The targets with these names. A node id is an import path, `/` and a test, or the import path of a package that did not build;
+/// blanks of a subtest are `_` in Go's own names.
+pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+    let go_dirs = go_directories(tree);
+    let is_package = |path: &str| {
+        module_of_package(projects, &go_dirs, path)
+            .is_some_and(|(module, dir)| go_dirs.contains(join(&module.dir, &dir).as_str()) || tree.is_truncated())
+    };
+    let resolve = |name: &TestName| {
+        let node_id = name.as_str();
+        if is_package(node_id) {
+            return RerunTarget::Package(node_id.to_owned());
+        }
+        let splits = node_id.match_indices('/').map(|(at, _)| (&node_id[..at], &node_id[at + 1..]));
+        let package = splits.filter(|(_, test)| is_test_name(test)).find(|(package, _)| is_package(package));
+        let (package, test) = package.map_or((None, node_id), |(package, test)| (Some(package), test));
+        let test = if is_test_name(test) { test.replace(' ', "_") } else { test.to_owned() };
+        RerunTarget::from_test(TestId { package: package.unwrap_or_default().to_owned(), name: test })
+    };
+    names.iter().map(resolve).collect()
+}
+
+/// Whether the go tool runs functions of this name as tests.
+fn is_test_name(name: &str) -> bool {
+    ["Test", "Example", "Fuzz", "Benchmark"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn whole_modules(projects: &[Project], run: Option<String>) -> Vec<PackageGroup<'_>> {
@@ -118,10 +147,12 @@ fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Re
     let go_dirs = go_directories(tree);
     let mut tests: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let mut packages: BTreeSet<&str> = BTreeSet::new();
+    let mut in_any_package: BTreeSet<&str> = BTreeSet::new();
     for target in targets {
         match target {
             RerunTarget::Package(package) => drop(packages.insert(package)),
             RerunTarget::Test(test) => drop(tests.entry(&test.package).or_default().insert(&test.name)),
+            RerunTarget::Name(name) => drop(in_any_package.insert(name)),
         }
     }
     let find_module = |package: &str| module_of_package(projects, &go_dirs, package);
@@ -143,7 +174,9 @@ fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Re
             add(package, Some(expression));
         }
     }
-    groups.into_iter().flat_map(|((module, run), patterns)| split_long(module, run, patterns)).collect()
+    let named = groups.into_iter().flat_map(|((module, run), patterns)| split_long(module, run, patterns));
+    let anywhere = expressions(&in_any_package).into_iter().flat_map(|run| whole_modules(projects, Some(run)));
+    named.chain(anywhere).collect()
 }
 
 fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<PackageGroup<'_>> {

@@ -33,7 +33,6 @@ use crate::contract::{
 };
 use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::{self, EXTENSIONS};
-use proctor_core::request::RerunTarget;
 
 /// Adapter for Gradle.
 #[derive(Debug, Clone, Copy)]
@@ -100,8 +99,7 @@ impl Framework for Gradle {
         command::plan(projects, tree, request, command::Mode::Listing)
     }
 
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        let package = target.package();
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
         let is_own_script = detect::is_script(package) && innermost_project(projects, package).is_some();
         is_own_script || owns_source(EXTENSIONS, projects, tree, package)
     }

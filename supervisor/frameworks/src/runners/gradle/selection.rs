@@ -5,7 +5,7 @@
 use super::NAME;
 use super::detect::{is_script, project_dir};
 use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, outside, owner_of};
-use crate::ecosystems::jvm::{class_from_path, method_identifier, split};
+use crate::ecosystems::jvm::{class_from_path, locate_names, method_identifier, split};
 use crate::parsing::workspace_paths::is_within;
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
@@ -128,15 +128,16 @@ fn tests_of(path: &str) -> Option<&str> {
     Some(&path[..at])
 }
 
-/// Exactly these classes and methods.
+/// Exactly these classes and methods. Each name of a class whose file is not known has a command of its own.
 fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<BuildSelection<'a>> {
     let mut selections = BuildSelections::default();
-    for target in targets {
-        let path = target.package();
+    let (located, names) = locate_names(tree, targets);
+    for target in &located {
+        let Some(path) = target.package() else { continue };
         let Some(build) = innermost_project(projects, path) else { return select_everything(projects, None) };
         let dir = || project_dir(tree, build, path).to_owned();
         match target {
-            RerunTarget::Package(_) => selections.add_all(build, &dir()),
+            RerunTarget::Package(_) | RerunTarget::Name(_) => selections.add_all(build, &dir()),
             RerunTarget::Test(test) => {
                 let (class, method) = split(&test.name);
                 let patterns = match method.and_then(method_identifier) {
@@ -149,5 +150,12 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
             }
         }
     }
-    selections.finish(None)
+    let anywhere = names.iter().flat_map(|name| select_everything(projects, Some(pattern(name))));
+    selections.finish(None).into_iter().chain(anywhere).collect()
+}
+
+/// Gradle's pattern for a class or one of its methods.
+fn pattern(name: &str) -> String {
+    let (class, method) = split(name);
+    method.and_then(method_identifier).map_or_else(|| class.to_owned(), |method| format!("{class}.{method}"))
 }

@@ -174,6 +174,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
     toolchains: &[&js::NODE],

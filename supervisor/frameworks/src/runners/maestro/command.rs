@@ -8,7 +8,8 @@ use crate::contract::{
 };
 use crate::parsing::workspace_paths::is_within;
 use proctor_core::filter::Filter;
-use proctor_core::request::Selection;
+use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_case::TestId;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -162,7 +163,14 @@ fn selected_flows<'a>(
         TestSelection::Everything { filter } => (all().collect(), filter),
         TestSelection::Files { files, filter } => (flows_of_files(projects, tree, files)?, filter),
         TestSelection::Targets(targets) => {
-            let files: Vec<String> = targets.iter().map(|target| target.package().to_owned()).collect();
+            let named = |target: &RerunTarget| match target {
+                RerunTarget::Name(name) => {
+                    let flows = all().flat_map(|(_, flows)| flows).filter(|flow| flow.name == *name);
+                    flows.map(|flow| flow.file).collect()
+                }
+                RerunTarget::Package(file) | RerunTarget::Test(TestId { package: file, .. }) => vec![file.clone()],
+            };
+            let files: Vec<String> = targets.iter().flat_map(named).collect();
             let known = |file: &String| tree.contains(file) || tree.is_truncated();
             // A deleted file can only be covered by running everything.
             let is_known = files.iter().all(known);
@@ -211,8 +219,6 @@ fn flows_of_files<'a>(
 mod tests {
     use super::*;
     use proctor_core::filter::Filter;
-    use proctor_core::request::RerunTarget;
-    use proctor_core::test_case::TestId;
 
     const FLOW: &str = "appId: com.example\n---\n- launchApp\n";
 

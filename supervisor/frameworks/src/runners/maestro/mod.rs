@@ -39,6 +39,7 @@ static MANIFEST: Manifest = Manifest {
     // Named where no project is found. Flows have no fixed file name, so `is_marker_path` decides what is read.
     markers: &[".maestro"],
     extensions: &["yaml", "yml"],
+    node_id_separator: Some(parser::SEPARATOR),
     default_wall_ms: Some(LONG_WALL_MS),
     reserved: ReservedVariables { names: &["MAESTRO_OPTS"], ..ReservedVariables::NONE },
     toolchains: &[&jvm::JVM],

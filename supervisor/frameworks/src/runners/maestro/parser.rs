@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::LazyLock;
 
 /// Separates a flow's file from its name in a node id.
-const SEPARATOR: &str = " > ";
+pub(super) const SEPARATOR: &str = " > ";
 
 /// Messages of a Maestro that has nothing to run.
 const NO_FLOWS_MESSAGES: [&str; 5] = [

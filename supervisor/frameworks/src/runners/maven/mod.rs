@@ -47,7 +47,6 @@ use crate::contract::{
 };
 use crate::contract::{Project, owns_source};
 use crate::ecosystems::jvm::{self, EXTENSIONS};
-use proctor_core::request::RerunTarget;
 
 /// Adapter for Maven.
 #[derive(Debug, Clone, Copy)]
@@ -96,8 +95,7 @@ impl Framework for Maven {
         command::plan_listing(projects, tree, request)
     }
 
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
-        let package = target.package();
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
         let is_module = package == detect::MARKER || package.ends_with("/pom.xml");
         is_module && tree.contains(package) || owns_source(EXTENSIONS, projects, tree, package)
     }

@@ -5,7 +5,7 @@
 use super::NAME;
 use super::detect::{MARKER, module_of};
 use crate::contract::{FileTree, PlanError, Project, TestSelection, innermost_project, outside, owner_of};
-use crate::ecosystems::jvm::{class_from_path, method_identifier};
+use crate::ecosystems::jvm::{class_from_path, locate_names, method_identifier, split};
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,17 +137,17 @@ fn classes(tree: &FileTree, path: &str) -> Option<Vec<String>> {
 fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<ReactorSelection<'a>> {
     let mut selections = ReactorSelections { tree, found: BTreeMap::new() };
     let mut methods: BTreeMap<(&Project, &str, &str), Option<BTreeSet<&str>>> = BTreeMap::new();
-    for target in targets {
-        let Some(reactor) = innermost_project(projects, target.package()) else {
+    let (located, names) = locate_names(tree, targets);
+    for target in &located {
+        let Some(reactor) = target.package().and_then(|package| innermost_project(projects, package)) else {
             return select_everything(projects, None);
         };
         match target {
+            RerunTarget::Name(_) => {}
             RerunTarget::Package(package) => selections.add(reactor, package, None),
             RerunTarget::Test(test) => {
-                let (class, method) = test
-                    .name
-                    .split_once('#')
-                    .map_or((test.name.as_str(), None), |(class, method)| (class, method_identifier(method)));
+                let (class, method) = split(&test.name);
+                let method = method.and_then(method_identifier);
                 let path = test.package.strip_suffix(MARKER).unwrap_or(&test.package);
                 let known = methods.entry((reactor, path, class)).or_insert_with(|| Some(BTreeSet::new()));
                 match (known.as_mut(), method) {
@@ -158,17 +158,23 @@ fn select_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Rerun
         }
     }
     for ((reactor, path, class), methods) in methods {
-        let test = match methods {
-            Some(methods) => {
-                // JUnit 4 and TestNG append the parameters to the name.
-                let all: Vec<String> = methods.iter().map(|method| format!("{method}+{method}[*]")).collect();
-                format!("{class}#{}", all.join("+"))
-            }
-            None => class.to_owned(),
-        };
-        selections.add(reactor, path, Some(vec![test]));
+        selections.add(reactor, path, Some(vec![pattern(class, methods.iter().flatten().copied())]));
     }
-    selections.finish()
+    let mut all = selections.finish();
+    if !names.is_empty() {
+        let of_name = |name: &String| pattern(split(name).0, split(name).1.and_then(method_identifier));
+        let tests: Vec<String> = names.iter().map(of_name).collect();
+        let anywhere = select_everything(projects, None).into_iter();
+        all.extend(anywhere.map(|selection| ReactorSelection { tests: Some(tests.clone()), ..selection }));
+    }
+    all
+}
+
+/// The value of `-Dtest` for a class, or for some of its methods.
+fn pattern<'m>(class: &str, methods: impl IntoIterator<Item = &'m str>) -> String {
+    // JUnit 4 and TestNG append the parameters to the name.
+    let all: Vec<String> = methods.into_iter().map(|method| format!("{method}+{method}[*]")).collect();
+    if all.is_empty() { class.to_owned() } else { format!("{class}#{}", all.join("+")) }
 }
 
 #[cfg(test)]

@@ -153,6 +153,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
     reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },
     toolchains: &[&js::NODE],
@@ -219,7 +220,7 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
 fn file_of_hook(target: &RerunTarget) -> RerunTarget {
     match target {
         RerunTarget::Test(test) if is_hook(&test.name) => RerunTarget::Package(test.package.clone()),
-        RerunTarget::Test(_) | RerunTarget::Package(_) => target.clone(),
+        RerunTarget::Test(_) | RerunTarget::Package(_) | RerunTarget::Name(_) => target.clone(),
     }
 }
 

@@ -75,6 +75,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
     reserved: ReservedVariables {
@@ -110,7 +111,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
     ];
     let mut plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
     let selection = js::map_targets(request.selection, with_outer_tests);
-    let groups = js::group_selection(projects, tree, &selection, NAME)?;
+    let groups = js::group_selection_with(projects, tree, &selection, NAME, trimmed_expression)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, options } = start;
         // borp adds the files of its own settings to those on its command line.
@@ -223,12 +224,29 @@ fn run_by_node(script: js::Invocation, options: &ForwardedOptions) -> (js::Invoc
     (script, options)
 }
 
+/// The expression of one test: Node trims the joined titles before it compares them.
+fn trimmed_expression(titles: &[&str], is_clipped: bool) -> String {
+    let mut titles = titles.to_vec();
+    if let Some(first) = titles.first_mut() {
+        *first = first.trim_start();
+    }
+    if let Some(last) = titles.last_mut().filter(|_| !is_clipped) {
+        *last = last.trim_end();
+    }
+    js::default_title_expression(&titles, is_clipped)
+}
+
 /// The test and all tests that it may be a subtest of: a title may contain a `/`, and a test that does not exist does not run.
 fn with_outer_tests(target: &RerunTarget) -> Vec<RerunTarget> {
-    let RerunTarget::Test(test) = target else { return vec![target.clone()] };
-    let outer = test.name.match_indices('/').map(|(at, _)| test.name[..at].trim_end()).filter(|name| !name.is_empty());
-    let outer = outer.map(|name| TestId { package: test.package.clone(), name: name.to_owned() });
-    outer.map(RerunTarget::Test).chain([target.clone()]).collect()
+    let name = match target {
+        RerunTarget::Test(test) => &test.name,
+        RerunTarget::Name(name) => name,
+        RerunTarget::Package(_) => return vec![target.clone()],
+    };
+    let package = target.package().unwrap_or_default();
+    let outer = name.match_indices('/').map(|(at, _)| name[..at].trim_end()).filter(|name| !name.is_empty());
+    let outer = outer.map(|name| TestId { package: package.to_owned(), name: name.to_owned() });
+    outer.map(RerunTarget::from_test).chain([target.clone()]).collect()
 }
 
 #[cfg(test)]

@@ -122,6 +122,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: detect::MARKERS,
     extensions: &["php", "phpt"],
+    node_id_separator: Some("::"),
     options: OptionSupport {
         parallel: ParallelSupport::NoEffect("parallel has no effect: PHPUnit runs tests one at a time"),
         ..Manifest::DEFAULT.options

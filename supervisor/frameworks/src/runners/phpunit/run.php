@@ -269,9 +269,12 @@ final class Selection
     }
 
     // Whether a test may need the result of another one, which is then run again, too: all of its class. One that its file does
-    // not have is inherited.
+    // not have is inherited. Of a test whose file is not known, nothing else runs.
     private function needs_others(string $package, string $name): bool
     {
+        if ($package === '') {
+            return false;
+        }
         $method = explode(' ', explode('::', $name, 2)[1] ?? '', 2)[0];
         $parts  = preg_split('/\bfunction\s+/', (string) @file_get_contents($package));
         foreach (array_slice($parts, 1, null, true) as $number => $part) {

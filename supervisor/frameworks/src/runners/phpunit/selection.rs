@@ -12,7 +12,7 @@ const STEPS_MAX: usize = 256;
 
 /// PHPUnit takes one path in a command, and selects tests of a rerun by a filter of their names.
 const RULES: PathRules =
-    PathRules { framework: NAME, noun: "test", extension: ".php", tests_of, reruns_by_path: false };
+    PathRules { framework: NAME, noun: "test", extension: ".php", tests_of, files_of_name, reruns_by_path: false };
 
 /// The selected tests of each project, in the order of the projects.
 pub(super) fn selections<'a>(
@@ -38,10 +38,18 @@ fn tests_of(tree: &FileTree, project: &Project, path: &str) -> Vec<String> {
     }
     let name = path.rsplit('/').next().unwrap_or(path);
     let Some(stem) = name.strip_suffix(".php") else { return Vec::new() };
-    let test = format!("/{stem}Test.php");
-    let files = tree.files_below(&project.dir).filter(|file| !file.split('/').any(|part| part == "vendor"));
-    files
-        .filter(|file| format!("/{file}").ends_with(&test))
-        .map(|file| within_dir(file, &project.dir).to_owned())
-        .collect()
+    files_called(tree, project, &format!("{stem}Test.php"))
+}
+
+/// The files that are named after the class of `Namespace\\CartTest::testAdds`.
+fn files_of_name(tree: &FileTree, project: &Project, name: &str) -> Vec<String> {
+    let class = name.split("::").next().unwrap_or(name);
+    files_called(tree, project, &format!("{}.php", class.rsplit('\\').next().unwrap_or(class)))
+}
+
+/// The project's own files with this name, relative to it.
+fn files_called(tree: &FileTree, project: &Project, name: &str) -> Vec<String> {
+    let own = tree.files_below(&project.dir).filter(|file| !file.split('/').any(|part| part == "vendor"));
+    let called = own.filter(|file| file.rsplit('/').next() == Some(name));
+    called.map(|file| within_dir(file, &project.dir).to_owned()).collect()
 }

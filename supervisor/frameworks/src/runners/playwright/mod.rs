@@ -104,6 +104,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: MARKERS,
     extensions: js::EXTENSIONS,
+    node_id_separator: Some(js::TITLE_SEPARATOR),
     default_wall_ms: Some(LONG_WALL_MS),
     options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
     rerun_names: js::RERUN_NAMES,
@@ -231,7 +232,8 @@ fn grep_expression(titles: &[&str], is_clipped: bool) -> String {
         _ => ("", titles),
     };
     let quoted: Vec<String> = titles.iter().map(|title| js::quote_regex(title)).collect();
-    let titles = quoted.join(&format!("{TAGS} "));
+    // A title may have the separator of names in it.
+    let titles = quoted.join(&format!("{TAGS} (?:> )?"));
     let end = if is_clipped { "[\\s\\S]*" } else { TAGS };
     format!(" ?{} [^\\n]*\\.[cm]?[jt]sx? {titles}{end}", js::quote_regex(project))
 }

@@ -58,7 +58,7 @@ fn selects_tests_by_exact_name_and_file() {
         |name: &str| RerunTarget::Test(TestId { package: "web/e2e/a.spec.ts".to_owned(), name: name.to_owned() });
     let selection = Selection::Exactly(vec![test("[dark mode] > cart > adds (1)"), test("holds")]);
     let tags = r"(?: @\S+)*";
-    let first = format!(r" ?dark mode [^\n]*\.[cm]?[jt]sx? cart{tags} adds \(1\){tags}");
+    let first = format!(r" ?dark mode [^\n]*\.[cm]?[jt]sx? cart{tags} (?:> )?adds \(1\){tags}");
     let second = format!(r" ? [^\n]*\.[cm]?[jt]sx? holds{tags}");
     let wanted = format!(r"{OURS} --grep=/^(?:{first}|{second})$/ ^\/w\-s\/web\/e2e\/a\.spec\.ts$");
     assert_eq!(args("playwright test -x --grep=@smoke", &selection, None), [wanted]);

@@ -63,6 +63,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: python::MARKERS,
     extensions: &["py"],
+    node_id_separator: Some("::"),
     ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
     options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
     stack_dump: Some(python::STACK_DUMP),

@@ -178,7 +178,7 @@ def pytest_collection_modifyitems(config, items):
 
     def is_wanted(item):
         package, name = places.of(item.nodeid)
-        return selection.has(package, name, name.rpartition("@")[0] or name)
+        return selection.has(package, name, name.rpartition("@")[0] or name, "%s::%s" % (package, name))
 
     kept = [item for item in items if is_wanted(item)]
     if len(kept) < len(items):

@@ -108,6 +108,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: detect::MARKERS,
     extensions: &["rb"],
+    node_id_separator: Some(" > "),
     options: OptionSupport {
         parallel: ParallelSupport::NoEffect("parallel has no effect: RSpec runs examples one at a time"),
         ..Manifest::DEFAULT.options

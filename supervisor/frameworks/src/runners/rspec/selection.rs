@@ -10,8 +10,14 @@ use crate::parsing::workspace_paths::{is_within, join};
 const SOURCES: [&str; 2] = ["app", "lib"];
 
 /// RSpec takes spec files and directories.
-pub(super) const RULES: PathRules =
-    PathRules { framework: NAME, noun: "spec", extension: ".rb", tests_of: specs_of, reruns_by_path: true };
+pub(super) const RULES: PathRules = PathRules {
+    framework: NAME,
+    noun: "spec",
+    extension: ".rb",
+    tests_of: specs_of,
+    files_of_name: |_, _, _| Vec::new(),
+    reruns_by_path: true,
+};
 
 /// The spec files or directories of a path relative to the project: a spec and a directory below `spec` are their own, a source
 /// has the spec that is named after it. Empty where any spec may be affected.

@@ -132,9 +132,8 @@ module ProctorRSpec
 
     # A clipped name selects every example that it may stand for.
     def include?(id)
-      return false unless @names.key?(id[:package])
-
-      @names[id[:package]].any? do |name|
+      # An empty package stands for any.
+      ["", id[:package]].flat_map { |package| @names.fetch(package, []) }.any? do |name|
         name.empty? || name == id[:name] || (name.end_with?(CLIPPED) && id[:name].start_with?(name.delete_suffix(CLIPPED)))
       end
     end

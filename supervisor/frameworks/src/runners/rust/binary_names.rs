@@ -71,9 +71,12 @@ impl Binary {
     }
 }
 
+/// Separates binary and test in a node id.
+pub(super) const NODE_ID_SEPARATOR: &str = "$";
+
 /// The node id of a test.
 pub(super) fn node_id(binary: &str, test: &str) -> String {
-    format!("{binary}${test}")
+    format!("{binary}{NODE_ID_SEPARATOR}{test}")
 }
 
 /// The package name in Cargo's package ID: a URL since 1.77, words before.

@@ -28,6 +28,8 @@ use crate::contract::{Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError
 use crate::parsing::workspace_paths::join;
 use doctest_names::RERUN_NAMES;
 use parser::{Mode, RunnerKind, RustParser};
+use proctor_core::request::RerunTarget;
+use proctor_core::test_name::TestName;
 use toolchain::RUST;
 
 /// Files whose content planning reads: manifests, the settings of nextest, and Cargo's own settings.
@@ -74,6 +76,14 @@ impl Framework for Cargo {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         cargo::plan_listing(projects, tree, request)
+    }
+
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
+        selection::owns_binary(projects, tree, package)
+    }
+
+    fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        selection::resolve_names(projects, tree, names)
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
@@ -128,6 +138,14 @@ impl Framework for Nextest {
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
         nextest::plan_listing(projects, tree, request)
+    }
+
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, package: &str) -> bool {
+        selection::owns_binary(projects, tree, package)
+    }
+
+    fn resolve_names(&self, projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+        selection::resolve_names(projects, tree, names)
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

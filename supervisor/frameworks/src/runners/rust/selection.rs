@@ -1,11 +1,12 @@
 //! Turns a request's selection into groups of targets with the names to run in them, for both runners.
 
-use super::binary_names::{Binary, DOCTEST_LINE};
+use super::binary_names::{Binary, DOCTEST_LINE, NODE_ID_SEPARATOR};
 use super::manifest::{CargoPackage, packages};
-use crate::contract::{FileTree, PlanError, Project, TestSelection, owner_of};
+use crate::contract::{FileTree, PlanError, Project, TestSelection, owner_of, split_node_id};
 use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most commands of one run, as for other frameworks.
@@ -56,6 +57,29 @@ pub(super) fn groups<'a>(
         return Err(PlanError::TooManySteps { steps: groups.len(), max: STEPS_MAX });
     }
     Ok(groups)
+}
+
+/// Whether one of the projects has the package of this binary.
+pub(super) fn owns_binary(projects: &[Project], tree: &FileTree, binary: &str) -> bool {
+    known_packages(projects, tree).contains_key(Binary::parse(binary).map_or("", |(package, _)| package))
+}
+
+/// The tests with these names. A node id is a binary, [`NODE_ID_SEPARATOR`] and a path. A binary alone is no name: it could be a path.
+pub(super) fn resolve_names(projects: &[Project], tree: &FileTree, names: &[TestName]) -> Vec<RerunTarget> {
+    let known = known_packages(projects, tree);
+    let is_binary = |id: &str| Binary::parse(id).is_some_and(|(package, _)| known.contains_key(package));
+    let resolve = |name: &TestName| {
+        split_node_id(name, NODE_ID_SEPARATOR, is_binary).unwrap_or_else(|| RerunTarget::Name(name.as_str().to_owned()))
+    };
+    names.iter().map(resolve).collect()
+}
+
+/// The projects by the names of their packages, with the programs of each that have no harness.
+fn known_packages<'a>(projects: &'a [Project], tree: &FileTree) -> BTreeMap<String, (&'a Project, Vec<String>)> {
+    let of = |project| {
+        packages(projects, tree, project).into_iter().map(move |package| (package.name, (project, package.plain)))
+    };
+    projects.iter().flat_map(of).collect()
 }
 
 fn whole_projects<'a>(projects: &'a [Project], names: &NameSelection) -> Vec<TargetGroup<'a>> {
@@ -148,18 +172,19 @@ fn inferred_binary(package: &CargoPackage, path: &str, tree: &FileTree) -> Optio
 /// Groups for exactly these binaries and tests. A target outside the workspace's packages (a dependency that does not
 /// compile, an invented name) can show anywhere, so everything runs then.
 fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[RerunTarget]) -> Vec<TargetGroup<'a>> {
-    let mut known: BTreeMap<String, (&Project, Vec<String>)> = BTreeMap::new();
-    for project in projects {
-        let packages = packages(projects, tree, project).into_iter();
-        known.extend(packages.map(|package| (package.name, (project, package.plain))));
-    }
+    let known = known_packages(projects, tree);
     // Key `None` selects the whole package, the empty name all tests of the binary.
     type BinarySelection<'a> = BTreeMap<Option<Binary>, BTreeSet<&'a str>>;
     let mut chosen: BTreeMap<(&Project, String), BinarySelection<'_>> = BTreeMap::new();
+    let mut in_any_binary: BTreeSet<&str> = BTreeSet::new();
     for target in targets {
         let (id, name) = match target {
             RerunTarget::Package(package) => (package.as_str(), None),
             RerunTarget::Test(test) => (test.package.as_str(), Some(test.name.as_str())),
+            RerunTarget::Name(name) => {
+                in_any_binary.insert(name);
+                continue;
+            }
         };
         let Some((package, binary)) = Binary::parse(id) else { return whole_projects(projects, &NameSelection::All) };
         let Some((project, plain)) = known.get(package) else { return whole_projects(projects, &NameSelection::All) };
@@ -170,7 +195,7 @@ fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Re
         let binary = Some(binary).filter(|binary| name.is_some() || *binary != Binary::Lib);
         chosen.entry((project, package.to_owned())).or_default().entry(binary).or_default().insert(tests);
     }
-    let mut groups = Vec::new();
+    let mut groups = groups_of_names(projects, &in_any_binary);
     for ((project, package), binaries) in chosen {
         let all = binaries.contains_key(&None);
         for (binary, names) in binaries.into_iter().filter(|(binary, _)| !all || binary.is_none()) {
@@ -190,6 +215,22 @@ fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Re
         }
     }
     groups
+}
+
+/// Groups for the tests of these names in any binary. Only doctests have a blank in their names.
+fn groups_of_names<'a>(projects: &'a [Project], names: &BTreeSet<&str>) -> Vec<TargetGroup<'a>> {
+    // libtest would read a leading dash as an option, and no path begins with one.
+    let names = names.iter().copied().filter(|name| !name.starts_with('-'));
+    let (doctests, tests): (BTreeSet<&str>, BTreeSet<&str>) = names.partition(|name| name.contains(DOCTEST_LINE));
+    let group = |names: NameSelection, binaries: Vec<Binary>| {
+        let group =
+            move |project| TargetGroup { project, package: None, binaries: binaries.clone(), names: names.clone() };
+        projects.iter().map(group).collect::<Vec<_>>()
+    };
+    let of_tests = if tests.is_empty() { Vec::new() } else { split_long(&tests, NameSelection::Exactly) };
+    let of_doctests = if doctests.is_empty() { Vec::new() } else { doctest_items(&doctests) };
+    let of_tests = of_tests.into_iter().flat_map(|names| group(names, Vec::new()));
+    of_tests.chain(of_doctests.into_iter().flat_map(|names| group(names, vec![Binary::Doctests]))).collect()
 }
 
 /// Selects doctests by item. A doctest's name contains its line, which edits above it change, and rustdoc reads each word of

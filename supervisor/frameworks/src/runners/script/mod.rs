@@ -88,6 +88,10 @@ impl Framework for Script {
             let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT_FILE]].concat();
             plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
         }
+        let is_test = |target: &RerunTarget| !matches!(target, RerunTarget::Package(_));
+        if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {
+            plan.notes.push("commands of a test script run as a whole: single tests cannot be selected".to_owned());
+        }
         for project in chosen {
             let all = js::shell_test_commands(tree, &project.dir);
             let is_selected = |command: &&ShellCommand| is_selected(request.selection, &package(project, command));
@@ -116,11 +120,9 @@ impl Framework for Script {
         Ok(Plan { steps: vec![step], notes: vec![note], ..Plan::default() })
     }
 
-    fn owns_target(&self, projects: &[Project], tree: &FileTree, target: &RerunTarget) -> bool {
+    fn owns_package(&self, projects: &[Project], tree: &FileTree, wanted: &str) -> bool {
         projects.iter().any(|project| {
-            js::shell_test_commands(tree, &project.dir)
-                .iter()
-                .any(|command| package(project, command) == target.package())
+            js::shell_test_commands(tree, &project.dir).iter().any(|command| package(project, command) == wanted)
         })
     }
 
@@ -160,7 +162,10 @@ fn package(project: &Project, command: &ShellCommand) -> String {
 
 fn is_selected(selection: &Selection, package: &str) -> bool {
     match selection {
-        Selection::Exactly(targets) => targets.iter().any(|target| target.package() == package),
+        // A test of an unknown command may be of any.
+        Selection::Exactly(targets) => {
+            targets.iter().any(|target| target.package().is_none_or(|selected| selected == package))
+        }
         _ => true,
     }
 }

@@ -45,6 +45,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: python::MARKERS,
     extensions: &["py"],
+    node_id_separator: Some("::"),
     build_error_hides_tests: false,
     options: OptionSupport {
         parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),

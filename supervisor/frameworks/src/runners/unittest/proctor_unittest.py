@@ -133,7 +133,7 @@ def chosen(suite, selection):
 
     def is_wanted(test):
         package, name = place(test)
-        return selection.has(package, name, name.rpartition(".")[0] + ".")
+        return selection.has(package, *(part for own in (name, test.id()) for part in (own, own.rpartition(".")[0] + ".")))
 
     return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests else suite
 
