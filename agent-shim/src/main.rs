@@ -1,7 +1,7 @@
 //! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio or HTTP on one side, a gRPC client on the other. This
 //! file starts it and shuts it down.
 //!
-//! Tasks: rmcp's service loop, and one task per call, another if that may become a task of MCP (`task_calls`); those of the HTTP server (`http`); one task per call that reports
+//! Tasks: rmcp's service loop, and one task per call, another if that may take long (`task_calls`); those of the HTTP server (`http`); one task per call that reports
 //! progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a `watch` per call, which holds one value;
 //! the queue of log lines on their way to the log thread (`stderr_log`). Everything else is a future of the call that needs it.
 

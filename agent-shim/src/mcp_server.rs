@@ -2,12 +2,13 @@
 
 use crate::arguments::{Arguments, clip};
 use crate::handshake;
+use crate::progress::ProgressClient;
 use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
 use crate::task_calls;
 use crate::tool_answer;
-use crate::tool_call::ToolCall;
+use crate::tool_call::{CallSignals, ToolCall};
 use crate::tools::Tool;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult,
@@ -17,7 +18,6 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
@@ -67,16 +67,18 @@ impl McpServer {
         &self.tasks
     }
 
-    /// Carries out one call. `run_id` receives the id of its run, if it has one.
+    /// Carries out one call.
     pub(crate) async fn call(
         &self,
         tool: Tool,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        run_id: watch::Sender<Option<String>>,
+        signals: CallSignals,
     ) -> CallToolResult {
         let name = tool.name();
-        let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
+        let CallSignals { run_id, answered } = signals;
+        let peer = context.peer.clone();
+        let client = context.meta.get_progress_token().map(|token| ProgressClient { peer, token, answered });
         let call = ToolCall { supervisor: &self.supervisor, session: &self.session, client, run_id };
         let outcome = async {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
@@ -196,11 +198,10 @@ impl ServerHandler for McpServer {
         let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
-        let has_tasks = context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         let answer = async {
-            match has_tasks && task_calls::may_be_task(tool) {
-                true => task_calls::call_or_task(self, tool, request, &context).await,
-                false => Ok(self.call(tool, request, &context, watch::Sender::new(None)).await.into()),
+            match task_calls::may_take_long(tool) {
+                true => task_calls::call_with_deadline(self, tool, request, &context).await,
+                false => Ok(self.call(tool, request, &context, CallSignals::new()).await.into()),
             }
         };
         tokio::select! {
