@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-/// What a call and the one that waits for it tell each other.
+/// Signals between a running call and the code that answers it.
 pub(crate) struct CallSignals {
     /// Receives the id of the run that the call follows.
     pub(crate) run_id: watch::Sender<Option<String>>,
