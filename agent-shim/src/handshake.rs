@@ -1,5 +1,5 @@
-//! What a client may send before the server knows its version of MCP. rmcp ends the server at the first message that it does
-//! not expect there; this module keeps such messages from it. Pure.
+//! Messages before the server knows the client's version of MCP. rmcp ends the server at the first message that it does not
+//! expect there; this module keeps such messages from it. Pure.
 
 use rmcp::RoleServer;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, GetMeta, InitializeRequestParams, ProtocolVersion};

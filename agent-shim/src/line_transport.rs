@@ -25,8 +25,9 @@ type SendFuture = Pin<Box<dyn Future<Output = io::Result<()>> + Send>>;
 pub(crate) struct LineTransport<R, W> {
     input: LineReader<R>,
     output: LineWriter<W>,
-    // What the transport itself answers: not being sent yet, and while it is being sent.
+    // Lines that the transport itself answers, not being sent yet.
     own_answers: Vec<u8>,
+    // The same while they are being sent.
     pending_answer: Option<SendFuture>,
     // Messages of the last batch that rmcp has not taken yet.
     ready: VecDeque<RxJsonRpcMessage<RoleServer>>,
@@ -37,13 +38,13 @@ pub(crate) struct LineTransport<R, W> {
     batches: MessageBatches,
 }
 
-/// What became of one message of the client.
+/// What the transport does with one message of the client.
 enum Admission {
     /// rmcp gets it.
     Deliver(Box<RxJsonRpcMessage<RoleServer>>),
-    /// The transport answers it.
+    /// The transport answers it with this error.
     Refuse(ErrorData, Option<RequestId>),
-    /// Nobody does.
+    /// It needs no answer and has no effect.
     Drop,
 }
 
@@ -84,7 +85,7 @@ where
         Ok(())
     }
 
-    // Admits one message, of which no batch consists of others.
+    // Admits one message that is not a batch.
     fn admit(&mut self, line: IncomingLine) -> Admission {
         let message = match line {
             IncomingLine::Message(message) => message,

@@ -1,9 +1,10 @@
 //! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio or HTTP on one side, a gRPC client on the other. This
 //! file starts it and shuts it down.
 //!
-//! Tasks: rmcp's service loop, and one task per call, another if that may become a task of MCP (`task_calls`); those of the HTTP server (`http`); one task per call that reports
-//! progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a `watch` per call, which holds one value;
-//! the queue of log lines on their way to the log thread (`stderr_log`). Everything else is a future of the call that needs it.
+//! Tasks: rmcp's service loop, and one task per call, another if that may take long (`task_calls`); those of the HTTP server
+//! (`http`); one task per call that reports progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a
+//! `watch` per call, which holds one value; the queue of log lines on their way to the log thread (`stderr_log`). Everything
+//! else is a future of the call that needs it.
 
 #![deny(
     clippy::print_stdout,
@@ -62,6 +63,9 @@ use supervisor_connection::SupervisorConnection;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
+/// Log filter without PROCTOR_LOG. rmcp warns of every error that a client is answered with, which any client can cause.
+const LOG_FILTER: &str = "warn,rmcp::service=error";
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
@@ -99,7 +103,7 @@ fn print_line(text: &str) {
 }
 
 fn start(args: Args) -> anyhow::Result<ExitCode> {
-    let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let filter = EnvFilter::try_from_env("PROCTOR_LOG").unwrap_or_else(|_| EnvFilter::new(LOG_FILTER));
     let colours = std::io::stderr().is_terminal();
     let log = StderrLog::start(std::io::stderr())?;
     let lines = log.clone();

@@ -4,12 +4,13 @@ use crate::answer::budget::{self, MAX_TOKENS_MAX, token_bytes};
 use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
 use crate::handshake;
+use crate::progress::ProgressClient;
 use crate::run_resources::{self, RunResource};
 use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
 use crate::task_calls;
-use crate::tool_call::{AnswerDefaults, ToolCall};
+use crate::tool_call::{AnswerDefaults, CallSignals, ToolCall};
 use crate::tools::Tool;
 use crate::trace_parent;
 use rmcp::model::{
@@ -22,7 +23,6 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
 use std::path::PathBuf;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long a client may keep the list of tools and what `server/discover` says, in milliseconds: an hour. Both change only
@@ -74,20 +74,20 @@ impl McpServer {
         &self.tasks
     }
 
-    /// Carries out one call. `run_id` receives the id of its run, if it has one.
+    /// Carries out one call.
     pub(crate) async fn call(
         &self,
         tool: Tool,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-        run_id: watch::Sender<Option<String>>,
+        signals: CallSignals,
     ) -> CallToolResult {
         let name = tool.name();
         let outcome = async {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
             let max_tokens = arguments.count("max_tokens", MAX_TOKENS_MAX)?.unwrap_or(self.defaults.max_tokens);
             let bytes_max = token_bytes(max_tokens);
-            let call = self.tool_call(context, bytes_max, run_id);
+            let call = self.tool_call(context, bytes_max, signals);
             let answer = tool.call(&call, &mut arguments).await?;
             let mut notes = arguments.into_notes();
             notes.extend(self.session.take_notice().map(str::to_owned));
@@ -99,13 +99,10 @@ impl McpServer {
         }
     }
 
-    fn tool_call(
-        &self,
-        context: &RequestContext<RoleServer>,
-        bytes_max: usize,
-        run_id: watch::Sender<Option<String>>,
-    ) -> ToolCall<'_> {
-        let client = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
+    fn tool_call(&self, context: &RequestContext<RoleServer>, bytes_max: usize, signals: CallSignals) -> ToolCall<'_> {
+        let CallSignals { run_id, answered } = signals;
+        let peer = context.peer.clone();
+        let client = context.meta.get_progress_token().map(|token| ProgressClient { peer, token, answered });
         let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
         ToolCall { supervisor, session, defaults, bytes_max, client, run_id }
     }
@@ -241,7 +238,7 @@ impl ServerHandler for McpServer {
         let uri = request.uri;
         let unknown = || ErrorData::resource_not_found(format!("no resource {:?}", clip(&uri)), None);
         let resource = RunResource::from_uri(&uri).ok_or_else(unknown)?;
-        let call = self.tool_call(&context, token_bytes(self.defaults.max_tokens), watch::Sender::new(None));
+        let call = self.tool_call(&context, token_bytes(self.defaults.max_tokens), CallSignals::new());
         let is_private = self.supervisor.is_private();
         match resource.read(&call, &uri).await {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
@@ -261,11 +258,10 @@ impl ServerHandler for McpServer {
         let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
-        let has_tasks = context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
         let answer = async {
-            match has_tasks && task_calls::may_be_task(tool) {
-                true => task_calls::call_or_task(self, tool, request, &context).await,
-                false => Ok(self.call(tool, request, &context, watch::Sender::new(None)).await.into()),
+            match task_calls::may_take_long(tool) {
+                true => task_calls::call_with_deadline(self, tool, request, &context).await,
+                false => Ok(self.call(tool, request, &context, CallSignals::new()).await.into()),
             }
         };
         tokio::select! {

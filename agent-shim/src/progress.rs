@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 /// Shortest time between two notifications.
 const INTERVAL_MIN: Duration = Duration::from_millis(250);
@@ -108,6 +109,15 @@ fn short_name(test: &TestId) -> String {
     format!("{mark}{end}")
 }
 
+/// A client that asked for progress.
+#[derive(Clone)]
+pub(crate) struct ProgressClient {
+    pub(crate) peer: Peer<RoleServer>,
+    pub(crate) token: ProgressToken,
+    /// Cancelled when the call is answered: MCP forbids progress notifications after that.
+    pub(crate) answered: CancellationToken,
+}
+
 /// Reports the latest progress to the client, if it asked for it. A slow client misses updates; it never delays a run.
 pub(crate) struct ProgressReporter {
     state: watch::Sender<ProgressState>,
@@ -117,11 +127,13 @@ pub(crate) struct ProgressReporter {
 
 impl ProgressReporter {
     /// Starts reporting to `client` under its progress token; without one, nothing is reported.
-    pub(crate) fn start(client: Option<(Peer<RoleServer>, ProgressToken)>, initial: ProgressState) -> ProgressReporter {
+    pub(crate) fn start(client: Option<ProgressClient>, initial: ProgressState) -> ProgressReporter {
         let (state, latest) = watch::channel(initial);
         let mut task = JoinSet::new();
-        if let Some((peer, token)) = client {
-            task.spawn(report(peer, token, latest));
+        if let Some(ProgressClient { peer, token, answered }) = client {
+            task.spawn(async move {
+                answered.run_until_cancelled(report(peer, token, latest)).await;
+            });
         }
         ProgressReporter { state, task }
     }

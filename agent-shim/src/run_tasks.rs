@@ -1,5 +1,5 @@
-//! The tasks extension of MCP over runs: a call that takes long becomes a task, whose id is that of its run. Only for clients
-//! that declare the extension.
+//! Calls that go on after their answer: tasks of MCP, whose id is that of their run, and those that were answered with the state
+//! of their run.
 
 use rmcp::model::{CallToolResult, DetailedTask, Task, TaskPayload, TaskStatus};
 use std::collections::HashMap;

@@ -1,7 +1,9 @@
-//! Calls of the server as tasks: when a call becomes one, and the state of those that an earlier process began.
+//! Long calls of tools that run tests: they become tasks for clients that know those, and are answered with the state of their
+//! run for the others, before the timers of these run out. Also the state of tasks that an earlier process began.
 
 use crate::mcp_server::McpServer;
 use crate::run_tasks::{self, ANSWER_DELAY_MAX, OngoingCall};
+use crate::tool_call::CallSignals;
 use crate::tools::Tool;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -9,36 +11,54 @@ use rmcp::model::{
     TaskPayload,
 };
 use rmcp::service::RequestContext;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Whether calls of this tool may become tasks: those that run tests, and have a run to name them by.
-pub(crate) fn may_be_task(tool: Tool) -> bool {
+/// How long a call is awaited without progress notifications. Many clients give up after 60 s.
+const SILENT_CALL_MAX: Duration = Duration::from_secs(50);
+
+/// How long a call is awaited that reports progress, which restarts the timers of some clients; others give up after 300 s.
+const CALL_MAX: Duration = Duration::from_secs(240);
+
+/// Whether calls of this tool may take long: those that run tests, and have a run to name them by.
+pub(crate) fn may_take_long(tool: Tool) -> bool {
     matches!(tool, Tool::RunTests | Tool::RunFailingTests)
 }
 
-/// Carries out a call, which becomes a task if it takes long. Dropped before that, it detaches from its run.
-pub(crate) async fn call_or_task(
+/// Carries out a call. If it takes long, it goes on after its answer; dropped before that, it detaches from its run.
+pub(crate) async fn call_with_deadline(
     server: &McpServer,
     tool: Tool,
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let (run_id_sender, mut run_id) = watch::channel(None);
+    let has_tasks = context.client_capabilities().is_some_and(|capabilities| capabilities.supports_tasks());
+    let deadline = match (has_tasks, context.meta.get_progress_token()) {
+        (true, _) => ANSWER_DELAY_MAX,
+        (false, Some(_)) => CALL_MAX,
+        (false, None) => SILENT_CALL_MAX,
+    };
+    let signals = CallSignals::new();
+    let mut run_id = signals.run_id.subscribe();
     let (outcome_sender, outcome) = watch::channel(None);
     let mut call = OngoingCall { outcome, carrier: JoinSet::new() };
     let (server_of_call, context_of_call) = (server.clone(), context.clone());
+    let answered = signals.answered.clone();
     call.carrier.spawn(async move {
-        let result = server_of_call.call(tool, request, &context_of_call, run_id_sender).await;
+        let result = server_of_call.call(tool, request, &context_of_call, signals).await;
         outcome_sender.send_replace(Some((result, SystemTime::now())));
     });
-    if tokio::time::timeout(ANSWER_DELAY_MAX, call.outcome.wait_for(Option::is_some)).await.is_err() {
+    if tokio::time::timeout(deadline, call.outcome.wait_for(Option::is_some)).await.is_err() {
         // Fails when the call ends without a run.
         let run_id = run_id.wait_for(Option::is_some).await.ok().and_then(|run_id| run_id.clone());
         if let Some(run_id) = run_id {
             call = match server.tasks().add(&run_id, call) {
-                Ok(task) => return Ok(CallToolResponse::Task(CreateTaskResult::new(task))),
+                Ok(task) if has_tasks => return Ok(CallToolResponse::Task(CreateTaskResult::new(task))),
+                Ok(_) => {
+                    answered.cancel();
+                    return Ok(get_run(server, &run_id, false, context).await.into());
+                }
                 Err(call) => call,
             };
         }
@@ -57,7 +77,7 @@ pub(crate) async fn task_state(
     if let Some(known) = server.tasks().get(run_id) {
         return Ok(known);
     }
-    let result = get_run(server, run_id, false, context).await?;
+    let result = known_run(server, run_id, false, context).await?;
     let member = |name: &str| result.structured_content.as_ref().and_then(|content| content.get(name)?.as_str());
     let payload = match (member("state"), member("outcome")) {
         (Some("finished"), Some("cancelled")) => TaskPayload::Cancelled,
@@ -75,11 +95,11 @@ pub(crate) async fn cancel_task(
 ) -> Result<(), ErrorData> {
     // Before the run ends, so that its end is not taken for its own.
     server.tasks().cancel(run_id);
-    get_run(server, run_id, true, context).await.map(drop)
+    known_run(server, run_id, true, context).await.map(drop)
 }
 
 // Refuses unknown runs: the supervisor says the same of a run that is not there and of another tenant's.
-async fn get_run(
+async fn known_run(
     server: &McpServer,
     run_id: &str,
     cancel: bool,
@@ -89,11 +109,19 @@ async fn get_run(
     if run_id.is_empty() {
         return Err(unknown());
     }
+    let result = get_run(server, run_id, cancel, context).await;
+    if result.is_error == Some(true) { Err(unknown()) } else { Ok(result) }
+}
+
+async fn get_run(
+    server: &McpServer,
+    run_id: &str,
+    cancel: bool,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
     let mut arguments = JsonObject::new();
     arguments.insert("run_id".to_owned(), run_id.into());
     arguments.insert("cancel".to_owned(), cancel.into());
     let request = CallToolRequestParams::new(Tool::GetRun.name()).with_arguments(arguments);
-    let (run_id_sender, _) = watch::channel(None);
-    let result = server.call(Tool::GetRun, request, context, run_id_sender).await;
-    if result.is_error == Some(true) { Err(unknown()) } else { Ok(result) }
+    server.call(Tool::GetRun, request, context, CallSignals::new()).await
 }

@@ -1,14 +1,13 @@
 //! The context of one tool call: requests to the supervisor, in the session or without one, and progress for the client.
 
 use crate::call_error::CallError;
-use crate::progress::{ProgressReporter, ProgressState};
+use crate::progress::{ProgressClient, ProgressReporter, ProgressState};
 use crate::reconnect;
 use crate::session::Session;
 use crate::supervisor_connection::{Clients, SupervisorConnection};
 use proctor_proto::v1::{self, GetSessionRequest};
-use rmcp::model::ProgressToken;
-use rmcp::{Peer, RoleServer};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 /// How answers look unless a call says otherwise.
@@ -20,6 +19,20 @@ pub(crate) struct AnswerDefaults {
     pub(crate) max_tokens: u32,
 }
 
+/// Signals between a running call and the code that answers it.
+pub(crate) struct CallSignals {
+    /// Receives the id of the run that the call follows.
+    pub(crate) run_id: watch::Sender<Option<String>>,
+    /// Cancelled when the call is answered although it goes on.
+    pub(crate) answered: CancellationToken,
+}
+
+impl CallSignals {
+    pub(crate) fn new() -> CallSignals {
+        CallSignals { run_id: watch::Sender::new(None), answered: CancellationToken::new() }
+    }
+}
+
 /// The context of one tool call.
 pub(crate) struct ToolCall<'a> {
     pub(crate) supervisor: &'a SupervisorConnection,
@@ -27,8 +40,8 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) defaults: AnswerDefaults,
     /// Budget of this answer, in bytes.
     pub(crate) bytes_max: usize,
-    /// The client and its progress token, if it asked for progress.
-    pub(crate) client: Option<(Peer<RoleServer>, ProgressToken)>,
+    /// The client, if it asked for progress.
+    pub(crate) client: Option<ProgressClient>,
     /// Receives the id of the run that the call follows.
     pub(crate) run_id: watch::Sender<Option<String>>,
 }

@@ -1,7 +1,7 @@
-//! Who may use the endpoint: the bearer token, the challenge to a caller without one, and the metadata of RFC 9728.
+//! Authorization of HTTP callers: the bearer token, the challenge to a caller without one, and the metadata of RFC 9728.
 //!
 //! The token is opaque and made for this shim alone, so that it has no audience to check; a file with the supervisor's token is
-//! refused, and neither token ever travels on the other's way.
+//! refused, and neither token is ever sent to the other side.
 
 use crate::bearer_token::{TokenError, read_token};
 use anyhow::ensure;
@@ -27,7 +27,7 @@ struct KnownToken {
 /// Inode, size, and time of the last change in nanoseconds: differs after a rotation.
 type FileStamp = (u64, u64, i64, i64);
 
-/// What the credentials of a request are.
+/// The credentials of a request, as checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Credentials {
     Valid,

@@ -1,5 +1,5 @@
 //! Starts the response to a slow request before its answer is known, so that neither the client nor a proxy takes silence for a
-//! hang. rmcp does that for requests of a session, and for the others only when they report progress.
+//! hang. rmcp does so for requests of a session, and for others only when they report progress.
 
 use super::error_response::JSON;
 use super::response_body::{HttpResponse, ResponseBody};

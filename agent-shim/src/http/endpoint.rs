@@ -1,4 +1,4 @@
-//! The HTTP endpoint: who may call, how often, and which workspace a path means.
+//! The HTTP endpoint: checks origin, token and rate, and finds the workspace of a path.
 
 use super::HttpWorkspace;
 use super::anonymous_connections::ConnectionEntry;

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Requests per second in the long run: a hundred agents with ten calls a second each.
-const PER_SECOND: f64 = 1_000.0;
+/// Requests per second in the long run: a hundred agents with twenty calls a second each.
+const PER_SECOND: f64 = 2_000.0;
 
-/// Requests that may come at once after a pause.
-const BURST: f64 = 2_000.0;
+/// Requests that may come at once after a pause: fifty of each of these agents.
+const BURST: f64 = 5_000.0;
 
 /// The rate of accepted requests.
 pub(super) struct RequestRate(Mutex<Bucket>);
@@ -46,8 +46,8 @@ mod tests {
         let start = Instant::now();
         let rate = RequestRate::new(start);
         let accepted = |at: Duration, of: u32| (0..of).filter(|_| rate.accept(start + at)).count();
-        assert_eq!(accepted(Duration::ZERO, 3_000), 2_000);
-        assert_eq!(accepted(Duration::from_millis(10), 100), 10);
-        assert_eq!(accepted(Duration::from_secs(60), 3_000), 2_000, "a pause earns a burst, not more");
+        assert_eq!(accepted(Duration::ZERO, 6_000), 5_000);
+        assert_eq!(accepted(Duration::from_millis(10), 100), 20);
+        assert_eq!(accepted(Duration::from_secs(60), 6_000), 5_000, "a pause earns a burst, not more");
     }
 }

@@ -48,7 +48,7 @@ impl HttpSessions {
         self.manager.clone()
     }
 
-    /// Closes the session idle longest if there are too many. Whether there is room for another then.
+    /// Closes the session idle longest if there are too many; returns whether another one has room.
     pub(super) async fn make_room(&self) -> bool {
         let open: Vec<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let evicted = {

@@ -1,4 +1,4 @@
-//! What many or hostile clients can do to the HTTP server: a good call is answered during and after, and memory stays bounded.
+//! Many or hostile clients of the HTTP server: good calls are answered meanwhile and afterwards, and memory stays bounded.
 
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use crate::hostile_messages::{Hostile, MEMORY_BYTES_MAX, fuzzed_messages, messages};

@@ -1,4 +1,4 @@
-//! Who may use the HTTP server: token, origin, host, address.
+//! Access to the HTTP server: token, origin, host, address.
 
 use crate::client::shim_with_stderr;
 use crate::fake_supervisor::{FakeState, FakeSupervisor};

@@ -1,4 +1,4 @@
-//! A client that writes lines by hand: what no MCP client library sends.
+//! A client that writes its lines by hand, for messages that no MCP client library sends.
 
 use crate::client::shim;
 use crate::fake_supervisor::FakeSupervisor;

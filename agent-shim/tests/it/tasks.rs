@@ -1,4 +1,5 @@
-//! The tasks extension: long calls of clients that declare it become tasks, whose id is that of their run.
+//! Long calls: those of clients that declare the tasks extension become tasks, whose id is that of their run; the others are
+//! answered with the state of their run.
 
 use crate::fake_supervisor::{FakeState, FakeSupervisor, RUN_ID};
 use crate::http_client::HttpShim;
@@ -92,7 +93,7 @@ async fn another_process_knows_the_task_by_its_run() {
 }
 
 #[tokio::test]
-async fn clients_that_do_not_declare_the_extension_see_no_tasks() {
+async fn clients_that_do_not_declare_the_extension_get_the_state_of_the_run() {
     let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
     let mut client = RawClient::of(&fake);
     client.send(initialize("2025-11-25")).await;
@@ -101,6 +102,15 @@ async fn clients_that_do_not_declare_the_extension_see_no_tasks() {
     client.send(request(json!(1), "tasks/get", json!({"taskId": RUN_ID}))).await;
     assert_eq!(client.next().await["error"]["code"], -32021);
     client.send(call(json!(2), "run_tests", json!({}))).await;
-    // Longer than a client with tasks would wait.
-    assert!(tokio::time::timeout(Duration::from_secs(6), client.next()).await.is_err(), "the call must go on");
+    // After 50 s, when a client with tasks has its answer for long.
+    let answer = client.next().await;
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    assert!(text.starts_with(&format!("run {RUN_ID} is running: ")), "{text}");
+    assert_eq!(answer["result"]["structuredContent"]["state"], "running", "{answer}");
+    fake.state().endless = false;
+    let mut finished = answer;
+    while finished["result"]["structuredContent"]["state"] != "finished" {
+        client.send(call(json!(3), "get_run", json!({}))).await;
+        finished = client.next().await;
+    }
 }
