@@ -293,6 +293,14 @@ fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase
         .filter(move |test| test.message.is_some() || test.file.is_some() || !has_child(&failing, &test.nodeid))
 }
 
+/// Number of failed tests that failed only because a subtest of theirs did. They are counted in a summary and not listed as
+/// failures.
+#[must_use]
+pub fn count_failed_parents(tests: &[TestCase]) -> u64 {
+    let failing = tests.iter().filter(|test| test.outcome.is_failure()).count();
+    (failing - without_echoing_parents(tests).count()) as u64
+}
+
 fn has_child(sorted: &[&str], parent: &str) -> bool {
     debug_assert!(parent.len() <= 2 * NAME_BYTES_MAX);
     let prefix = format!("{parent}/");
@@ -327,6 +335,7 @@ mod tests {
             failing("U/x", Some("no")),
             failing("U", Some("and I failed too")),
         ];
+        assert_eq!(count_failed_parents(&tests), 1);
         slot.fill(RunId::new("r"), &report(Outcome::Failed, tests), DeferredFailures::default());
         let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
         assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);

@@ -23,6 +23,10 @@ pub struct Report {
     pub framework: String,
     /// Counts over all tests, including those that `tests` has no room for.
     pub summary: Summary,
+    /// Failed tests of `summary` that failed only because a subtest of theirs did. They are no failures of their own: a
+    /// headline that stands beside a list of failures leaves them out.
+    #[serde(default)]
+    pub failed_parents: u64,
     /// Tests that both failed and passed in this run; the evidence names them.
     #[serde(default)]
     pub flaky_in_run: u64,
@@ -198,6 +202,7 @@ pub(crate) mod tests {
             raw_exit_code: None,
             framework: "go".into(),
             summary,
+            failed_parents: 0,
             flaky_in_run: 0,
             duration_s: 0.0,
             started_at: Timestamp(0),
@@ -227,6 +232,7 @@ pub(crate) mod tests {
             "raw_exit_code",
             "framework",
             "summary",
+            "failed_parents",
             "flaky_in_run",
             "duration_s",
             "partial",

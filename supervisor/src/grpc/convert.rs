@@ -312,6 +312,7 @@ pub fn report(report: &Report) -> v1::Report {
         tests_left_out: report.truncated.tests,
         collectors_left_out: report.truncated.collectors,
         flaky_in_run: report.flaky_in_run,
+        failed_parents: report.failed_parents,
         artifacts: report.artifacts.iter().map(artifact).collect(),
     }
 }

@@ -11,6 +11,7 @@ use proctor_core::bounds::{
     clip,
 };
 use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::failure::count_failed_parents;
 use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
@@ -133,6 +134,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         raw_exit_code: verdict.raw_exit_code,
         framework,
         summary,
+        failed_parents: count_failed_parents(&tests),
         flaky_in_run: parser.flaky(),
         duration_s: resources.wall_s,
         started_at: launched_at,
@@ -268,6 +270,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         raw_exit_code: None,
         framework: framework.to_owned(),
         summary: Summary::default(),
+        failed_parents: 0,
         flaky_in_run: 0,
         duration_s: 0.0,
         started_at: now,

@@ -143,6 +143,18 @@ pub(super) const TABLE: &[Row] = &[
         ..NOT_COLLECTED
     },
     Row {
+        name: "missing_plugin",
+        fixture: "pytest/missing_plugin",
+        exit_code: 4,
+        raw_exit_code: Some(4),
+        collectors: &[Collector::collection(
+            "conftest.py",
+            "Error importing plugin \"nowhere_plugin\": No module named 'nowhere_plugin'",
+        )
+        .at("conftest.py", 2)],
+        ..NOT_COLLECTED
+    },
+    Row {
         name: "invalid_settings",
         fixture: "pytest/invalid_settings",
         exit_code: 4,

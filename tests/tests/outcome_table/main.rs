@@ -10,6 +10,7 @@
 mod command_line;
 mod django;
 mod grpc;
+mod long_output;
 mod mcp;
 mod mcp_client;
 mod mcp_texts;
@@ -66,7 +67,7 @@ macro_rules! forms {
 rows! {
     go: pass fail table panic crash exits_early builderror vet hang notests oom forkbomb orphan flood twomodules unicode
         shapes many filtered filtered_out command_passes command_fails command_crashes;
-    pytest: pass hidden_failure fail error skip collection broken_conftest invalid_settings hang crash exits_early
+    pytest: pass hidden_failure fail error skip collection broken_conftest missing_plugin invalid_settings hang crash exits_early
         stopped_worker broken_hook setup_only workers differing_workers unicode many two_projects flaky doctest filtered
         filtered_out invalid_filter;
     unittest: pass fail error skip collection hang crash interrupt stops_early unicode removed_directory

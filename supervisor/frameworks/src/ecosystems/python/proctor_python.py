@@ -270,7 +270,8 @@ def _bounded(key, value):
 
 def keep_end(text, left_out=0):
     """The end of a text of which so many bytes are left out already, below the line that proctor writes above such an end."""
-    before, end = text[:-TEXT_MAX], text[-TEXT_MAX:]
+    # With room for the line within the bound, so that nothing is cut a second time.
+    before, end = text[: -TEXT_MAX + 100], text[-TEXT_MAX + 100 :]
     left_out += len(before.encode("utf-8", "replace"))
     return "[%d bytes before this are left out]\n%s" % (left_out, end) if left_out else end
 

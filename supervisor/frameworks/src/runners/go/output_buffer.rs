@@ -9,6 +9,9 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// at the end, so the beginning alone would lose the message.
 const TAIL_BYTES_MAX: usize = 16 * 1024;
 
+/// Bytes of a piece beside its text: its kind, two quotes and the end.
+const PIECE_OVERHEAD_BYTES: usize = 4;
+
 /// Most bytes kept of one piece. A message keeps no more (`MESSAGE_BYTES_MAX`).
 const PIECE_BYTES_MAX: usize = 16 * 1024 - 16;
 
@@ -43,7 +46,9 @@ impl OutputBuffer {
             self.cut = true;
             if self.tail.len() + literal.len() + 2 > TAIL_BYTES_MAX {
                 std::mem::swap(&mut self.before_tail, &mut self.tail);
-                self.left_out += self.tail.iter().filter(|byte| **byte != b'\\').count() as u64;
+                let pieces = memchr::memchr_iter(b'\n', &self.tail).count();
+                let escapes = memchr::memchr_iter(b'\\', &self.tail).count();
+                self.left_out += self.tail.len().saturating_sub(PIECE_OVERHEAD_BYTES * pieces + escapes) as u64;
                 self.tail.clear();
             }
             &mut self.tail
@@ -155,6 +160,9 @@ mod tests {
         assert_eq!(lines[0].text, "line 0");
         assert_eq!(lines.last().unwrap().text, "line 99999");
         assert_eq!(lines.iter().filter(|line| is_gap(line)).count(), 1);
+        let kept: usize = lines.iter().filter(|line| !is_gap(line)).map(|line| line.text.len() + 1).sum();
+        let all: usize = (0..100_000).map(|number| format!("line {number}\n").len()).sum();
+        assert_eq!(buffer.left_out, (all - kept) as u64);
     }
 
     #[test]
