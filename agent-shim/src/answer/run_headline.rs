@@ -18,27 +18,26 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
         }
         Outcome::Passed => format!("{} tests{}", counts.passed, other_counts(&counts)),
         Outcome::Failed if counts.failed + counts.error > 0 => {
-            format!("{} of {}{}", failing(&counts, entries), counts.total, other_counts(&counts))
+            format!("{} of {}{}", failing(report, &counts), counts.total, other_counts(&counts))
         }
         Outcome::Failed => no_failing_test(report, &counts),
-        Outcome::BuildFailed => format!("{}; {}", broken_units(report, "did not build"), finished(&counts, entries)),
+        Outcome::BuildFailed => format!("{}; {}", broken_units(report, "did not build"), finished(report, &counts)),
         Outcome::CollectionFailed => {
-            format!("{}; {}", broken_units(report, "could not be loaded"), finished(&counts, entries))
+            format!("{}; {}", broken_units(report, "could not be loaded"), finished(report, &counts))
         }
         Outcome::NoTests => "nothing ran".to_owned(),
         Outcome::Crashed => match report.evidence.as_ref().and_then(|evidence| evidence.signal) {
-            Some(signal) => format!("signal {signal} ended the runner; {}", finished(&counts, entries)),
-            None => finished(&counts, entries),
+            Some(signal) => format!("signal {signal} ended the runner; {}", finished(report, &counts)),
+            None => finished(report, &counts),
         },
-        _ => finished(&counts, entries) + &running(entries),
+        _ => finished(report, &counts) + &running(entries),
     };
     format!("{}: {what} ({}, {:.1}s)", text::outcome_name(report.outcome()), report.framework, report.duration_s)
 }
 
 // A parent that only echoes its subtests is counted by the runner, but is not a failure of its own to read.
-fn failing(counts: &Summary, entries: &[FailureEntry]) -> u64 {
-    let listed = entries.iter().filter(|entry| entry.kind == FailureKind::Test).count() as u64;
-    if listed > 0 { listed } else { counts.failed + counts.error }
+fn failing(report: &Report, counts: &Summary) -> u64 {
+    (counts.failed + counts.error).saturating_sub(report.failed_parents)
 }
 
 fn no_failing_test(report: &Report, counts: &Summary) -> String {
@@ -69,9 +68,8 @@ fn broken_units(report: &Report, what: &str) -> String {
     }
 }
 
-fn finished(counts: &Summary, entries: &[FailureEntry]) -> String {
-    let failing = if counts.failed + counts.error > 0 { failing(counts, entries) } else { 0 };
-    format!("{} passed, {failing} failed", counts.passed)
+fn finished(report: &Report, counts: &Summary) -> String {
+    format!("{} passed, {} failed", counts.passed, failing(report, counts))
 }
 
 fn running(entries: &[FailureEntry]) -> String {
@@ -152,6 +150,7 @@ mod tests {
         };
         let mut nested = report(Outcome::Failed, Summary { total: 6, passed: 4, failed: 2, ..Summary::default() });
         nested.tests = vec![case("a/T/x", Some("wrong")), case("a/T", None)];
+        nested.failed_parents = 1;
         assert_eq!(line_of(&nested), "failed: 1 of 6 (go, 1.3s)");
     }
 }
