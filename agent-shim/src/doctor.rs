@@ -69,6 +69,7 @@ async fn check() -> Result<(), Failure> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "this program itself, which starts nothing but its supervisor")]
 // The same options without the command, as a client's configuration has them. The log goes to this terminal.
 fn start() -> Result<Child, Failure> {
     let failed =

@@ -1,7 +1,7 @@
 //! A private supervisor whose connection breaks while its process lives on. The supervisor is this test binary itself, started
 //! by a script, so that it can serve the socket on its stdin.
 
-use crate::client::{Client, block, write_program};
+use crate::client::{Client, block, shim_with_stderr, write_program};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use crate::runs::failed;
 use serde_json::json;
@@ -57,4 +57,24 @@ async fn another_is_started() {
     let alive = |pid: &String| Path::new("/proc").join(pid).exists();
     let pids: Vec<String> = pids.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     assert_eq!((pids.len(), pids.iter().filter(|pid| alive(pid)).count()), (2, 1));
+}
+
+async fn doctor(arguments: &[&str]) -> (bool, String) {
+    let all = ["doctor"].iter().chain(arguments).copied().collect::<Vec<_>>();
+    let output = shim_with_stderr(&all).wait_with_output().await.unwrap();
+    (output.status.success(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[tokio::test]
+async fn the_doctor_says_at_which_step_a_client_would_fail() {
+    let workspace = tempfile::tempdir().unwrap();
+    let workspace = workspace.path().to_str().unwrap();
+    let fake = FakeSupervisor::start(FakeState::default());
+    let supervisor = format!("unix:{}", fake.socket().display());
+    let (works, text) = doctor(&["--workspace", workspace, "--supervisor", &supervisor]).await;
+    assert!(works && text.ends_with("everything that a client does first works\n"), "{text}");
+    let (works, text) = doctor(&["--workspace", workspace, "--supervisor", "unix:/nowhere"]).await;
+    assert!(!works && text.contains("FAILED  open a session: get_run: cannot reach the supervisor"), "{text}");
+    let (works, text) = doctor(&["--workspace", "/nowhere"]).await;
+    assert!(!works && text.contains("FAILED  initialize: "), "{text}");
 }

@@ -2,6 +2,8 @@
 //! that pass, of which one or 300 fail, or that do not build. `costs.txt` has the measured figures; a figure that grows by a
 //! tenth fails, and so does one above its target.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
+
 #[path = "../outcome_table/mcp_client.rs"]
 #[expect(dead_code, reason = "these tests use a part of the client")]
 mod mcp_client;
