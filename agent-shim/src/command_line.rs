@@ -1,7 +1,7 @@
 //! The command line of `proctor-mcp`.
 
 use crate::answer::budget::{MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX};
-use crate::tool_call::AnswerDefaults;
+use crate::call_context::AnswerDefaults;
 use anyhow::{Context, ensure};
 use clap::Parser;
 use std::collections::HashSet;

@@ -2,11 +2,11 @@
 //! however malformed, and keeps from rmcp what would end the server or lose an answer: messages before the handshake,
 //! ids that are in use, batches.
 
+use crate::batch_answers::BatchAnswers;
 use crate::handshake::{Handshake, HandshakeStep};
 use crate::json_rpc_line::IncomingLine;
 use crate::line_reader::LineReader;
 use crate::line_writer::LineWriter;
-use crate::message_batches::MessageBatches;
 use crate::requests_in_flight::RequestsInFlight;
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -35,7 +35,7 @@ pub(crate) struct LineTransport<R, W> {
     // Once `initialize` is answered.
     version: Option<ProtocolVersion>,
     requests: RequestsInFlight,
-    batches: MessageBatches,
+    batches: BatchAnswers,
 }
 
 /// What the transport does with one message of the client.
@@ -64,7 +64,7 @@ where
             handshake: Handshake::default(),
             version: None,
             requests: RequestsInFlight::default(),
-            batches: MessageBatches::default(),
+            batches: BatchAnswers::default(),
         }
     }
 

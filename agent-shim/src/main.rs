@@ -1,7 +1,7 @@
 //! `proctor-mcp`: the agent shim of one tenant. An MCP server over stdio or HTTP on one side, a gRPC client on the other. This
 //! file starts it and shuts it down.
 //!
-//! Tasks: rmcp's service loop, and one task per call, another if that may take long (`task_calls`); those of the HTTP server
+//! Tasks: rmcp's service loop, and one task per call, another if that may take long (`long_calls`); those of the HTTP server
 //! (`http`); one task per call that reports progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a
 //! `watch` per call, which holds one value; the queue of log lines on their way to the log thread (`stderr_log`). Everything
 //! else is a future of the call that needs it.
@@ -14,8 +14,10 @@
 
 mod answer;
 mod arguments;
+mod batch_answers;
 mod bearer_token;
 mod bounded_report;
+mod call_context;
 mod call_error;
 mod certificate_errors;
 mod command_line;
@@ -30,8 +32,8 @@ mod keepalive;
 mod line_reader;
 mod line_transport;
 mod line_writer;
+mod long_calls;
 mod mcp_server;
-mod message_batches;
 mod private_supervisor;
 mod progress;
 mod reconnect;
@@ -44,9 +46,7 @@ mod session;
 mod stderr_log;
 mod stdio_server;
 mod supervisor_connection;
-mod task_calls;
 mod tls_probe;
-mod tool_call;
 mod tools;
 mod trace_parent;
 

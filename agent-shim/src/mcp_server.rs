@@ -3,14 +3,14 @@
 use crate::answer::budget::{self, MAX_TOKENS_MAX, token_bytes};
 use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
+use crate::call_context::{AnswerDefaults, CallContext, CallSignals};
 use crate::handshake;
+use crate::long_calls;
 use crate::progress::ProgressClient;
 use crate::run_resources::{self, RunResource};
 use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
-use crate::task_calls;
-use crate::tool_call::{AnswerDefaults, CallSignals, ToolCall};
 use crate::tools::Tool;
 use crate::trace_parent;
 use rmcp::model::{
@@ -87,7 +87,7 @@ impl McpServer {
             let mut arguments = Arguments::new(name, &tool.definition().input_schema, request.arguments)?;
             let max_tokens = arguments.count("max_tokens", MAX_TOKENS_MAX)?.unwrap_or(self.defaults.max_tokens);
             let bytes_max = token_bytes(max_tokens);
-            let call = self.tool_call(context, bytes_max, signals);
+            let call = self.call_context(context, bytes_max, signals);
             let answer = tool.call(&call, &mut arguments).await?;
             let mut notes = arguments.into_notes();
             notes.extend(self.session.take_notice().map(str::to_owned));
@@ -99,12 +99,17 @@ impl McpServer {
         }
     }
 
-    fn tool_call(&self, context: &RequestContext<RoleServer>, bytes_max: usize, signals: CallSignals) -> ToolCall<'_> {
+    fn call_context(
+        &self,
+        context: &RequestContext<RoleServer>,
+        bytes_max: usize,
+        signals: CallSignals,
+    ) -> CallContext<'_> {
         let CallSignals { run_id, answered } = signals;
         let peer = context.peer.clone();
         let client = context.meta.get_progress_token().map(|token| ProgressClient { peer, token, answered });
         let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
-        ToolCall { supervisor, session, defaults, bytes_max, client, run_id }
+        CallContext { supervisor, session, defaults, bytes_max, client, run_id }
     }
 
     fn ending_error(&self) -> ErrorData {
@@ -147,7 +152,7 @@ impl ServerHandler for McpServer {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        task_calls::task_state(self, &request.task_id, &context).await.map(GetTaskResult::new)
+        long_calls::task_state(self, &request.task_id, &context).await.map(GetTaskResult::new)
     }
 
     // A task never asks its client for anything, so that there is nothing to update.
@@ -156,7 +161,7 @@ impl ServerHandler for McpServer {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        task_calls::task_state(self, &request.task_id, &context).await.map(drop)
+        long_calls::task_state(self, &request.task_id, &context).await.map(drop)
     }
 
     async fn cancel_task(
@@ -164,7 +169,7 @@ impl ServerHandler for McpServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        task_calls::cancel_task(self, &request.task_id, &context).await
+        long_calls::cancel_task(self, &request.task_id, &context).await
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -238,7 +243,7 @@ impl ServerHandler for McpServer {
         let uri = request.uri;
         let unknown = || ErrorData::resource_not_found(format!("no resource {:?}", clip(&uri)), None);
         let resource = RunResource::from_uri(&uri).ok_or_else(unknown)?;
-        let call = self.tool_call(&context, token_bytes(self.defaults.max_tokens), CallSignals::new());
+        let call = self.call_context(&context, token_bytes(self.defaults.max_tokens), CallSignals::new());
         let is_private = self.supervisor.is_private();
         match resource.read(&call, &uri).await {
             Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
@@ -259,8 +264,8 @@ impl ServerHandler for McpServer {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
         let answer = async {
-            match task_calls::may_take_long(tool) {
-                true => task_calls::call_with_deadline(self, tool, request, &context).await,
+            match long_calls::may_take_long(tool) {
+                true => long_calls::call_with_deadline(self, tool, request, &context).await,
                 false => Ok(self.call(tool, request, &context, CallSignals::new()).await.into()),
             }
         };

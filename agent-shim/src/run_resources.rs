@@ -1,9 +1,9 @@
 //! Resources of runs, so that bulk travels only to a client that reads it: `proctor://runs/<id>/report`,
 //! `proctor://runs/<id>/stdout`, `proctor://runs/<id>/stderr` and `proctor://runs/<id>/artifacts/<name>`.
 
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::run_output;
-use crate::tool_call::ToolCall;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use proctor_proto::v1::{GetReportRequest, ReadArtifactRequest, ReportFormat, Stream};
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
@@ -43,7 +43,7 @@ impl RunResource {
     }
 
     /// Reads the resource: at most 4 MiB of it, and of a stream the beginning.
-    pub(crate) async fn read(&self, call: &ToolCall<'_>, uri: &str) -> Result<ResourceContents, CallError> {
+    pub(crate) async fn read(&self, call: &CallContext<'_>, uri: &str) -> Result<ResourceContents, CallError> {
         match &self.part {
             Part::Report => Ok(text(self.report(call).await?, uri, "application/json")),
             Part::Output(stream) => Ok(text(self.output(call, *stream).await?, uri, "text/plain")),
@@ -57,7 +57,7 @@ impl RunResource {
         }
     }
 
-    async fn report(&self, call: &ToolCall<'_>) -> Result<String, CallError> {
+    async fn report(&self, call: &CallContext<'_>) -> Result<String, CallError> {
         let run_id = &self.run_id;
         let document = call
             .request_in_session(|mut clients, session_id| {
@@ -73,7 +73,7 @@ impl RunResource {
         Ok(serde_json::Value::Object(bounded).to_string())
     }
 
-    async fn output(&self, call: &ToolCall<'_>, stream: Stream) -> Result<String, CallError> {
+    async fn output(&self, call: &CallContext<'_>, stream: Stream) -> Result<String, CallError> {
         let run_id = &self.run_id;
         let span = call
             .request(|clients| async move { run_output::read_page(&clients, run_id, stream, 0, BYTES_MAX).await })
@@ -86,7 +86,7 @@ impl RunResource {
         Ok(text)
     }
 
-    async fn artifact(&self, call: &ToolCall<'_>, name: &str) -> Result<Vec<u8>, CallError> {
+    async fn artifact(&self, call: &CallContext<'_>, name: &str) -> Result<Vec<u8>, CallError> {
         let mut bytes = Vec::new();
         loop {
             let cursor = bytes.len() as u64;

@@ -11,6 +11,7 @@ pub mod attack_programs;
 pub mod expectation;
 pub mod expected;
 pub mod grpc_client;
+pub mod http_shim;
 pub mod paused_test;
 pub mod process;
 pub mod qemu_guest;

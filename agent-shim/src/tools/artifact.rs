@@ -4,8 +4,8 @@ use super::Answer;
 use crate::answer::budget::{Detail, Draw, clip_end};
 use crate::answer::{Picture, ToolAnswer};
 use crate::arguments::{ArgumentError, clip};
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::tool_call::ToolCall;
 use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const PICTURES: [(&[u8], &str); 2] = [(b"\x89PNG\r\n\x1a\n", "image/png"), (b"\x
 
 /// The artifact `name` of the run whose report was fetched.
 pub(super) async fn show_artifact(
-    call: &ToolCall<'_>,
+    call: &CallContext<'_>,
     fetched: &GetReportResponse,
     name: &str,
 ) -> Result<Answer, CallError> {
@@ -81,7 +81,7 @@ fn describe(listed: &Value) -> String {
     }
 }
 
-async fn read_artifact(call: &ToolCall<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
+async fn read_artifact(call: &CallContext<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
     let mut bytes = Vec::new();
     loop {
         let request = ReadArtifactRequest {

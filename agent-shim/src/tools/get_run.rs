@@ -6,12 +6,12 @@ use super::tool_spec::{ToolSpec, seconds};
 use crate::answer::ToolAnswer;
 use crate::answer::budget::{Detail, Draw};
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, object, one_of, plain, string};
 use crate::progress::ProgressState;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{self, OutputSpan, stream_name};
-use crate::tool_call::ToolCall;
 use proctor_proto::text;
 use proctor_proto::v1::{CancelRunRequest, GetRunRequest, GetRunResponse, RunState, Stream, WatchRunRequest};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let requested = arguments.text("run_id")?;
     let wait = arguments.seconds_or_zero("wait_s", WAIT_S_MAX)?.unwrap_or_default();
     let cancel = arguments.flag("cancel")?;
@@ -116,14 +116,14 @@ pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Resu
 
 // The run that is going on, not one that waits behind it; else the last one that this shim has seen; after a restart of the
 // shim, the one that the session knows.
-async fn last_run(call: &ToolCall<'_>) -> Result<Option<String>, CallError> {
+async fn last_run(call: &CallContext<'_>) -> Result<Option<String>, CallError> {
     let session = call.session_status().await?;
     // After the call: the session may be a new one, which knows nothing of the shim's last run.
     let last = call.session().last_run();
     Ok([session.running_run_id].into_iter().chain(last).chain([session.last_run_id]).find(|run_id| !run_id.is_empty()))
 }
 
-pub(super) async fn status(call: &ToolCall<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
+pub(super) async fn status(call: &CallContext<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
     let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
     call.request(|mut clients| {
         let request = request.clone();
@@ -134,7 +134,7 @@ pub(super) async fn status(call: &ToolCall<'_>, run_id: &str, wait_ms: u64) -> R
 
 // Watches the run: unlike GetRun, that keeps a run alive whose caller is gone.
 async fn wait_for_end(
-    call: &ToolCall<'_>,
+    call: &CallContext<'_>,
     before: GetRunResponse,
     wait: Duration,
 ) -> Result<GetRunResponse, CallError> {

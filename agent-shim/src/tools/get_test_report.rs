@@ -7,9 +7,9 @@ use crate::answer::failure;
 use crate::answer::{ToolAnswer, run_headline, run_text};
 use crate::arguments::Arguments;
 use crate::bounded_report;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
-use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
 use serde_json::{Map, Value};
@@ -37,7 +37,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
     let name = arguments.text("artifact")?;
     let fetched = call
@@ -89,7 +89,7 @@ impl Draw for Document {
     }
 }
 
-async fn summary_answer(call: &ToolCall<'_>, fetched: &GetReportResponse) -> Result<ToolAnswer, CallError> {
+async fn summary_answer(call: &CallContext<'_>, fetched: &GetReportResponse) -> Result<ToolAnswer, CallError> {
     let document = bounded_report::parse_and_bound(&fetched.document)?;
     let run = get_run::status(call, &fetched.run_id, 0).await?;
     let report = run.report.ok_or(CallError::MalformedReport)?;

@@ -6,9 +6,9 @@ use crate::answer::ToolAnswer;
 use crate::answer::budget::{Detail, Draw, clip_end};
 use crate::answer::failure::FailureEntry;
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, number, plain};
-use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
 use serde_json::Value;
@@ -33,7 +33,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let limit = arguments.count("limit", LIMIT_MAX)?.unwrap_or_default();
     let answer = call
         .request_in_session(|mut clients, session_id| {

@@ -5,10 +5,10 @@ use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
 use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, list, number, object, plain};
 use crate::progress::ProgressState;
-use crate::tool_call::ToolCall;
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse, TestId};
@@ -44,7 +44,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let request = ListTestsRequest {
         framework: arguments.text("framework")?.unwrap_or_default(),
         filter: arguments.text("filter")?.unwrap_or_default(),

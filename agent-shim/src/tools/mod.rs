@@ -13,9 +13,9 @@ mod tool_spec;
 
 use crate::answer::budget::Draw;
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema;
-use crate::tool_call::ToolCall;
 use rmcp::model::ToolAnnotations;
 use tool_spec::ToolSpec;
 
@@ -87,7 +87,7 @@ impl Tool {
     }
 
     /// Carries out one call.
-    pub(crate) async fn call(self, call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+    pub(crate) async fn call(self, call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
         match self {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,

@@ -5,9 +5,9 @@ use super::run_rendering::{self, RunView};
 use super::tool_spec::ToolSpec;
 use crate::answer::ToolAnswer;
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, number};
-use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
@@ -33,7 +33,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let request = RunFailingTestsRequest {
         // The most tests that a report holds.
         limit: arguments.count("limit", 100_000)?.unwrap_or_default(),

@@ -5,12 +5,12 @@ use super::tool_spec::TIMEOUT_S_MAX;
 use crate::answer::run::RunAnswer;
 use crate::arguments::{ArgumentError, Arguments};
 use crate::bounded_report;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::progress::{ProgressReporter, ProgressState};
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{OutputSpan, read_head, read_on_hint};
 use crate::supervisor_connection::Clients;
-use crate::tool_call::ToolCall;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Head};
 use proctor_proto::v1::{GetReportRequest, Limits, ReportFormat, RunEvent, Stream};
@@ -29,7 +29,7 @@ pub(super) struct RunView {
 
 impl RunView {
     /// The arguments `raw` and `verbose`.
-    pub(super) fn from_arguments(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<RunView, ArgumentError> {
+    pub(super) fn from_arguments(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<RunView, ArgumentError> {
         let raw = arguments.optional_flag("raw")?.unwrap_or(call.defaults.raw);
         Ok(RunView { raw, verbose: arguments.flag("verbose")? })
     }
@@ -44,7 +44,7 @@ pub(super) fn limits(arguments: &mut Arguments) -> Result<Option<Limits>, Argume
 
 /// Starts a run with `start`, follows it to its end and makes its answer.
 pub(super) async fn run_and_render<F>(
-    call: &ToolCall<'_>,
+    call: &CallContext<'_>,
     view: RunView,
     start: impl Fn(Clients, String) -> F,
 ) -> Result<Answer, CallError>
@@ -67,7 +67,7 @@ where
 }
 
 async fn start_and_follow<F>(
-    call: &ToolCall<'_>,
+    call: &CallContext<'_>,
     progress: &ProgressReporter,
     start: &impl Fn(Clients, String) -> F,
 ) -> Result<EndedRun, CallError>
@@ -82,7 +82,7 @@ where
 }
 
 /// Makes the answer for an ended run. Its report is there already; the supervisor is asked for the rest.
-pub(super) async fn render(call: &ToolCall<'_>, ended: EndedRun, view: RunView) -> Result<RunAnswer, CallError> {
+pub(super) async fn render(call: &CallContext<'_>, ended: EndedRun, view: RunView) -> Result<RunAnswer, CallError> {
     let raw = if view.raw { available(raw_text(call, &ended).await)? } else { None };
     let report = if view.verbose { available(fetch_report(call, &ended.run_id).await)? } else { None };
     let is_incomplete = view.raw && raw.is_none() || view.verbose && report.is_none();
@@ -108,7 +108,7 @@ fn available<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
     }
 }
 
-async fn fetch_report(call: &ToolCall<'_>, run_id: &str) -> Result<Map<String, Value>, CallError> {
+async fn fetch_report(call: &CallContext<'_>, run_id: &str) -> Result<Map<String, Value>, CallError> {
     let document = call
         .request_in_session(|mut clients, session_id| {
             let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.to_owned() };
@@ -119,7 +119,7 @@ async fn fetch_report(call: &ToolCall<'_>, run_id: &str) -> Result<Map<String, V
 }
 
 // The runner's own output and the trailer, as the contract has it.
-async fn raw_text(call: &ToolCall<'_>, ended: &EndedRun) -> Result<String, CallError> {
+async fn raw_text(call: &CallContext<'_>, ended: &EndedRun) -> Result<String, CallError> {
     let [stdout, stderr] = call
         .request(|clients| {
             let run_id = ended.run_id.clone();

@@ -4,9 +4,9 @@ use super::Answer;
 use super::run_rendering::{self, RunView};
 use super::tool_spec::ToolSpec;
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, one_of, strings};
-use crate::tool_call::ToolCall;
 use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
 
@@ -62,7 +62,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let coverage = match arguments.choice("coverage", &["auto", "off"], "auto or off")? {
         Some("off") => CoverageMode::Off,
         _ => CoverageMode::Auto,

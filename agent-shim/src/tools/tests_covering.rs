@@ -5,9 +5,9 @@ use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
 use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
+use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, plain, string};
-use crate::tool_call::ToolCall;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
-pub(super) async fn call(call: &ToolCall<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
+pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
     let answer = call

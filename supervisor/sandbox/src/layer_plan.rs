@@ -45,7 +45,7 @@ pub(crate) enum Step {
 /// Process that carries out a row. All rows of the launcher come before all rows of init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// The worker as it was spawned, once for all runs of a zygote.
+    /// The worker process that the supervisor spawns. It carries out its rows once, for all runs of its zygote.
     Launcher,
     /// The launcher's child, pid 1 of one run.
     Init,

@@ -142,7 +142,7 @@ impl Pool {
     }
 
     /// Returns a prepared worker for a run of `jail` with `limits`, or prepares one in a zygote of the pool; `None` if
-    /// the pool has neither.
+    /// that gives no live worker.
     pub(crate) fn take(&self, jail: &Jail, workspace_id: DirId, limits: &Limits) -> Option<Worker> {
         let key = Key { jail: jail.clone(), workspace_id };
         let worker = match self.take_item(&key, limits)? {

@@ -89,7 +89,8 @@ impl Harness {
         File::open(self.cache().join(name)).unwrap().set_modified(time).unwrap();
     }
 
-    /// The remaining workspaces and other entries.
+    /// What is left in the cache directory, sorted: workspaces by the names given to `add`, other entries by their file
+    /// names.
     fn remaining(&self) -> Vec<String> {
         let entries = fs::read_dir(self.cache()).unwrap();
         let mut names: Vec<_> =

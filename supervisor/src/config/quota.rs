@@ -28,7 +28,7 @@ pub struct QuotaTable {
 }
 
 impl QuotaTable {
-    /// Limits of the tenant's use of the supervisor.
+    /// Limits on what the tenant uses of the supervisor itself: requests per second, and subscribers at a time.
     #[must_use]
     pub fn allowance(&self) -> Allowance {
         Allowance::new(

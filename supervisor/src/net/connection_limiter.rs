@@ -81,7 +81,8 @@ pub(super) struct ConnectionLimiter {
     opened: Instant,
     /// Open connections, and some that have ended.
     connections: Vec<TrackedConnection>,
-    /// A token per peer, shared by its connections, for as long as one exists.
+    /// Per peer, a marker to which each of its connections holds a reference, so that the references count the
+    /// connections. Dead once the last one has ended.
     peers: HashMap<PeerKey, Weak<()>>,
 }
 

@@ -91,7 +91,7 @@ pub struct ConnectionState {
     /// Milliseconds after `since` of the last activity.
     last_active_ms: AtomicU64,
     since: Instant,
-    /// Token shared by the connections of the same peer; each holds one reference.
+    /// Marker shared by the connections of the same peer; each holds one reference.
     same_peer: Arc<()>,
     open_calls: Arc<Gauge>,
 }

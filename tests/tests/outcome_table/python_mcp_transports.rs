@@ -2,14 +2,12 @@
 
 use crate::mcp::{arguments, check_failures, check_run};
 use crate::python_mcp_sdk::{answer, calls_of};
-use nix::sys::signal::Signal;
 use proctor_tests::expected::row;
-use proctor_tests::process::{program, signal, wait_for_exit};
+use proctor_tests::http_shim::HttpShim;
+use proctor_tests::process::program;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
-use std::process::Stdio;
 
 fn requests() -> Value {
     json!([
@@ -38,20 +36,10 @@ fn over_stdio_without_a_handshake() {
 #[test]
 fn over_http_in_both_generations() {
     let workspace = TestWorkspace::with_fixture(row("go/fail").fixture);
-    let dir = tempfile::tempdir().unwrap();
-    let token = dir.path().join("token");
-    std::fs::write(&token, "of-the-agents").unwrap();
-    let mut shim = workspace.command("proctor-mcp");
-    shim.args(["--http", "127.0.0.1:0", "--http-token-file"]).arg(&token).arg("--workspace").arg(&workspace.path);
-    let mut shim = shim.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stderr = BufReader::new(shim.stderr.take().unwrap());
-    let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
-    let url = line.trim().strip_prefix("proctor-mcp: serving MCP at ").unwrap_or_else(|| panic!("{line}"));
-    let server = [OsStr::new(url), OsStr::new("of-the-agents")];
+    let shim = HttpShim::start(&workspace);
+    let server = [OsStr::new(shim.url()), OsStr::new(shim.token())];
     for (mode, version) in [("legacy", "2025-11-25"), ("auto", "2026-07-28")] {
         check(&calls_of(&workspace, mode, &server, &requests()), version);
     }
-    signal(shim.id(), Signal::SIGTERM);
-    assert_eq!(wait_for_exit(shim).status, 0);
+    shim.stop();
 }

@@ -4,5 +4,5 @@
 #![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 mod guest_machine;
-mod open_files_watch;
+mod host_file_limit;
 mod sandbox_suites;

@@ -2,10 +2,10 @@
 //! line per row and counts the results.
 
 use crate::attack_attempt::{Attacker, Verdict};
-use crate::attack_programs::Layout;
 use crate::attack_row::{AttackRow, Without};
 use crate::attack_table::ROWS;
 use crate::host_targets::{Programs, TENANT};
+use crate::program_layout::Layout;
 use proctor_sandbox::{LAYERS, LinuxSandbox, PoolBounds, RunAs};
 use proctor_tests::process::command;
 use proctor_tests::qemu_guest::Guest;

@@ -12,11 +12,11 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a suite that cannot set up what it needs must fail")]
 
 mod attack_attempt;
-mod attack_programs;
 mod attack_row;
 mod attack_table;
 mod environments;
 mod host_targets;
+mod program_layout;
 
 use environments::{Environment, SuiteOptions};
 use std::process::ExitCode;

@@ -190,7 +190,8 @@ impl MaestroParser {
         self.report_start(events);
     }
 
-    /// Reports the start of the flow after those that ended.
+    /// Reports that the next flow has started: the first without a console result. Only if the flows of the command run one
+    /// after the other in a known order, and once per flow; flows of a rerun are not reported.
     fn report_start(&mut self, events: &mut Vec<RunnerEvent>) {
         let Some(command) = self.commands.get_mut(self.current).filter(|command| command.suite.in_order) else {
             return;

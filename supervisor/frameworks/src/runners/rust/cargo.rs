@@ -1,4 +1,4 @@
-//! CompileErrors the command lines of `cargo test`.
+//! Builds the command lines of `cargo test`.
 //!
 //! One command per Cargo workspace. Cargo builds, and runs each test binary through a wrapper (`runner.sh`) that is set in
 //! Cargo's own runner variables, so order, directory and environment of the binaries stay Cargo's. A runner that the project

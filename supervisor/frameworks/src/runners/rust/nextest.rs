@@ -1,4 +1,4 @@
-//! CompileErrors the command lines of cargo-nextest, and parses the names in its stream and in its lists.
+//! Builds the command lines of cargo-nextest, and parses the names in its stream and in its lists.
 //!
 //! Nextest's libtest-compatible JSON is experimental and enabled by a variable. It names binaries by package and file only, so
 //! a library and a program of the same name are distinguished by the suite that began last. Nextest runs no doctests.

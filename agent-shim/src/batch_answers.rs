@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 /// The open batches of one client. Their number is bounded by that of the requests in flight.
 #[derive(Debug, Default)]
-pub(crate) struct MessageBatches {
+pub(crate) struct BatchAnswers {
     batches: HashMap<u64, OpenBatch>,
     // The batch of each unanswered request.
     batch_of: HashMap<RequestId, u64>,
@@ -19,7 +19,7 @@ struct OpenBatch {
     answers: Vec<Vec<u8>>,
 }
 
-impl MessageBatches {
+impl BatchAnswers {
     /// Opens a batch of these requests, some of whose messages have been answered already. Returns its answer if there is
     /// nothing to wait for; that is empty for a batch of notifications only.
     pub(crate) fn open(&mut self, requests: Vec<RequestId>, answers: Vec<Vec<u8>>) -> Option<Vec<u8>> {
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn one_array_answers_all_requests_of_a_batch() {
         let id = RequestId::Number;
-        let mut batches = MessageBatches::default();
+        let mut batches = BatchAnswers::default();
         assert_eq!(batches.open(vec![], vec![b"1".to_vec()]).unwrap(), b"[1]");
         assert_eq!(batches.open(vec![], vec![]).unwrap(), b"");
         assert!(batches.open(vec![id(1), id(2)], vec![b"0".to_vec()]).is_none());

@@ -34,7 +34,7 @@ impl CallSignals {
 }
 
 /// The context of one tool call.
-pub(crate) struct ToolCall<'a> {
+pub(crate) struct CallContext<'a> {
     pub(crate) supervisor: &'a SupervisorConnection,
     pub(crate) session: &'a Session,
     pub(crate) defaults: AnswerDefaults,
@@ -46,7 +46,7 @@ pub(crate) struct ToolCall<'a> {
     pub(crate) run_id: watch::Sender<Option<String>>,
 }
 
-impl ToolCall<'_> {
+impl CallContext<'_> {
     /// The session of the workspace.
     pub(crate) fn session(&self) -> &Session {
         self.session

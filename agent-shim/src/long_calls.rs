@@ -1,9 +1,9 @@
 //! Long calls of tools that run tests: they become tasks for clients that know those, and are answered with the state of their
 //! run for the others, before the timers of these run out. Also the state of tasks that an earlier process began.
 
+use crate::call_context::CallSignals;
 use crate::mcp_server::McpServer;
 use crate::run_tasks::{self, ANSWER_DELAY_MAX, OngoingCall};
-use crate::tool_call::CallSignals;
 use crate::tools::Tool;
 use rmcp::RoleServer;
 use rmcp::model::{
