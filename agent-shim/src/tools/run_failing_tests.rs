@@ -13,7 +13,8 @@ use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
 
 const DESCRIPTION: &str = "\
-Run again exactly what failed in the last run of this session: the failing tests, and the packages that did not build. \
+Run again exactly what failed in the last run of this session, and what failed before and has not been run since: the \
+failing tests, and the packages that did not build. \
 Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
 break something else. Answers as run_tests does.";
 
