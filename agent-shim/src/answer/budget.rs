@@ -86,17 +86,19 @@ impl Draw for ToolAnswer {
 pub(crate) fn fit(drawing: &dyn Draw, notes: &[String], bytes_max: usize) -> ToolAnswer {
     let draw = |detail: &Detail| drawing.draw(detail).with_notes(notes.iter().cloned());
     let fits = |answer: &ToolAnswer| answer.bytes() <= bytes_max;
-    let mut last = None;
-    for level in &LEVELS {
-        let answer = draw(level);
-        if fits(&answer) {
-            return answer;
+    // Each item takes a byte in the text and one in the structured content at the least.
+    let items_max = bytes_max / 2;
+    if drawing.items() <= items_max {
+        for level in &LEVELS {
+            let answer = draw(level);
+            if fits(&answer) {
+                return answer;
+            }
         }
-        last = Some(level);
     }
-    let least = last.copied().unwrap_or(FULL);
+    let least = LEVELS[LEVELS.len() - 1];
     // The number of items that fit: an answer with more items is longer.
-    let (mut fitting, mut too_many) = (1, drawing.items().max(1) + 1);
+    let (mut fitting, mut too_many) = (1, drawing.items().clamp(1, items_max.max(1)) + 1);
     while too_many - fitting > 1 {
         let items = fitting.midpoint(too_many);
         if fits(&draw(&Detail { items, ..least })) {

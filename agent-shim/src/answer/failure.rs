@@ -74,29 +74,25 @@ pub(crate) fn entries(report: &Report) -> Vec<FailureEntry> {
 
 /// At most `detail.items` failures, with no more than `detail` of each. Returns how many were left out.
 pub(crate) fn select(entries: &[FailureEntry], detail: &Detail) -> (Vec<FailureEntry>, usize) {
-    let entries = if detail.folds_failures { fold(entries) } else { entries.to_vec() };
     let mut room = detail.items;
     let mut left_out = 0;
     let mut shown = Vec::new();
-    for mut entry in entries {
+    for entry in entries {
         if room == 0 {
             left_out += 1 + entry.alike.len();
             continue;
         }
-        room -= 1;
-        let named = entry.alike.len().min(room);
-        entry.alike_left_out = entry.alike.len() - named;
-        entry.alike.truncate(named);
-        left_out += entry.alike_left_out;
-        room -= named;
-        shown.push(entry.clipped(detail));
+        let named = entry.alike.len().min(room - 1);
+        room -= 1 + named;
+        left_out += entry.alike.len() - named;
+        shown.push(entry.clipped(detail, named));
     }
     (shown, left_out)
 }
 
-// Failures with the same message at the same place become one. Numbers are not compared: they differ between the cases of
-// one test.
-fn fold(entries: &[FailureEntry]) -> Vec<FailureEntry> {
+/// The entries with those that have the same message at the same place made one. Numbers are not compared: they differ
+/// between the cases of one test.
+pub(crate) fn fold(entries: &[FailureEntry]) -> Vec<FailureEntry> {
     let mut folded: Vec<FailureEntry> = Vec::new();
     let mut index: HashMap<(FailureKind, Option<&str>, String), usize> = HashMap::new();
     for entry in entries {
@@ -125,7 +121,8 @@ impl FailureEntry {
             expected: test.expected.clone(),
             actual: test.actual.clone(),
             stack: lines(test.stack.as_deref().unwrap_or_default()),
-            output: test.output.clone().unwrap_or_default(),
+            // The rest is never shown, and a report may have 40 MiB of it.
+            output: last_lines(test.output.as_deref().unwrap_or_default(), OUTPUT_BYTES).to_owned(),
             ..FailureEntry::new(FailureKind::Test)
         }
     }
@@ -186,7 +183,8 @@ impl FailureEntry {
         }
     }
 
-    fn clipped(self, detail: &Detail) -> FailureEntry {
+    // With the names of `alike` others.
+    fn clipped(&self, detail: &Detail, alike: usize) -> FailureEntry {
         let clip = |text: &str| clip_end(block(text).trim_end(), detail.message_bytes);
         FailureEntry {
             message: clip(&self.message),
@@ -194,7 +192,11 @@ impl FailureEntry {
             actual: self.actual.as_deref().map(clip),
             stack: self.frames(detail),
             output: block(&self.shown_output(detail)).into_owned(),
-            ..self
+            alike: self.alike[..alike].to_vec(),
+            alike_left_out: self.alike.len() - alike,
+            kind: self.kind,
+            name: self.name.clone(),
+            place: self.place.clone(),
         }
     }
 
@@ -330,10 +332,10 @@ mod tests {
     fn folds_failures_that_differ_only_in_numbers() {
         let cases = (0..20).map(|n| test(&format!("a/T/{n}"), &format!("case {n} is wrong")));
         let all = entries_of(cases.chain([test("a/U", "another")]).collect());
-        let detail = Detail { folds_failures: true, ..budget::FULL };
-        let (shown, left_out) = select(&all, &detail);
+        let (detail, folded) = (budget::FULL, fold(&all));
+        let (shown, left_out) = select(&folded, &detail);
         assert_eq!((shown.len(), shown[0].alike.len(), left_out), (2, 19, 0));
-        let (shown, left_out) = select(&all, &Detail { items: 5, ..detail });
+        let (shown, left_out) = select(&folded, &Detail { items: 5, ..detail });
         assert_eq!((shown.len(), shown[0].alike.len(), shown[0].alike_left_out, left_out), (1, 4, 15, 16));
         let (shown, left_out) = select(&all, &Detail { items: 5, ..budget::FULL });
         assert_eq!((shown.len(), left_out), (5, 16));

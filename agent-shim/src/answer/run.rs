@@ -26,6 +26,8 @@ const ARTIFACTS_MAX: usize = 3;
 pub(crate) struct RunAnswer {
     ended: EndedRun,
     entries: Vec<FailureEntry>,
+    /// The entries with those that failed alike made one.
+    folded: Vec<FailureEntry>,
     raw: Option<String>,
     verbose: Option<Map<String, Value>>,
     notes: Vec<String>,
@@ -36,7 +38,8 @@ impl RunAnswer {
     /// The compact answer.
     pub(crate) fn new(ended: EndedRun) -> RunAnswer {
         let entries = failure::entries(&ended.report);
-        RunAnswer { ended, entries, raw: None, verbose: None, notes: Vec::new(), leading: Vec::new() }
+        let folded = failure::fold(&entries);
+        RunAnswer { ended, entries, folded, raw: None, verbose: None, notes: Vec::new(), leading: Vec::new() }
     }
 
     /// Replaces the text by the runner's own output.
@@ -137,7 +140,8 @@ impl Draw for RunAnswer {
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let report = self.report();
-        let (failures, left_out) = failure::select(&self.entries, detail);
+        let (failures, left_out) =
+            failure::select(if detail.folds_failures { &self.folded } else { &self.entries }, detail);
         let tails = self.tails(detail);
         let verbose = self.verbose(detail);
         let mut members = self.leading.clone();
