@@ -193,11 +193,26 @@ impl FailureSlot {
             .map(|test| test.package.as_str())
             .chain(report.collectors.iter().map(|collector| collector.nodeid.as_str()))
             .collect();
+        // What the new report names itself is not left over from an earlier run.
+        let named: HashSet<RerunTarget> = report
+            .evidence
+            .running
+            .iter()
+            .chain(&report.evidence.not_run)
+            .cloned()
+            .map(RerunTarget::from_test)
+            .chain(report.evidence.not_built.iter().cloned().map(RerunTarget::Package))
+            .collect();
+        let mut seen = HashSet::new();
         let mut targets: Vec<RerunTarget> = last.targets().chain(last.deferred.targets.iter().cloned()).collect();
-        targets.retain(|target| match target {
-            RerunTarget::Test(test) => !tests.contains(&(test.package.as_str(), test.name.as_str())),
-            RerunTarget::Package(package) => !units.contains(package.as_str()),
-            RerunTarget::Name(name) => !tests.iter().any(|(_, test)| test == name),
+        targets.retain(|target| {
+            let was_left_out = match target {
+                RerunTarget::Test(test) => !tests.contains(&(test.package.as_str(), test.name.as_str())),
+                RerunTarget::Package(package) => !units.contains(package.as_str()),
+                // Nothing shows that a test of this name exists.
+                RerunTarget::Name(_) => false,
+            };
+            was_left_out && !named.contains(target) && seen.insert(target.clone())
         });
         let more = targets.len().saturating_sub(FAILURES_MAX) as u64 + last.deferred.more;
         targets.truncate(FAILURES_MAX);

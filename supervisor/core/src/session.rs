@@ -275,7 +275,7 @@ impl Session {
         would_wait && !self.waiting.iter().any(equal)
     }
 
-    /// Applies one event and returns the effects in order.
+    /// Applies one event and returns the effects in order. The first effect of a request answers it.
     #[must_use]
     pub fn step(&mut self, now: Timestamp, event: SessionEvent) -> Vec<Effect> {
         match event {
@@ -329,6 +329,8 @@ impl Session {
         }
         if let Some(same) = self.find_identical_run(&requested, if_busy) {
             same.abandon_at = Some(now.plus_ms(DETACHED_MS_MAX));
+            // Its new caller has not looked yet.
+            same.was_watched = false;
             let (to, age_ms) = (same.run.clone(), now.ms_since(same.accepted_at));
             return vec![Effect::Attach { run: requested.run, to, age_ms }];
         }
@@ -342,9 +344,10 @@ impl Session {
             return vec![Effect::Refuse { run: requested.run, refusal }];
         }
         // A run whose callers are all gone must not delay the next.
-        let mut effects = self.end_abandoned(|run| run.was_watched && run.abandon_at.is_some() && !run.ending);
+        let ended = self.end_abandoned(|run| run.was_watched && run.abandon_at.is_some() && !run.ending);
         let position = u32::from(self.running.is_some()) + u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        effects.push(Effect::Accept { run: requested.run.clone(), position });
+        let mut effects = vec![Effect::Accept { run: requested.run.clone(), position }];
+        effects.extend(ended);
         // A run that waits is to see the workspace as it will be at its start.
         let fingerprint = requested.fingerprint.filter(|_| position == 0);
         self.waiting.push_back(SessionRun { fingerprint, ..requested });
@@ -408,7 +411,12 @@ impl Session {
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
         let (selection, deferred) = match self.slot.rerun(*limit) {
             RerunPlan::Targets { now, deferred } => (Selection::Exactly(now), deferred),
-            RerunPlan::Everything => (last.selection.clone(), DeferredFailures::default()),
+            RerunPlan::Everything => {
+                // What earlier runs failed is not in the last selection.
+                let has_earlier = self.slot.last().is_some_and(|last| !last.deferred.is_empty());
+                let selection = if has_earlier { Selection::All } else { last.selection.clone() };
+                (selection, DeferredFailures::default())
+            }
             RerunPlan::NoRunYet => return Err(StartRejected::NoRunYet),
             RerunPlan::NothingFailed { framework } => return Err(StartRejected::NothingToRerun { framework }),
         };

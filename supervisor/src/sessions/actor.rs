@@ -374,12 +374,17 @@ impl Actor {
     }
 
     async fn tick(&mut self) {
+        self.update_watchers().await;
+        self.step(SessionEvent::Tick).await;
+    }
+
+    /// Tells the session how many callers watch each run now.
+    pub(super) async fn update_watchers(&mut self) {
         let watched: Vec<(RunId, usize)> =
             self.runs.iter().map(|(run, entry)| (run.clone(), entry.handle.watchers())).collect();
         for (run, watchers) in watched {
             self.step(SessionEvent::Watched { run, watchers }).await;
         }
-        self.step(SessionEvent::Tick).await;
     }
 }
 

@@ -60,6 +60,8 @@ impl Actor {
             },
             None => self.reserve_queue_place(options.if_busy).map(Place::Session),
         };
+        // A run that lost its callers since the last tick makes way for this one.
+        self.update_watchers().await;
         self.runs_created += 1;
         let run = RunId::new(format!("{}-{}", self.shared.id, self.runs_created));
         let event = SessionEvent::Requested {

@@ -186,14 +186,16 @@ fn a_run_without_callers_ends_when_another_is_requested() {
     }
     let attached = session.step(Timestamp(4), request_run("c", Selection::All, 1, IfBusy::Queue));
     assert_eq!(attached, [Effect::Attach { run: run("c"), to: run("a"), age_ms: 4 }], "a retry finds its run");
+    let effects = session.step(Timestamp(4), request_run("g", files("v"), 1, IfBusy::Refuse));
+    assert_eq!(effects, [Effect::Refuse { run: run("g"), refusal: StartRejected::Busy }], "it ends nothing");
     let _ = session.step(Timestamp(5), watched("a", 1));
     let effects = session.step(Timestamp(6), request_run("d", files("y"), 1, IfBusy::Queue));
     let withdraw = Effect::Withdraw { run: run("b"), reason: KillReason::Abandoned };
-    assert_eq!(effects, [withdraw, Effect::Accept { run: run("d"), position: 1 }], "a has a caller again");
+    assert_eq!(effects, [Effect::Accept { run: run("d"), position: 1 }, withdraw], "a has a caller again");
     let _ = session.step(Timestamp(7), watched("a", 0));
     let kill = Effect::Kill { run: run("a"), reason: KillReason::Abandoned };
     let effects = session.step(Timestamp(8), request_run("e", files("z"), 1, IfBusy::Queue));
-    assert_eq!(effects, [kill, Effect::Accept { run: run("e"), position: 2 }]);
+    assert_eq!(effects, [Effect::Accept { run: run("e"), position: 2 }, kill]);
     let effects = session.step(Timestamp(9), request_run("f", files("w"), 1, IfBusy::Queue));
     assert_eq!(effects, [Effect::Accept { run: run("f"), position: 3 }], "it is killed once");
 }
@@ -224,6 +226,19 @@ fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
     let _ = session.step(Timestamp(8), request_run("d", Selection::All, 1, IfBusy::Queue));
     let _ = session.step(Timestamp(9), ended("d", Outcome::Passed, vec![test("T", passed)]));
     assert_eq!(left(&session), [], "a run of everything replaces what was known");
+    // A name that no test has is reported by each run, and kept by none.
+    for at in 10..13 {
+        let _ = session.step(Timestamp(at), request_run("e", files("y"), 1, IfBusy::Queue));
+        let mut typo = report(Outcome::NoTests, Vec::new());
+        typo.evidence.not_run = vec![TestId { package: String::new(), name: "typo".into() }];
+        typo.evidence.running = vec![TestId { package: "p".into(), name: "H".into() }];
+        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new() };
+        let _ = session.step(Timestamp(at), end);
+        assert_eq!(left(&session), []);
+    }
+    let _ = session.step(Timestamp(14), request_run("f", files("y"), 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(15), ended("f", Outcome::Passed, vec![test("T", passed)]));
+    assert_eq!(left(&session), [RerunTarget::Test(TestId { package: "p".into(), name: "H".into() })]);
 }
 
 #[test]

@@ -134,6 +134,26 @@ async fn kills_an_unwatched_run_after_its_grace() {
 type Permit = Option<OwnedSemaphorePermit>;
 
 /// A request whose workspace cannot be scanned, as on a slow disk: all permits of its tenant are taken.
+/// A run whose only caller has left makes way for another request, which becomes a run as any other.
+#[tokio::test]
+async fn an_abandoned_run_makes_way_for_the_next() {
+    let world = World::new();
+    let session = world.open("w");
+    let abandoned = start(&session, "a").await;
+    let watch = abandoned.handle.watch();
+    // The session asks for the watchers when it handles a request, not only once a second.
+    within(session.status()).await.unwrap();
+    let waiting = start(&session, "b").await;
+    drop(watch);
+    let next = start(&session, "c").await;
+    assert_eq!(world.killed_because().await, KillReason::Abandoned);
+    for run in [&waiting, &next] {
+        world.order(Order::Exit(0));
+        assert_eq!(outcome(run).await, Outcome::Passed);
+    }
+    assert!(!session.is_busy());
+}
+
 async fn start_without_permit(
     world: &World,
 ) -> (SessionHandle, JoinHandle<Result<StartedRun, SessionError>>, Vec<Permit>) {
