@@ -5,6 +5,7 @@ use proctor_proto::printable::Printable;
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::RunningService;
 use rmcp::{RoleClient, ServiceExt};
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::{ExitCode, Stdio};
@@ -75,7 +76,11 @@ fn start() -> Result<Child, Failure> {
     let failed =
         |error: &dyn Display| Failure::new("start the server", error, "check that the program can be executed");
     let program = std::env::current_exe().map_err(|error| failed(&error))?;
-    let options = std::env::args_os().skip(1).filter(|argument| argument != COMMAND);
+    let mut options: Vec<OsString> = std::env::args_os().skip(1).collect();
+    // Only the command: a directory may have the same name.
+    if let Some(position) = options.iter().position(|argument| argument == COMMAND) {
+        options.remove(position);
+    }
     let mut command = Command::new(&program);
     command.args(options).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let shim = command.spawn().map_err(|error| failed(&error))?;
@@ -84,7 +89,7 @@ fn start() -> Result<Child, Failure> {
 }
 
 async fn connect(shim: &mut Child) -> Result<RunningService<RoleClient, ()>, Failure> {
-    let remedy = "the server ended before it answered: its message is above";
+    let remedy = "if the server has ended, its message is above";
     let pipes = shim.stdout.take().zip(shim.stdin.take());
     let Some(pipes) = pipes else { return Err(Failure::new("connect", &"it has no pipes", remedy)) };
     let client = step("initialize", remedy, ().serve(pipes)).await?;

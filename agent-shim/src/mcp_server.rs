@@ -121,6 +121,13 @@ impl McpServer {
     }
 }
 
+// Every list is one page, so no cursor was ever given.
+fn refuse_cursor(method: &str, request: Option<PaginatedRequestParams>) -> Result<(), ErrorData> {
+    let Some(cursor) = request.and_then(|request| request.cursor) else { return Ok(()) };
+    let text = format!("Invalid params: no {method} has given the cursor {:?}", clip(&cursor));
+    Err(ErrorData::invalid_params(text, None))
+}
+
 // Older versions of the protocol know no hints for caches.
 fn has_cache_hints(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
@@ -183,10 +190,7 @@ impl ServerHandler for McpServer {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        if let Some(cursor) = request.and_then(|request| request.cursor) {
-            let text = format!("Invalid params: no tools/list has given the cursor {:?}", clip(&cursor));
-            return Err(ErrorData::invalid_params(text, None));
-        }
+        refuse_cursor("tools/list", request)?;
         let tools = ListToolsResult::with_all_items(Tool::ALL.iter().map(|tool| tool.definition()).collect());
         Ok(match has_cache_hints(&context) {
             true => tools.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public),
@@ -203,7 +207,9 @@ impl ServerHandler for McpServer {
         let expected = match request.method.as_str() {
             "initialize" => return Err(handshake::initialize_error(request.params.as_ref())),
             "tools/call" => "name, a string, and arguments, an object",
-            "tools/list" => "no params, or cursor, a string",
+            "tools/list" | "resources/list" | "resources/templates/list" => "no params, or cursor, a string",
+            "resources/read" => "uri, a string",
+            "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId, a string",
             _ => return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, clip(&request.method).into_owned(), None)),
         };
         Err(ErrorData::invalid_params(format!("Invalid params: {} takes {expected}", request.method), None))
@@ -211,9 +217,10 @@ impl ServerHandler for McpServer {
 
     async fn list_resources(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        refuse_cursor("resources/list", request)?;
         // Nothing is listed before there is a session: listing must not start a supervisor.
         let resources = self.session.last_run().map(|run_id| run_resources::list(&run_id)).unwrap_or_default();
         let listed = ListResourcesResult::with_all_items(resources);
@@ -225,9 +232,10 @@ impl ServerHandler for McpServer {
 
     async fn list_resource_templates(
         &self,
-        _request: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        refuse_cursor("resources/templates/list", request)?;
         let templates = ListResourceTemplatesResult::with_all_items(run_resources::templates());
         Ok(match has_cache_hints(&context) {
             true => templates.with_ttl_ms(DEFINITIONS_TTL_MS).with_cache_scope(CacheScope::Public),

@@ -158,9 +158,10 @@ impl FailureEntry {
         }
     }
 
-    fn from_running(test: &TestId, hung: Option<&HungTest>) -> FailureEntry {
+    /// From a test that was running when the run was cut off.
+    pub(crate) fn from_running(test: &TestId, hung: Option<&HungTest>) -> FailureEntry {
         FailureEntry {
-            name: format!("{}/{}", test.package, test.name),
+            name: if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) },
             place: hung.and_then(|hung| place(hung.file.as_deref(), hung.line)),
             stack: hung.map(|hung| lines(&hung.stack)).unwrap_or_default(),
             message: "was running when the run was cut off".to_owned(),

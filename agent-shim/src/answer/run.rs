@@ -90,8 +90,14 @@ impl RunAnswer {
     // The ends of both streams, where nothing else explains how the run ended.
     fn tails(&self, detail: &Detail) -> [(&'static str, String); 2] {
         let report = self.report();
-        let explains_itself =
-            !self.entries.is_empty() || matches!(report.outcome(), Outcome::Passed | Outcome::Cancelled);
+        let explains_itself = match report.outcome() {
+            Outcome::Passed | Outcome::Cancelled => true,
+            Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed | Outcome::TimedOut => {
+                !self.entries.is_empty()
+            }
+            // A failed test does not say why the runner ended.
+            _ => false,
+        };
         let bytes = match (self.is_verbose(detail), explains_itself) {
             (true, _) => detail.output_bytes,
             (false, true) => 0,

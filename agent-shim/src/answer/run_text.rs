@@ -70,7 +70,7 @@ pub(crate) fn next(report: &Report) -> Option<&'static str> {
             "run_failing_tests after a fix"
         }
         Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed => {
-            "run_tests after a fix; get_run {stream: \"stdout\"} reads the whole output"
+            "run_tests after a fix; get_run {stream: \"stdout\"} reads the output page by page"
         }
         Outcome::NoTests => "list_tests shows what there is",
         Outcome::TimedOut => "run_tests with tests or files, or with a larger timeout (at most 1800)",
@@ -79,6 +79,6 @@ pub(crate) fn next(report: &Report) -> Option<&'static str> {
         }
         Outcome::RunnerMissing => "install the runner on the build host, or name another framework",
         Outcome::Cancelled | Outcome::WorkerLost | Outcome::Unspecified => "run_tests starts a new run",
-        Outcome::Crashed => "get_run {stream: \"stderr\"} reads what the runner wrote last",
+        Outcome::Crashed => "get_run {stream: \"stderr\"} reads what the runner wrote",
     })
 }

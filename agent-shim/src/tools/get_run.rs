@@ -183,7 +183,7 @@ fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
     let mut members = status_members(status);
     members.push(("progress", progress.unwrap_or_default()));
     ToolAnswer::fixed(headline.clone(), headline + "\n", members)
-        .with_next("get_run {wait_s: 60} waits for the end; get_run {cancel: true} kills it")
+        .with_next("get_run {wait_s: 45} waits for the end; get_run {cancel: true} kills it")
 }
 
 fn status_members(status: &GetRunResponse) -> Vec<(&'static str, Value)> {

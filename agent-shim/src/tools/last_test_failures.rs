@@ -2,15 +2,16 @@
 
 use super::Answer;
 use super::tool_spec::ToolSpec;
-use crate::answer::ToolAnswer;
 use crate::answer::budget::{Detail, Draw, clip_end};
 use crate::answer::failure::FailureEntry;
+use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, number, plain};
+use proctor_proto::printable::block;
 use proctor_proto::text::{self, Reader};
-use proctor_proto::v1::{Failure, LastTestFailuresRequest, LastTestFailuresResponse, Outcome};
+use proctor_proto::v1::{Failure, HungTest, LastTestFailuresRequest, LastTestFailuresResponse, Outcome, TestId};
 use serde_json::Value;
 
 /// Most failures that may be requested.
@@ -28,7 +29,7 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: vec![("limit", number("Most failures listed. Default 50, at most 500."))],
         required: &[],
-        output: Some(run.chain([("total", plain("number"))]).collect()),
+        output: Some(run.chain([("total", plain("number")), ("not_run", json_schema::tests())]).collect()),
         read_only: true,
     }
 }
@@ -55,8 +56,24 @@ impl Draw for LastFailures {
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let all = &self.0;
         let failures: Vec<Failure> = all.failures.iter().take(detail.items).map(|one| clip(one, detail)).collect();
-        let entries: Value = failures.iter().map(|failure| FailureEntry::from_listed(failure).to_json()).collect();
-        let shown = LastTestFailuresResponse { failures, ..all.clone() };
+        let hung: Vec<HungTest> = all.hung.iter().take(detail.items).map(|one| clip_stack(one, detail)).collect();
+        let running = all.running.iter().take(detail.items);
+        let running = running
+            .map(|test| FailureEntry::from_running(test, hung.iter().find(|hung| hung.test.as_ref() == Some(test))));
+        let listed = failures.iter().map(FailureEntry::from_listed);
+        let entries: Value = running.chain(listed).map(|entry| entry.to_json()).collect();
+        let not_run: Vec<TestId> = all.not_run.iter().take(detail.items).cloned().collect();
+        let not_run_left_out = all.not_run_left_out + (all.not_run.len() - not_run.len()) as u64;
+        let shown = LastTestFailuresResponse {
+            failures,
+            hung,
+            not_run,
+            not_run_left_out,
+            running: all.running.iter().take(detail.items).cloned().collect(),
+            framework: all.framework.clone(),
+            run_id: all.run_id.clone(),
+            ..*all
+        };
         let text = text::failures(&shown, Reader::Agent);
         let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let members = vec![
@@ -64,6 +81,7 @@ impl Draw for LastFailures {
             ("failures", entries),
             ("run_id", all.run_id.as_str().into()),
             ("total", all.total.into()),
+            ("not_run", if shown.not_run.is_empty() { Value::Null } else { by_package(&shown.not_run) }),
         ];
         let answer = ToolAnswer::fixed(headline, text, members);
         match next_call(all) {
@@ -73,14 +91,25 @@ impl Draw for LastFailures {
     }
 }
 
+// Without stack and output, which this answer never shows.
 fn clip(failure: &Failure, detail: &Detail) -> Failure {
-    let clip = |text: &str| clip_end(text, detail.message_bytes);
+    let clip = |text: &str| clip_end(&block(text), detail.message_bytes);
     Failure {
+        nodeid: failure.nodeid.clone(),
+        test: failure.test.clone(),
+        collector: failure.collector,
+        file: failure.file.clone(),
+        line: failure.line,
         message: clip(&failure.message),
         expected: failure.expected.as_deref().map(clip),
         actual: failure.actual.as_deref().map(clip),
-        ..failure.clone()
+        ..Failure::default()
     }
+}
+
+fn clip_stack(hung: &HungTest, detail: &Detail) -> HungTest {
+    let stack: Vec<&str> = hung.stack.lines().take(detail.stack_frames).collect();
+    HungTest { test: hung.test.clone(), file: hung.file.clone(), line: hung.line, stack: stack.join("\n") }
 }
 
 fn next_call(answer: &LastTestFailuresResponse) -> Option<&'static str> {

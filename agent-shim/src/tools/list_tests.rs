@@ -13,6 +13,7 @@ use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{Collector, ListTestsRequest, ListTestsResponse, TestId};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// Tests listed by default: a model reads the list.
 const LIMIT_DEFAULT: u32 = 500;
@@ -65,21 +66,33 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
             .await
         })
         .await?;
-    Ok(Box::new(TestList(answer)))
+    let next = next_call(&answer);
+    Ok(Box::new(TestList { answer, next }))
 }
 
-struct TestList(ListTestsResponse);
+/// The tests of a workspace, and the call that usually follows.
+struct TestList {
+    answer: ListTestsResponse,
+    next: String,
+}
 
 impl Draw for TestList {
     fn items(&self) -> usize {
-        self.0.tests.len()
+        self.answer.tests.len()
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
-        let all = &self.0;
+        let TestList { answer: all, next } = self;
         let tests: Vec<_> = all.tests.iter().take(detail.items).cloned().collect();
         let left_out = all.left_out + (all.tests.len() - tests.len()) as u64;
-        let shown = ListTestsResponse { tests, left_out, ..all.clone() };
+        let shown = ListTestsResponse {
+            framework: all.framework.clone(),
+            tests,
+            left_out,
+            partial: all.partial,
+            outcome: all.outcome,
+            collectors: all.collectors.clone(),
+        };
         let text = text::test_list(&shown);
         let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let members = vec![
@@ -87,7 +100,7 @@ impl Draw for TestList {
             ("left_out", if left_out > 0 { left_out.into() } else { Value::Null }),
             ("collectors", if all.collectors.is_empty() { Value::Null } else { collectors(&all.collectors) }),
         ];
-        ToolAnswer::fixed(headline, text, members).with_next(next_call(all))
+        ToolAnswer::fixed(headline, text, members).with_next(next.as_str())
     }
 }
 
@@ -102,9 +115,10 @@ fn next_call(answer: &ListTestsResponse) -> String {
 
 // The first name that only one of the tests has and that is printed as it is.
 fn example(tests: &[TestId]) -> Option<&str> {
-    let is_only = |name: &str| tests.iter().filter(|test| test.name == name).nth(1).is_none();
-    let mut names = tests.iter().map(|test| test.name.as_str()).filter(|name| line(name) == *name);
-    names.find(|name| is_only(name))
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    tests.iter().for_each(|test| *counts.entry(test.name.as_str()).or_default() += 1);
+    let mut names = tests.iter().map(|test| test.name.as_str());
+    names.find(|name| counts.get(name) == Some(&1) && line(name) == *name)
 }
 
 fn collectors(collectors: &[Collector]) -> Value {

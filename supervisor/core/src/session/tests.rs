@@ -463,7 +463,11 @@ proptest! {
                 prop_assert_eq!(open.remove(&run), Some(true));
                 prop_assert!(done.insert(run));
             }
-            for effect in session.step(now, event) {
+            let is_request = matches!(event, SessionEvent::Requested { .. });
+            let effects = session.step(now, event);
+            let answers = |effect: &Effect| matches!(effect, Effect::Accept { .. } | Effect::Attach { .. } | Effect::Refuse { .. });
+            prop_assert!(!is_request || effects.first().is_some_and(answers), "{:?}", effects);
+            for effect in effects {
                 match effect {
                     Effect::Accept { run, .. } => prop_assert!(open.insert(run, false).is_none()),
                     Effect::Start { run, .. } => prop_assert_eq!(open.insert(run, true), Some(false)),
