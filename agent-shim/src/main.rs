@@ -109,7 +109,7 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
     let lines = log.clone();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(move || lines.clone()).init();
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2) // one client: one thread reads while the other renders
+        .worker_threads(2) // one thread reads while the other renders
         .enable_all()
         .build()?;
     let ended = runtime.block_on(run(args));

@@ -36,8 +36,8 @@ const INSTRUCTIONS: &str = "\
 Runs this workspace's tests in a sandbox and remembers how they ended. Usual order: run_tests after an edit; \
 last_test_failures for file:line and messages; fix; run_failing_tests until it passes; run_tests once more. \
 tests_covering tells which tests execute a file or line. A failing test is a result, not an error: read `outcome`, where \
-only passed is success. If a call is cut off by your own timer, the run goes on for 30 s: call it again, or get_run, and \
-you are attached to it.";
+only passed is success. If a call is cut off by your own timer, the run goes on for 30 s unless you start another: call \
+it again, or get_run, and you are attached to it.";
 
 /// The MCP server of one workspace. Clones serve further clients, which share its session.
 #[derive(Clone)]

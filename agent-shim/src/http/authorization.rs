@@ -15,6 +15,8 @@ use subtle::ConstantTimeEq;
 /// The token that callers have to present.
 pub(super) struct HttpToken {
     path: PathBuf,
+    // Not accepted, although it may come to stand in the file.
+    supervisor_token: Option<String>,
     known: Mutex<KnownToken>,
 }
 
@@ -47,7 +49,8 @@ impl HttpToken {
              `openssl rand -hex 32`",
             path.display()
         );
-        Ok(HttpToken { path: path.to_owned(), known: Mutex::new(KnownToken { stamp, token: Some(token) }) })
+        let known = Mutex::new(KnownToken { stamp, token: Some(token) });
+        Ok(HttpToken { path: path.to_owned(), supervisor_token, known })
     }
 
     /// Checks the credentials of a request. Reads the file again if it was replaced.
@@ -59,7 +62,9 @@ impl HttpToken {
             let token = read_token(&self.path).inspect_err(|error: &TokenError| {
                 tracing::warn!(error = error as &dyn std::error::Error, "no caller has access without the token file");
             });
-            *known = KnownToken { stamp, token: token.ok() };
+            // The supervisor's own token gives no access here after a replacement either.
+            let token = token.ok().filter(|token| self.supervisor_token.as_ref() != Some(token));
+            *known = KnownToken { stamp, token };
         }
         let is_valid = known.token.as_ref().zip(bearer(given)).is_some_and(|(token, given)| {
             // Compares in constant time, except for the length.

@@ -28,7 +28,8 @@ enum Body {
     Json(ResponseBody),
 }
 
-/// The response of `answer`; if that takes long, an event stream that will have it. Dropping either cancels the request.
+/// The response that `answer` gives, if it comes within [`STATUS_DELAY_MAX`]; otherwise an event stream, started now, that
+/// carries it later. Dropping this future or that stream cancels the request.
 pub(super) async fn respond(answer: impl Future<Output = HttpResponse> + Send + 'static) -> HttpResponse {
     let mut answer: Answer = Box::pin(answer);
     if let Ok(response) = tokio::time::timeout(STATUS_DELAY_MAX, &mut answer).await {

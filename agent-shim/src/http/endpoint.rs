@@ -48,7 +48,13 @@ impl Endpoint {
     ) -> anyhow::Result<Endpoint> {
         let token = HttpToken::read(&settings.token_file, settings.supervisor_token_file.as_deref())?;
         let port = address.port();
-        let loopback_authorities: Vec<String> = LOOPBACK_HOSTS.iter().map(|host| format!("{host}:{port}")).collect();
+        let mut loopback_authorities: Vec<String> =
+            LOOPBACK_HOSTS.iter().map(|host| format!("{host}:{port}")).collect();
+        // Another address of the loopback network.
+        let own = address.to_string();
+        if address.ip().is_loopback() && !loopback_authorities.contains(&own) {
+            loopback_authorities.push(own);
+        }
         let mut origins: Vec<String> = loopback_authorities.iter().map(|host| format!("http://{host}")).collect();
         origins.extend(settings.url.as_ref().map(|url| url.origin_with_port.clone()));
         let mut hosts = loopback_authorities.clone();

@@ -27,7 +27,7 @@ const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 const DESCRIPTION: &str = "\
 Look at a run: the one that is going on, or the last one, unless run_id names another. Without other arguments it says at \
 once how far the run is, or answers as run_tests does when it has ended. wait_s waits for the end, also of a run whose call \
-your own timer cut off (such a run ends by itself after 30 s without a caller). stream and cursor read the output page by \
+your own timer cut off (such a run ends by itself after 30 s without a caller, or when another starts). stream and cursor read the output page by \
 page. cancel kills the run at once.";
 
 pub(super) fn spec() -> ToolSpec {
@@ -114,8 +114,7 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
     }
 }
 
-// The run that is going on, not one that waits behind it; else the last one that this shim has seen; after a restart of the
-// shim, the one that the session knows.
+// The run that is going on, not one that waits behind it; else the last one that this shim has seen, or the session knows.
 async fn last_run(call: &CallContext<'_>) -> Result<Option<String>, CallError> {
     let session = call.session_status().await?;
     // After the call: the session may be a new one, which knows nothing of the shim's last run.

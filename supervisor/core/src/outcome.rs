@@ -212,7 +212,8 @@ pub struct Evidence {
     /// Tests that were selected by name and gave no result, as many as the report has room for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_run: Vec<TestId>,
-    /// Whether unknown tests may not have run: because of a build or load error, or because the run ended before them.
+    /// Whether further tests, whose names are not known, possibly did not run: something did not build or load, or the run
+    /// ended before them.
     #[serde(default)]
     pub unreached: bool,
     /// Packages whose tests did not run because a dependency was not built, at most [`crate::bounds::NOT_BUILT_MAX`].

@@ -20,7 +20,8 @@ pub enum RowGroup {
 pub enum Status {
     /// Tried, and it works for this user.
     Usable,
-    /// The kernel has the feature, but this user or this version cannot use it.
+    /// The kernel has the feature, but runs cannot use it as this host is set up, as this user, or with this version of
+    /// proctor; see [`HostRow::detail`].
     Present,
     /// The kernel does not have the feature.
     Missing,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// Faster than any disk, and small enough that no sum below overflows.
 const BYTES_PER_S_CEILING: u64 = 1 << 40;
 
-/// Bytes that may still be taken. More can be taken, which makes a debt.
+/// An allowance of bytes that refills at a fixed rate up to a capacity. Taking more than is left leaves a debt.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     bytes_per_s: i64,

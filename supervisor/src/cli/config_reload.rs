@@ -144,8 +144,8 @@ impl ConfigSnapshot {
     }
 }
 
-/// Roots that contain, or are in, a directory that all runs read. Runs see the toolchains found at the start, so no
-/// tenant may be given one of them.
+/// A problem for each tenant's root that overlaps a directory that all runs read: the tenant could change what other
+/// tenants' runs execute. `toolchain` is the one found at the start, which runs keep until a restart.
 pub(super) fn exposed_roots(toolchain: &Toolchain, config: &Config) -> Vec<Problem> {
     let (mut problems, roots) = (Vec::new(), config.roots());
     for (index, tenant) in config.tenant.iter().enumerate() {

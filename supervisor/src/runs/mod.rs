@@ -51,7 +51,7 @@ pub enum NotStarted {
     /// A quota of the tenant or of the host is used up.
     #[error(transparent)]
     Quota(#[from] proctor_core::quota::QuotaExceeded),
-    /// The sandbox cannot carry out this request, from any caller.
+    /// The sandbox rejects the specification of the run as invalid, whoever makes the request.
     #[error("{text}")]
     Invalid {
         /// What is wrong.

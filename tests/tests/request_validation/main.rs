@@ -7,6 +7,7 @@
 )]
 
 mod command_line;
+mod command_output;
 #[path = "../authentication/credentials.rs"]
 #[expect(dead_code, reason = "these tests use a part of the credentials")]
 mod credentials;
@@ -18,7 +19,6 @@ mod resource_floods;
 mod run_requests;
 mod session_requests;
 mod stalled_peers;
-mod terminal_output;
 mod unread_log;
 
 use proctor_proto::v1::{Outcome, RunTestsRequest};

@@ -93,7 +93,7 @@ impl FileTree {
         self.files_below(dir).next().is_some()
     }
 
-    /// The content of a marker file.
+    /// The content of the file at `path`; `None` unless it is one of the few whose content the snapshot has.
     #[must_use]
     pub fn content(&self, path: &str) -> Option<&str> {
         self.contents.get(path).map(String::as_str)

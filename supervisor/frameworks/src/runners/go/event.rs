@@ -62,7 +62,8 @@ pub(super) fn unescape(literal: &str) -> String {
 /// Longest escape of JSON, in bytes: a surrogate pair.
 const ESCAPE_BYTES_MAX: usize = 12;
 
-/// Kind of an output line. Test code cannot forge it: the go tool derives it from markers that printing escapes.
+/// Kind of an output line. What a test logs cannot forge it: the go tool derives it from marker bytes, and the `testing`
+/// package escapes such bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputKind {
     /// Plain output, or not marked.

@@ -83,7 +83,7 @@ pub(super) fn cargo_error_collector(
     Some(RunnerEvent::Collector(Box::new(collector.bounded())))
 }
 
-/// Most lines of Cargo's output in one message: those below the first, and of each cause the first.
+/// Most lines of the list below the first line of Cargo's error, and most causes (one line each), that its message shows.
 const ERROR_LINES_MAX: usize = 8;
 
 /// Cargo's error in one line: the first line, the list that it announces, and the chain of its causes.
