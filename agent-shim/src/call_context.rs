@@ -5,7 +5,9 @@ use crate::progress::{ProgressClient, ProgressReporter, ProgressState};
 use crate::reconnect;
 use crate::session::Session;
 use crate::supervisor_connection::{Clients, SupervisorConnection};
-use proctor_proto::v1::{self, GetSessionRequest};
+use proctor_proto::v1::{
+    self, GetReportRequest, GetReportResponse, GetSessionRequest, ReadArtifactRequest, ReportFormat,
+};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -98,6 +100,40 @@ impl CallContext<'_> {
             Ok(answer.into_inner().session.unwrap_or_default())
         })
         .await
+    }
+
+    /// The JSON report of a run of the session; of the last one for an empty `run_id`.
+    pub(crate) async fn fetch_report(&self, run_id: &str) -> Result<GetReportResponse, CallError> {
+        self.request_in_session(|mut clients, session_id| {
+            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.to_owned() };
+            async move { Ok(clients.results.get_report(request).await?.into_inner()) }
+        })
+        .await
+    }
+
+    /// The bytes of an artifact of a run, from the first on. Stops once there are `bytes_max` or more.
+    pub(crate) async fn fetch_artifact(
+        &self,
+        run_id: &str,
+        name: &str,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, CallError> {
+        let mut bytes = Vec::new();
+        loop {
+            let cursor = bytes.len() as u64;
+            let request =
+                ReadArtifactRequest { run_id: run_id.to_owned(), name: name.to_owned(), cursor, max_bytes: 0 };
+            let part = self
+                .request(|mut clients| {
+                    let request = request.clone();
+                    async move { Ok(clients.runs.read_artifact(request).await?.into_inner()) }
+                })
+                .await?;
+            bytes.extend(&part.bytes);
+            if part.end || part.bytes.is_empty() || bytes.len() >= bytes_max {
+                return Ok(bytes);
+            }
+        }
     }
 
     /// Runs `work` and reports its progress to the client, beginning with `initial`.

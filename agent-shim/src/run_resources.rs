@@ -5,7 +5,7 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::run_output;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use proctor_proto::v1::{GetReportRequest, ReadArtifactRequest, ReportFormat, Stream};
+use proctor_proto::v1::Stream;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
 /// Beginning of every URI.
@@ -48,7 +48,7 @@ impl RunResource {
             Part::Report => Ok(text(self.report(call).await?, uri, "application/json")),
             Part::Output(stream) => Ok(text(self.output(call, *stream).await?, uri, "text/plain")),
             Part::Artifact(name) => {
-                let bytes = self.artifact(call, name).await?;
+                let bytes = call.fetch_artifact(&self.run_id, name, BYTES_MAX).await?;
                 Ok(match String::from_utf8(bytes) {
                     Ok(content) => text(content, uri, "text/plain"),
                     Err(binary) => ResourceContents::blob(BASE64_STANDARD.encode(binary.as_bytes()), uri),
@@ -58,14 +58,7 @@ impl RunResource {
     }
 
     async fn report(&self, call: &CallContext<'_>) -> Result<String, CallError> {
-        let run_id = &self.run_id;
-        let document = call
-            .request_in_session(|mut clients, session_id| {
-                let request =
-                    GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.clone() };
-                async move { Ok(clients.results.get_report(request).await?.into_inner().document) }
-            })
-            .await?;
+        let document = call.fetch_report(&self.run_id).await?.document;
         if document.len() <= BYTES_MAX {
             return Ok(String::from_utf8_lossy(&document).into_owned());
         }
@@ -84,25 +77,6 @@ impl RunResource {
             text.push_str(&format!("\n[TRUNCATED] {} bytes left out; {hint}\n", span.total - span.next_cursor()));
         }
         Ok(text)
-    }
-
-    async fn artifact(&self, call: &CallContext<'_>, name: &str) -> Result<Vec<u8>, CallError> {
-        let mut bytes = Vec::new();
-        loop {
-            let cursor = bytes.len() as u64;
-            let request =
-                ReadArtifactRequest { run_id: self.run_id.clone(), name: name.to_owned(), cursor, max_bytes: 0 };
-            let part = call
-                .request(|mut clients| {
-                    let request = request.clone();
-                    async move { Ok(clients.runs.read_artifact(request).await?.into_inner()) }
-                })
-                .await?;
-            bytes.extend(&part.bytes);
-            if part.end || part.bytes.is_empty() || bytes.len() >= BYTES_MAX {
-                return Ok(bytes);
-            }
-        }
     }
 }
 

@@ -282,7 +282,8 @@ fn starts_foreign_frame(line: &str) -> bool {
     line.starts_with(['/', '<']) && line.contains(": in ")
 }
 
-fn place(file: Option<&str>, number: Option<u32>) -> Option<String> {
+/// `file:line`, or the file alone.
+pub(crate) fn place(file: Option<&str>, number: Option<u32>) -> Option<String> {
     let file = file?;
     Some(number.map_or_else(|| file.to_owned(), |number| format!("{file}:{number}")))
 }

@@ -73,6 +73,12 @@ impl ToolAnswer {
         }
     }
 
+    /// An answer in a fixed text form, whose first line says what the call found.
+    pub(crate) fn with_own_headline(text: String, members: Vec<(&'static str, Value)>) -> ToolAnswer {
+        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
+        ToolAnswer::fixed(headline, text, members)
+    }
+
     /// The answer when nothing ran, for a `reason` that programs can tell.
     pub(crate) fn nothing_ran(reason: &str, text: String) -> ToolAnswer {
         ToolAnswer::fixed(text.clone(), text, vec![("nothing_ran", reason.into())])

@@ -28,6 +28,10 @@ pub(crate) struct RunAnswer {
     entries: Vec<FailureEntry>,
     /// The entries with those that failed alike made one.
     folded: Vec<FailureEntry>,
+    /// Failures that the report itself had to leave out, known by their number only.
+    beyond_report: u64,
+    /// The notes of the evidence, each once.
+    evidence_notes: Vec<String>,
     raw: Option<String>,
     verbose: Option<Map<String, Value>>,
     notes: Vec<String>,
@@ -39,7 +43,20 @@ impl RunAnswer {
     pub(crate) fn new(ended: EndedRun) -> RunAnswer {
         let entries = failure::entries(&ended.report);
         let folded = failure::fold(&entries);
-        RunAnswer { ended, entries, folded, raw: None, verbose: None, notes: Vec::new(), leading: Vec::new() }
+        let beyond_report = count_beyond(&ended.report);
+        let evidence = ended.report.evidence.as_ref();
+        let evidence_notes = evidence.map(|evidence| text::merge_repeated_notes(&evidence.notes)).unwrap_or_default();
+        RunAnswer {
+            ended,
+            entries,
+            folded,
+            beyond_report,
+            evidence_notes,
+            raw: None,
+            verbose: None,
+            notes: Vec::new(),
+            leading: Vec::new(),
+        }
     }
 
     /// Replaces the text by the runner's own output.
@@ -112,13 +129,13 @@ impl RunAnswer {
     fn notes(&self, detail: &Detail, failures_left_out: usize) -> Vec<String> {
         let report = self.report();
         let evidence = report.evidence.as_ref();
-        let all = evidence.map(|evidence| text::merge_repeated_notes(&evidence.notes)).unwrap_or_default();
+        let all = &self.evidence_notes;
         let count = if self.is_verbose(detail) { all.len() } else { NOTES_MAX };
         let bytes = detail.message_bytes.clamp(100, NOTE_BYTES_MAX);
         let shown = all.iter().take(count).map(|note| clip_end(&line(note), bytes));
         let more = all.len().saturating_sub(count);
         let hits = evidence.iter().flat_map(|evidence| &evidence.limit_hits).map(describe_hit);
-        let left_out = failures_left_out as u64 + beyond_the_report(report);
+        let left_out = failures_left_out as u64 + self.beyond_report;
         let lost = match (detail.is_verbose, detail.lists_passed) {
             (false, _) => Some("limits, isolation, resources and passed tests need a larger max_tokens"),
             (true, false) => Some("passed tests need a larger max_tokens"),
@@ -179,8 +196,7 @@ impl Draw for RunAnswer {
     }
 }
 
-// Failures that the report itself had to leave out, known by their number only.
-fn beyond_the_report(report: &Report) -> u64 {
+fn count_beyond(report: &Report) -> u64 {
     let counts = report.summary.unwrap_or_default();
     let listed = report.tests.iter().filter(|test| failure::has_failed(test)).count() as u64;
     let tests = (counts.failed + counts.error).saturating_sub(listed).min(report.tests_left_out);

@@ -6,7 +6,7 @@ use crate::answer::{Picture, ToolAnswer};
 use crate::arguments::{ArgumentError, clip};
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use proctor_proto::v1::{GetReportResponse, ReadArtifactRequest};
+use proctor_proto::v1::GetReportResponse;
 use serde_json::{Value, json};
 
 /// Most bytes fetched. Clients refuse messages of more than a few MiB.
@@ -28,7 +28,7 @@ pub(super) async fn show_artifact(
     let listed = document["artifacts"].as_array().into_iter().flatten().find(|artifact| artifact["name"] == name);
     let listed = listed.ok_or_else(|| unknown_artifact(name, &document))?;
     let size = listed["bytes"].as_u64().unwrap_or_default();
-    let bytes = read_artifact(call, &fetched.run_id, name).await?;
+    let bytes = call.fetch_artifact(&fetched.run_id, name, BYTES_MAX).await?;
     let headline = format!("{}: {size} bytes", describe(listed));
     let members = vec![("artifact", json!({"name": name, "bytes": size})), ("run_id", fetched.run_id.as_str().into())];
     let description = ToolAnswer::fixed(headline.clone(), headline + "\n", members);
@@ -78,27 +78,5 @@ fn describe(listed: &Value) -> String {
     match listed["test"]["name"].as_str() {
         Some(test) => format!("{kind} of {test}"),
         None => kind.to_owned(),
-    }
-}
-
-async fn read_artifact(call: &CallContext<'_>, run_id: &str, name: &str) -> Result<Vec<u8>, CallError> {
-    let mut bytes = Vec::new();
-    loop {
-        let request = ReadArtifactRequest {
-            run_id: run_id.to_owned(),
-            name: name.to_owned(),
-            cursor: bytes.len() as u64,
-            max_bytes: 0,
-        };
-        let part = call
-            .request(|mut clients| {
-                let request = request.clone();
-                async move { Ok(clients.runs.read_artifact(request).await?.into_inner()) }
-            })
-            .await?;
-        bytes.extend(&part.bytes);
-        if part.end || part.bytes.is_empty() || bytes.len() >= BYTES_MAX {
-            return Ok(bytes);
-        }
     }
 }

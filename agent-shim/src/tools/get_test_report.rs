@@ -11,7 +11,7 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
 use proctor_proto::reason;
-use proctor_proto::v1::{GetReportRequest, GetReportResponse, ReportFormat};
+use proctor_proto::v1::GetReportResponse;
 use serde_json::{Map, Value};
 
 const DESCRIPTION: &str = "\
@@ -40,12 +40,7 @@ pub(super) fn spec() -> ToolSpec {
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
     let name = arguments.text("artifact")?;
-    let fetched = call
-        .request_in_session(|mut clients, session_id| {
-            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: String::new() };
-            async move { Ok(clients.results.get_report(request).await?.into_inner()) }
-        })
-        .await;
+    let fetched = call.fetch_report("").await;
     match (fetched, name) {
         (Ok(fetched), Some(name)) => artifact::show_artifact(call, &fetched, &name).await,
         (Ok(fetched), None) if format == "json" => Ok(Box::new(Document::new(&fetched)?)),
@@ -101,8 +96,5 @@ async fn summary_answer(call: &CallContext<'_>, fetched: &GetReportResponse) -> 
     let members = SUMMARY.iter().filter_map(|name| Some((*name, document.get(*name)?.clone())));
     let run_id = [("run_id", fetched.run_id.as_str().into())];
     let answer = ToolAnswer::fixed(headline, text, members.chain(run_id).collect());
-    Ok(match run_text::next(&report) {
-        Some(next) => answer.with_next(next),
-        None => answer,
-    })
+    Ok(ToolAnswer { next: run_text::next(&report).map(str::to_owned), ..answer })
 }

@@ -75,7 +75,6 @@ impl Draw for LastFailures {
             ..*all
         };
         let text = text::failures(&shown, Reader::Agent);
-        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let members = vec![
             ("outcome", text::outcome_name(all.outcome()).into()),
             ("failures", entries),
@@ -83,11 +82,8 @@ impl Draw for LastFailures {
             ("total", all.total.into()),
             ("not_run", if shown.not_run.is_empty() { Value::Null } else { by_package(&shown.not_run) }),
         ];
-        let answer = ToolAnswer::fixed(headline, text, members);
-        match next_call(all) {
-            Some(next) => answer.with_next(next),
-            None => answer,
-        }
+        let answer = ToolAnswer::with_own_headline(text, members);
+        ToolAnswer { next: next_call(all).map(str::to_owned), ..answer }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
-use crate::answer::{ToolAnswer, by_package};
+use crate::answer::{ToolAnswer, by_package, failure};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
@@ -94,13 +94,12 @@ impl Draw for TestList {
             collectors: all.collectors.clone(),
         };
         let text = text::test_list(&shown);
-        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let members = vec![
             ("tests", by_package(&shown.tests)),
             ("left_out", if left_out > 0 { left_out.into() } else { Value::Null }),
             ("collectors", if all.collectors.is_empty() { Value::Null } else { collectors(&all.collectors) }),
         ];
-        ToolAnswer::fixed(headline, text, members).with_next(next.as_str())
+        ToolAnswer::with_own_headline(text, members).with_next(next.as_str())
     }
 }
 
@@ -123,10 +122,7 @@ fn example(tests: &[TestId]) -> Option<&str> {
 
 fn collectors(collectors: &[Collector]) -> Value {
     let one = |collector: &Collector| {
-        let place = collector.file.as_ref().map(|file| match collector.line {
-            Some(line) => format!("{file}:{line}"),
-            None => file.clone(),
-        });
+        let place = failure::place(collector.file.as_deref(), collector.line);
         json!({"name": collector.nodeid, "at": place, "message": collector.message})
     };
     collectors.iter().map(one).collect()

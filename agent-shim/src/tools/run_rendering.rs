@@ -13,7 +13,7 @@ use crate::run_output::{OutputSpan, read_head, read_on_hint};
 use crate::supervisor_connection::Clients;
 use proctor_proto::reason;
 use proctor_proto::text::{self, Head};
-use proctor_proto::v1::{GetReportRequest, Limits, ReportFormat, RunEvent, Stream};
+use proctor_proto::v1::{Limits, RunEvent, Stream};
 use serde_json::{Map, Value};
 use tonic::{Status, Streaming};
 
@@ -109,13 +109,7 @@ fn available<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
 }
 
 async fn fetch_report(call: &CallContext<'_>, run_id: &str) -> Result<Map<String, Value>, CallError> {
-    let document = call
-        .request_in_session(|mut clients, session_id| {
-            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.to_owned() };
-            async move { Ok(clients.results.get_report(request).await?.into_inner().document) }
-        })
-        .await?;
-    bounded_report::parse_and_bound(&document)
+    bounded_report::parse_and_bound(&call.fetch_report(run_id).await?.document)
 }
 
 // The runner's own output and the trailer, as the contract has it.

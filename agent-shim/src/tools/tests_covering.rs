@@ -68,7 +68,6 @@ impl Draw for CoveringTests {
         let tests = answer.tests.iter().take(detail.items).cloned().collect();
         let shown = TestsCoveringResponse { tests, ..answer.clone() };
         let text = text::covering(&shown, file, *line, Reader::Agent);
-        let headline = text.lines().next().unwrap_or_default().trim_end_matches(':').to_owned();
         let members = vec![
             ("tests", by_package(&shown.tests)),
             ("total", answer.total.into()),
@@ -77,7 +76,7 @@ impl Draw for CoveringTests {
         ];
         let missing = format!("{file} is not in the workspace: the path is relative to its root");
         let notes = is_missing.then_some(missing);
-        ToolAnswer::fixed(headline, text, members).with_notes(notes).with_next(next_call(answer))
+        ToolAnswer::with_own_headline(text, members).with_notes(notes).with_next(next_call(answer))
     }
 }
 

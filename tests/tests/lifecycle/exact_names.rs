@@ -149,7 +149,7 @@ frameworks! {
     unittest: "unittest/fail", ("", ""), without_part;
     jest: "jest/unicode", ("nasty.test.js", JAVASCRIPT), itself;
     vitest: "vitest/unicode", ("nasty.test.js", VITEST), itself;
-    mocha: "mocha/unicode", ("test/nasty.spec.js", MOCHA), itself;
+    mocha: "mocha/unicode", ("test/nasty.spec.js", JAVASCRIPT), itself;
     node: "node/unicode", ("test/nasty.test.js", NODE), itself;
     playwright: "playwright/unicode", ("nasty.spec.js", PLAYWRIGHT), itself;
     cypress: "cypress/fail", ("", ""), file_of;
@@ -216,68 +216,26 @@ class TestCart:
         pass
 "#;
 
-const JAVASCRIPT: &str = r#"
-describe('cart > totals', () => {
+/// The same tests for each runner: its imports, and what it calls a suite and a test.
+macro_rules! cart_suite {
+    ($imports:literal, $describe:literal, $it:literal) => {
+        concat!($imports, $describe, r#"('cart > totals', () => {
   for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
-    it(title, () => {
+    "#, $it, r#"(title, () => {
       if (title === 'adds twice') throw new Error('fails');
     });
   }
 });
 
-it('cart', () => {});
-"#;
+"#, $it, r#"('cart', () => {});
+"#)
+    };
+}
 
-const VITEST: &str = r#"import { describe, it } from 'vitest';
-
-describe('cart > totals', () => {
-  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
-    it(title, () => {
-      if (title === 'adds twice') throw new Error('fails');
-    });
-  }
-});
-
-it('cart', () => {});
-"#;
-
-const MOCHA: &str = r#"
-describe('cart > totals', () => {
-  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
-    it(title, () => {
-      if (title === 'adds twice') throw new Error('fails');
-    });
-  }
-});
-
-it('cart', () => {});
-"#;
-
-const NODE: &str = r#"const { describe, it } = require('node:test');
-
-describe('cart > totals', () => {
-  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
-    it(title, () => {
-      if (title === 'adds twice') throw new Error('fails');
-    });
-  }
-});
-
-it('cart', () => {});
-"#;
-
-const PLAYWRIGHT: &str = r#"const { test } = require('@playwright/test');
-
-test.describe('cart > totals', () => {
-  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
-    test(title, () => {
-      if (title === 'adds twice') throw new Error('fails');
-    });
-  }
-});
-
-test('cart', () => {});
-"#;
+const JAVASCRIPT: &str = cart_suite!("\n", "describe", "it");
+const VITEST: &str = cart_suite!("import { describe, it } from 'vitest';\n\n", "describe", "it");
+const NODE: &str = cart_suite!("const { describe, it } = require('node:test');\n\n", "describe", "it");
+const PLAYWRIGHT: &str = cart_suite!("const { test } = require('@playwright/test');\n\n", "test.describe", "test");
 
 const RUST: &str = r#"fn main() {}
 
