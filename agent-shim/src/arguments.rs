@@ -21,6 +21,11 @@ pub(crate) enum ArgumentError {
     Element { tool: &'static str, name: &'static str, key: String, got: String },
     #[error("get_test_report: the last run left no artifact {name:?}; {known}")]
     Artifact { name: String, known: String },
+    #[error(
+        "last_test_failures: run {run_id:?} is not the last one that has ended; without run_id and cursor the failures of \
+         the last one are listed, and get_run {{\"run_id\":{run_id:?}}} shows that run"
+    )]
+    OtherRun { run_id: String },
     // Without the name of the tool: agents parse this text.
     #[error("filter must be a string, got {got}")]
     Filter { got: &'static str },

@@ -47,7 +47,8 @@ fn bound_list(report: &mut Map<String, Value>, list: &str, others_max: usize) ->
     (all - items.len()) as u64
 }
 
-fn has_failed(test: &Value) -> bool {
+/// Whether a test of the document failed or could not be carried out.
+pub(crate) fn has_failed(test: &Value) -> bool {
     matches!(test.get("outcome").and_then(Value::as_str), Some("failed" | "error"))
 }
 

@@ -111,13 +111,13 @@ impl CallContext<'_> {
         .await
     }
 
-    /// The bytes of an artifact of a run, from the first on. Stops once there are `bytes_max` or more.
+    /// The bytes of an artifact of a run, from the first on, and their total number. Stops once there are `bytes_max` or more.
     pub(crate) async fn fetch_artifact(
         &self,
         run_id: &str,
         name: &str,
         bytes_max: usize,
-    ) -> Result<Vec<u8>, CallError> {
+    ) -> Result<(Vec<u8>, u64), CallError> {
         let mut bytes = Vec::new();
         loop {
             let cursor = bytes.len() as u64;
@@ -131,7 +131,7 @@ impl CallContext<'_> {
                 .await?;
             bytes.extend(&part.bytes);
             if part.end || part.bytes.is_empty() || bytes.len() >= bytes_max {
-                return Ok(bytes);
+                return Ok((bytes, part.total_bytes));
             }
         }
     }

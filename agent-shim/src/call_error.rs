@@ -65,7 +65,7 @@ impl CallError {
             CallError::Open(status) | CallError::Call(status) => self.status_text(tool, status, is_private),
             CallError::StreamLost { .. } if is_private => lost_connection_text(tool, is_private),
             CallError::StreamLost { run_id } => format!(
-                "{tool}: the connection to the supervisor broke off during the run. Ask get_run {{run_id: \
+                "{tool}: the connection to the supervisor broke off during the run. Ask get_run {{\"run_id\":\
                  \"{run_id}\"}} whether it has ended, or call {tool} again."
             ),
             CallError::MalformedReport => format!(

@@ -81,6 +81,15 @@ pub(crate) fn tests() -> Value {
     list(object([("package", plain("string")), ("names", list(plain("string")))]))
 }
 
+/// The same for the tools whose failures look as those of `run_tests` do, and that may have no run to answer for.
+pub(crate) fn run_in_brief() -> Vec<(&'static str, Value)> {
+    let brief = |(name, schema)| match name {
+        "failures" | "named" => (name, list(plain("object"))),
+        _ => (name, schema),
+    };
+    run().into_iter().map(brief).chain([("nothing_ran", plain("string"))]).collect()
+}
+
 /// Schemas of the members of an answer about an ended run.
 pub(crate) fn run() -> Vec<(&'static str, Value)> {
     let failure = [
@@ -93,12 +102,22 @@ pub(crate) fn run() -> Vec<(&'static str, Value)> {
         ("stack", list(plain("string"))),
         ("output", plain("string")),
         ("alike", strings("failed with the same message at the same place")),
-        ("alike_left_out", plain("number")),
+    ];
+    let named = [
+        ("kind", plain("string")),
+        ("file", plain("string")),
+        ("package", plain("string")),
+        ("names", list(plain("string"))),
+        ("lines", list(plain("number"))),
     ];
     vec![
         ("outcome", string("only passed is success")),
         ("summary", plain("object")),
         ("failures", list(object(failure))),
+        (
+            "named",
+            json!({"type": "array", "items": object(named), "description": "further failures, a line for each name"}),
+        ),
         ("attached", plain("string")),
         ("exit_code", plain("number")),
         ("run_id", plain("string")),

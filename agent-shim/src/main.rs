@@ -42,6 +42,7 @@ mod run_follower;
 mod run_output;
 mod run_resources;
 mod run_tasks;
+mod run_uri;
 mod session;
 mod stderr_log;
 mod stdio_server;

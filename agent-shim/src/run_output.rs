@@ -1,5 +1,6 @@
 //! Reads the output of a run: the head of a stream for the run's text, and pages from any offset.
 
+use crate::answer::next_call;
 use crate::supervisor_connection::Clients;
 use proctor_proto::text::STREAM_BYTES_MAX;
 use proctor_proto::v1::{ReadOutputRequest, Stream};
@@ -91,7 +92,7 @@ async fn read_span(
 
 /// The call by which an agent reads on from `cursor`.
 pub(crate) fn read_on_hint(run_id: &str, stream: Stream, cursor: u64) -> String {
-    format!("get_run {{run_id: \"{run_id}\", stream: \"{}\", cursor: {cursor}}} reads on", stream_name(stream))
+    format!("{} reads on", next_call::output_from(run_id, stream, cursor))
 }
 
 /// Name of a stream in arguments and answers.

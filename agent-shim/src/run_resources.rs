@@ -4,23 +4,13 @@
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::run_output;
+use crate::run_uri::{self, Part, SCHEME};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use proctor_proto::v1::Stream;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
-/// Beginning of every URI.
-const SCHEME: &str = "proctor://runs/";
-
 /// Most bytes of one resource. Clients refuse messages of more than a few MiB.
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// What a resource holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    Report,
-    Output(Stream),
-    Artifact(String),
-}
 
 /// A resource of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +22,7 @@ pub(crate) struct RunResource {
 impl RunResource {
     /// Parses a URI.
     pub(crate) fn from_uri(uri: &str) -> Option<RunResource> {
-        let (run_id, part) = uri.strip_prefix(SCHEME)?.split_once('/')?;
-        let part = match part {
-            "report" => Part::Report,
-            "stdout" => Part::Output(Stream::Stdout),
-            "stderr" => Part::Output(Stream::Stderr),
-            part => Part::Artifact(part.strip_prefix("artifacts/").filter(|name| !name.is_empty())?.to_owned()),
-        };
-        (!run_id.is_empty()).then(|| RunResource { run_id: run_id.to_owned(), part })
+        run_uri::parse(uri).map(|(run_id, part)| RunResource { run_id, part })
     }
 
     /// Reads the resource: at most 4 MiB of it, and of a stream the beginning.
@@ -48,11 +31,9 @@ impl RunResource {
             Part::Report => Ok(text(self.report(call).await?, uri, "application/json")),
             Part::Output(stream) => Ok(text(self.output(call, *stream).await?, uri, "text/plain")),
             Part::Artifact(name) => {
-                let bytes = call.fetch_artifact(&self.run_id, name, BYTES_MAX).await?;
-                Ok(match String::from_utf8(bytes) {
-                    Ok(content) => text(content, uri, "text/plain"),
-                    Err(binary) => ResourceContents::blob(BASE64_STANDARD.encode(binary.as_bytes()), uri),
-                })
+                let (mut bytes, total) = call.fetch_artifact(&self.run_id, name, BYTES_MAX).await?;
+                bytes.truncate(BYTES_MAX);
+                Ok(artifact(bytes, total, uri))
             }
         }
     }
@@ -80,6 +61,28 @@ impl RunResource {
     }
 }
 
+// Of a text that is too long the beginning. A part of anything else would be of no use.
+fn artifact(bytes: Vec<u8>, total: u64, uri: &str) -> ResourceContents {
+    let left_out = total.saturating_sub(bytes.len() as u64);
+    if left_out == 0 {
+        return match String::from_utf8(bytes) {
+            Ok(content) => text(content, uri, "text/plain"),
+            Err(binary) => ResourceContents::blob(BASE64_STANDARD.encode(binary.as_bytes()), uri),
+        };
+    }
+    let whole = match std::str::from_utf8(&bytes) {
+        Ok(head) => Some(head),
+        // The cut is within a character.
+        Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),
+        Err(_) => None,
+    };
+    let content = match whole {
+        Some(head) => format!("{head}\n[TRUNCATED] {} of {total} bytes left out\n", total - head.len() as u64),
+        None => format!("[TRUNCATED] not text, and all of its {total} bytes left out: a resource holds {BYTES_MAX}\n"),
+    };
+    text(content, uri, "text/plain")
+}
+
 fn text(content: String, uri: &str, mime: &str) -> ResourceContents {
     ResourceContents::text(content, uri).with_mime_type(mime)
 }
@@ -105,24 +108,28 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
         one("report", "The whole report as JSON."),
         one("stdout", "What the runner wrote to standard output, the first 4 MiB."),
         one("stderr", "What the runner wrote to standard error, the first 4 MiB."),
-        one("artifacts/{name}", "A screenshot, trace, video or other file that the run left."),
+        one("artifacts/{+name}", "A screenshot, trace, video or other file that the run left."),
     ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn content(bytes: &[u8], total: u64) -> serde_json::Value {
+        serde_json::to_value(artifact(bytes.to_vec(), total, "u")).unwrap()
+    }
 
     #[test]
-    fn parses_only_its_own_uris() {
-        let parse = |uri: &str| RunResource::from_uri(uri).map(|resource| resource.part);
-        assert_eq!(parse("proctor://runs/r1/report"), Some(Part::Report));
-        assert_eq!(parse("proctor://runs/r1/stderr"), Some(Part::Output(Stream::Stderr)));
-        assert_eq!(parse("proctor://runs/r1/artifacts/0/shot.png"), Some(Part::Artifact("0/shot.png".into())));
-        for other in
-            ["proctor://runs/r1", "proctor://runs//report", "proctor://runs/r1/artifacts/", "file:///etc/passwd"]
-        {
-            assert_eq!(parse(other), None, "{other}");
-        }
+    fn says_how_much_of_an_artifact_was_left_out() {
+        assert_eq!(content(b"log", 3)["text"], "log");
+        assert_eq!(content(b"\xff\x00", 2)["blob"], json!("/wA="));
+        assert_eq!(
+            content("aé".as_bytes().split_last().unwrap().1, 10)["text"],
+            "a\n[TRUNCATED] 9 of 10 bytes left out\n"
+        );
+        let binary = content(b"\xff\x00", 5_000_000);
+        assert!(binary["text"].as_str().unwrap().starts_with("[TRUNCATED] not text, and all of its 5000000 bytes"));
     }
 }

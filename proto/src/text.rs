@@ -158,6 +158,26 @@ fn seconds(ms: u64) -> String {
 /// The text of `last_test_failures`, and of `proctor failures`.
 #[must_use]
 pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
+    let more = answer.total.saturating_sub(answer.failures.len() as u64);
+    failures_page(answer, reader, &FailuresPage { first: 1, named: "", more, advice: reader.larger_limit() })
+}
+
+/// A part of the failures of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct FailuresPage<'a> {
+    /// Number of its first failure, from 1.
+    pub first: u64,
+    /// Further failures of this part, in a shorter form.
+    pub named: &'a str,
+    /// Number of failures after it.
+    pub more: u64,
+    /// How to see those.
+    pub advice: &'a str,
+}
+
+/// The failures of a run, of which `answer` has those that `page` shows at length.
+#[must_use]
+pub fn failures_page(answer: &LastTestFailuresResponse, reader: Reader, page: &FailuresPage) -> String {
     if !answer.has_run {
         return reader.no_run_yet().to_owned();
     }
@@ -193,12 +213,12 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
         };
     }
     let mut text = format!("{} test failure(s) from {} ({framework}, {ago}):\n\n", answer.total, reader.last_call());
-    for (number, failure) in (1..).zip(&answer.failures) {
+    for (number, failure) in (page.first..).zip(&answer.failures) {
         write_failure(&mut text, number, failure, reader);
     }
-    let more = answer.total.saturating_sub(answer.failures.len() as u64);
-    if more > 0 {
-        let _ = writeln!(text, "({more} more entries truncated; {} to see them)", reader.larger_limit());
+    text.push_str(page.named);
+    if page.more > 0 {
+        let _ = writeln!(text, "({} more entries truncated; {} to see them)", page.more, page.advice);
     }
     write_hung(&mut text, &answer.hung);
     let not_run = name_tests("not run", &answer.not_run, answer.not_run_left_out);
@@ -236,7 +256,7 @@ fn name_tests(what: &str, tests: &[TestId], left_out: u64) -> String {
     }
 }
 
-fn write_failure(text: &mut String, number: u32, failure: &Failure, reader: Reader) {
+fn write_failure(text: &mut String, number: u64, failure: &Failure, reader: Reader) {
     let _ = writeln!(text, "{number}. {}", line(&failure.nodeid));
     write_location(text, failure.file.as_deref(), failure.line);
     match reader {
@@ -331,6 +351,12 @@ fn covering_tests(answer: &TestsCoveringResponse, location: &str) -> String {
 /// The text of `list_tests`, grouped like that of `tests_covering`.
 #[must_use]
 pub fn test_list(answer: &ListTestsResponse) -> String {
+    test_list_advising(answer, "pass a larger limit")
+}
+
+/// The same with another `advice` on how to see what was left out.
+#[must_use]
+pub fn test_list_advising(answer: &ListTestsResponse, advice: &str) -> String {
     let framework = &answer.framework;
     let total = answer.tests.len() as u64 + answer.left_out;
     let mut text = if total == 0 {
@@ -340,7 +366,7 @@ pub fn test_list(answer: &ListTestsResponse) -> String {
     };
     write_by_package(&mut text, &answer.tests);
     if answer.left_out > 0 {
-        let _ = writeln!(text, "... ({} more truncated; pass a larger limit to see them)", answer.left_out);
+        let _ = writeln!(text, "... ({} more truncated; {advice} to see them)", answer.left_out);
     }
     if answer.partial {
         let why = match answer.outcome() {

@@ -163,7 +163,7 @@ impl Client {
 
     /// The failures of the session's last run, up to the largest limit.
     pub async fn failures(&self, session_id: &str) -> v1::LastTestFailuresResponse {
-        let request = v1::LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 500 };
+        let request = v1::LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 500, offset: 0 };
         self.results.clone().last_test_failures(request).await.unwrap().into_inner()
     }
 

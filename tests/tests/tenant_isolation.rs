@@ -120,6 +120,7 @@ rows! { NamedCalls, names, own:
     results.last_test_failures "Results/LastTestFailures" v1::LastTestFailuresRequest {
         session_id: names.session.clone(),
         limit: 0,
+        offset: 0,
     };
     results.tests_covering "Results/TestsCovering" v1::TestsCoveringRequest {
         session_id: names.session.clone(),

@@ -32,9 +32,14 @@ pub(crate) struct Detail {
     pub(crate) folds_failures: bool,
     /// Most bytes of one message, and of an expected or actual value.
     pub(crate) message_bytes: usize,
+    /// Most failures with a message; further ones have name and place only.
+    pub(crate) explained: usize,
     /// Most items of the list that the answer is about.
     pub(crate) items: usize,
 }
+
+/// Failures that are explained even if others can then not be named: the first ones often are the cause of the rest.
+const EXPLAINED_MIN: usize = 3;
 
 /// Everything that an answer may show.
 pub(crate) const FULL: Detail = Detail {
@@ -44,6 +49,7 @@ pub(crate) const FULL: Detail = Detail {
     is_verbose: true,
     folds_failures: false,
     message_bytes: 4 * 1024,
+    explained: usize::MAX,
     items: usize::MAX,
 };
 
@@ -86,6 +92,7 @@ impl Draw for ToolAnswer {
 pub(crate) fn fit(drawing: &dyn Draw, notes: &[String], bytes_max: usize) -> ToolAnswer {
     let draw = |detail: &Detail| drawing.draw(detail).with_notes(notes.iter().cloned());
     let fits = |answer: &ToolAnswer| answer.bytes() <= bytes_max;
+    let least = LEVELS[LEVELS.len() - 1];
     // Each item takes a byte in the text and one in the structured content at the least.
     let items_max = bytes_max / 2;
     if drawing.items() <= items_max {
@@ -96,18 +103,28 @@ pub(crate) fn fit(drawing: &dyn Draw, notes: &[String], bytes_max: usize) -> Too
             }
         }
     }
-    let least = LEVELS[LEVELS.len() - 1];
-    // The number of items that fit: an answer with more items is longer.
-    let (mut fitting, mut too_many) = (1, drawing.items().clamp(1, items_max.max(1)) + 1);
+    // Naming all comes before explaining many, and an answer with more of either is longer.
+    let few = Detail { explained: EXPLAINED_MIN, ..least };
+    if drawing.items() <= items_max && fits(&draw(&few)) {
+        let explained = largest(EXPLAINED_MIN, drawing.items(), |explained| fits(&draw(&Detail { explained, ..few })));
+        return draw(&Detail { explained, ..few });
+    }
+    let items = largest(1, drawing.items().min(items_max), |items| fits(&draw(&Detail { items, ..few })));
+    draw(&Detail { items, ..few })
+}
+
+// The largest number from `least` to `most` that fits, or `least`.
+fn largest(least: usize, most: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut fitting, mut too_many) = (least, most.max(least) + 1);
     while too_many - fitting > 1 {
-        let items = fitting.midpoint(too_many);
-        if fits(&draw(&Detail { items, ..least })) {
-            fitting = items;
+        let middle = fitting.midpoint(too_many);
+        if fits(middle) {
+            fitting = middle;
         } else {
-            too_many = items;
+            too_many = middle;
         }
     }
-    draw(&Detail { items: fitting, ..least })
+    fitting
 }
 
 /// The first `bytes_max` bytes of `text` with an ellipsis if that is not all, in whole lines where a line fits.

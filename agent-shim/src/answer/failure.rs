@@ -5,7 +5,6 @@ use super::budget::{Detail, clip_end, last_lines};
 use proctor_proto::printable::{block, line};
 use proctor_proto::v1::{Collector, CollectorKind, Failure, HungTest, Report, TestCase, TestId, TestOutcome};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 
 /// Most bytes of the output of one failure.
 const OUTPUT_BYTES: usize = 1024;
@@ -47,8 +46,11 @@ pub(crate) struct FailureEntry {
     pub(crate) kind: FailureKind,
     /// The runner's own name of the test, package or file.
     pub(crate) name: String,
-    /// `file:line`, relative to the workspace.
-    pub(crate) place: Option<String>,
+    /// Package and name of a test.
+    pub(crate) test: Option<TestId>,
+    /// Relative to the workspace.
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
     pub(crate) message: String,
     pub(crate) expected: Option<String>,
     pub(crate) actual: Option<String>,
@@ -58,8 +60,6 @@ pub(crate) struct FailureEntry {
     pub(crate) output: String,
     /// Names of other failures with the same message at the same place.
     pub(crate) alike: Vec<String>,
-    /// Further such failures that are not named.
-    pub(crate) alike_left_out: usize,
 }
 
 /// All failures of a report, in the order in which an agent should read them.
@@ -72,51 +72,13 @@ pub(crate) fn entries(report: &Report) -> Vec<FailureEntry> {
     running.chain(collectors).chain(without_echoing_parents(&report.tests).map(FailureEntry::from_test)).collect()
 }
 
-/// At most `detail.items` failures, with no more than `detail` of each. Returns how many were left out.
-pub(crate) fn select(entries: &[FailureEntry], detail: &Detail) -> (Vec<FailureEntry>, usize) {
-    let mut room = detail.items;
-    let mut left_out = 0;
-    let mut shown = Vec::new();
-    for entry in entries {
-        if room == 0 {
-            left_out += 1 + entry.alike.len();
-            continue;
-        }
-        let named = entry.alike.len().min(room - 1);
-        room -= 1 + named;
-        left_out += entry.alike.len() - named;
-        shown.push(entry.clipped(detail, named));
-    }
-    (shown, left_out)
-}
-
-/// The entries with those that have the same message at the same place made one. Numbers are not compared: they differ
-/// between the cases of one test.
-pub(crate) fn fold(entries: &[FailureEntry]) -> Vec<FailureEntry> {
-    let mut folded: Vec<FailureEntry> = Vec::new();
-    let mut index: HashMap<(FailureKind, Option<&str>, String), usize> = HashMap::new();
-    for entry in entries {
-        let key = (entry.kind, entry.place.as_deref(), without_numbers(&entry.message));
-        match index.get(&key) {
-            Some(first) => folded[*first].alike.push(entry.name.clone()),
-            None => {
-                index.insert(key, folded.len());
-                folded.push(entry.clone());
-            }
-        }
-    }
-    folded
-}
-
-fn without_numbers(text: &str) -> String {
-    text.chars().filter(|character| !character.is_ascii_digit()).collect()
-}
-
 impl FailureEntry {
     fn from_test(test: &TestCase) -> FailureEntry {
         FailureEntry {
             name: test.nodeid.clone(),
-            place: place(test.file.as_deref(), test.line),
+            test: Some(TestId { package: test.package.clone(), name: test.name.clone() }),
+            file: test.file.clone(),
+            line: test.line,
             message: test.message.clone().unwrap_or_default(),
             expected: test.expected.clone(),
             actual: test.actual.clone(),
@@ -134,7 +96,8 @@ impl FailureEntry {
         };
         FailureEntry {
             name: collector.nodeid.clone(),
-            place: place(collector.file.as_deref(), collector.line),
+            file: collector.file.clone(),
+            line: collector.line,
             message: collector.message.clone(),
             output: collector.output.clone(),
             ..FailureEntry::new(kind)
@@ -150,7 +113,9 @@ impl FailureEntry {
         };
         FailureEntry {
             name: failure.nodeid.clone(),
-            place: place(failure.file.as_deref(), failure.line),
+            test: failure.test.clone(),
+            file: failure.file.clone(),
+            line: failure.line,
             message: failure.message.clone(),
             expected: failure.expected.clone(),
             actual: failure.actual.clone(),
@@ -162,7 +127,9 @@ impl FailureEntry {
     pub(crate) fn from_running(test: &TestId, hung: Option<&HungTest>) -> FailureEntry {
         FailureEntry {
             name: if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) },
-            place: hung.and_then(|hung| place(hung.file.as_deref(), hung.line)),
+            test: Some(test.clone()),
+            file: hung.and_then(|hung| hung.file.clone()),
+            line: hung.and_then(|hung| hung.line),
             stack: hung.map(|hung| lines(&hung.stack)).unwrap_or_default(),
             message: "was running when the run was cut off".to_owned(),
             ..FailureEntry::new(FailureKind::Running)
@@ -173,19 +140,31 @@ impl FailureEntry {
         FailureEntry {
             kind,
             name: String::new(),
-            place: None,
+            test: None,
+            file: None,
+            line: None,
             message: String::new(),
             expected: None,
             actual: None,
             stack: Vec::new(),
             output: String::new(),
             alike: Vec::new(),
-            alike_left_out: 0,
         }
     }
 
-    // With the names of `alike` others.
-    fn clipped(&self, detail: &Detail, alike: usize) -> FailureEntry {
+    /// `file:line`, or the file alone.
+    pub(crate) fn place(&self) -> Option<String> {
+        place(self.file.as_deref(), self.line)
+    }
+
+    /// The package, which may be empty, and the name in it, as `list_tests` has them.
+    pub(crate) fn short_name(&self) -> (&str, &str) {
+        let of_test = self.test.as_ref().filter(|test| !test.name.is_empty());
+        of_test.map_or(("", self.name.as_str()), |test| (test.package.as_str(), test.name.as_str()))
+    }
+
+    /// The entry with no more than `detail`, alike to no other.
+    pub(crate) fn clipped(&self, detail: &Detail) -> FailureEntry {
         let clip = |text: &str| clip_end(block(text).trim_end(), detail.message_bytes);
         FailureEntry {
             message: clip(&self.message),
@@ -193,11 +172,12 @@ impl FailureEntry {
             actual: self.actual.as_deref().map(clip),
             stack: self.frames(detail),
             output: block(&self.shown_output(detail)).into_owned(),
-            alike: self.alike[..alike].to_vec(),
-            alike_left_out: self.alike.len() - alike,
+            alike: Vec::new(),
             kind: self.kind,
             name: self.name.clone(),
-            place: self.place.clone(),
+            test: self.test.clone(),
+            file: self.file.clone(),
+            line: self.line,
         }
     }
 
@@ -238,8 +218,8 @@ impl FailureEntry {
             return self.stack.iter().take(detail.stack_frames).cloned().collect();
         }
         let frame = self.stack.iter().find(|frame| is_in_project(frame)).filter(|_| detail.stack_frames > 0);
-        let place = self.place.as_deref().unwrap_or_default();
-        frame.filter(|frame| place.is_empty() || !frame.contains(place)).cloned().into_iter().collect()
+        let place = self.place().unwrap_or_default();
+        frame.filter(|frame| place.is_empty() || !frame.contains(&place)).cloned().into_iter().collect()
     }
 
     /// As structured content.
@@ -249,14 +229,13 @@ impl FailureEntry {
         json!({
             "name": self.name,
             "kind": self.kind.name(),
-            "at": self.place,
+            "at": self.place(),
             "message": text(&self.message),
             "expected": self.expected,
             "actual": self.actual,
             "stack": list(&self.stack),
             "output": text(&self.output),
             "alike": list(&self.alike),
-            "alike_left_out": (self.alike_left_out > 0).then_some(self.alike_left_out),
         })
     }
 }
@@ -326,21 +305,12 @@ mod tests {
         }
     }
 
-    fn entries_of(tests: Vec<TestCase>) -> Vec<FailureEntry> {
-        entries(&Report { tests, ..Report::default() })
+    fn clipped(entries: &[FailureEntry], detail: &Detail) -> Vec<FailureEntry> {
+        entries.iter().map(|entry| entry.clipped(detail)).collect()
     }
 
-    #[test]
-    fn folds_failures_that_differ_only_in_numbers() {
-        let cases = (0..20).map(|n| test(&format!("a/T/{n}"), &format!("case {n} is wrong")));
-        let all = entries_of(cases.chain([test("a/U", "another")]).collect());
-        let (detail, folded) = (budget::FULL, fold(&all));
-        let (shown, left_out) = select(&folded, &detail);
-        assert_eq!((shown.len(), shown[0].alike.len(), left_out), (2, 19, 0));
-        let (shown, left_out) = select(&folded, &Detail { items: 5, ..detail });
-        assert_eq!((shown.len(), shown[0].alike.len(), shown[0].alike_left_out, left_out), (1, 4, 15, 16));
-        let (shown, left_out) = select(&all, &Detail { items: 5, ..budget::FULL });
-        assert_eq!((shown.len(), left_out), (5, 16));
+    fn entries_of(tests: Vec<TestCase>) -> Vec<FailureEntry> {
+        entries(&Report { tests, ..Report::default() })
     }
 
     #[test]
@@ -363,7 +333,7 @@ mod tests {
             output: "# a\na.go:6:9: undefined: first\na.go:11:9: undefined: second\n".into(),
         };
         let all = entries(&Report { collectors: vec![collector], ..Report::default() });
-        let (shown, _) = select(&all, &budget::FULL);
+        let shown = clipped(&all, &budget::FULL);
         assert_eq!(shown[0].output, "# a\na.go:11:9: undefined: second");
     }
 
@@ -379,13 +349,13 @@ mod tests {
             ..Collector::default()
         };
         let all = entries(&Report { collectors: vec![collector], ..Report::default() });
-        assert_eq!(select(&all, &budget::FULL).0[0].output, "test_a.py:3: in <module>\n    helper.load()");
+        assert_eq!(clipped(&all, &budget::FULL)[0].output, "test_a.py:3: in <module>\n    helper.load()");
         let output =
             "    at load (a.js:3:1)\n    at Module._load (node:internal/modules/cjs/loader:1091:12)\n  code: 'X'\n";
         let collector =
             Collector { output: output.into(), kind: CollectorKind::Collection.into(), ..Collector::default() };
         let all = entries(&Report { collectors: vec![collector], ..Report::default() });
-        assert_eq!(select(&all, &budget::FULL).0[0].output, "    at load (a.js:3:1)\n  code: 'X'");
+        assert_eq!(clipped(&all, &budget::FULL)[0].output, "    at load (a.js:3:1)\n  code: 'X'");
     }
 
     #[test]
@@ -400,9 +370,9 @@ mod tests {
         let running = vec![id("TestHangs"), id("TestOther")];
         let evidence = Evidence { running, hung: vec![hung], ..Evidence::default() };
         let all = entries(&Report { evidence: Some(evidence), ..Report::default() });
-        let shown = select(&all, &Detail { stack_frames: 3, ..budget::FULL }).0;
-        assert_eq!((shown[0].place.as_deref(), shown[0].stack.len()), (Some("a_test.go:9"), 3));
-        assert_eq!((shown[1].place.as_deref(), shown[1].stack.len()), (None, 0), "nothing is known of it");
+        let shown = clipped(&all, &Detail { stack_frames: 3, ..budget::FULL });
+        assert_eq!((shown[0].place().as_deref(), shown[0].stack.len()), (Some("a_test.go:9"), 3));
+        assert_eq!((shown[1].place().as_deref(), shown[1].stack.len()), (None, 0), "nothing is known of it");
     }
 
     #[test]
@@ -410,8 +380,8 @@ mod tests {
         let stack = "at Object.is (/usr/lib/x.js:3:1)\n at f (node_modules/y/z.js:1:1)\n at add (src/calc.js:10:5)\n";
         let mut case = test("a", "wrong");
         case.stack = Some(stack.into());
-        assert_eq!(select(&entries_of(vec![case.clone()]), &budget::FULL).0[0].stack, [" at add (src/calc.js:10:5)"]);
+        assert_eq!(clipped(&entries_of(vec![case.clone()]), &budget::FULL)[0].stack, [" at add (src/calc.js:10:5)"]);
         (case.file, case.line) = (Some("src/calc.js".into()), Some(10));
-        assert!(select(&entries_of(vec![case]), &budget::FULL).0[0].stack.is_empty(), "the place says it");
+        assert!(clipped(&entries_of(vec![case]), &budget::FULL)[0].stack.is_empty(), "the place says it");
     }
 }

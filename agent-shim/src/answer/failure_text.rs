@@ -22,7 +22,7 @@ fn one(number: usize, entry: &FailureEntry) -> String {
             text.push('\n');
         }
     };
-    entry.place.iter().for_each(|place| indent(&line(place)));
+    entry.place().iter().for_each(|place| indent(&line(place)));
     indent(&entry.message);
     if entry.actual.is_some() || entry.expected.is_some() {
         indent("--- diff ---");
@@ -31,9 +31,8 @@ fn one(number: usize, entry: &FailureEntry) -> String {
     }
     entry.stack.iter().for_each(|frame| indent(frame.trim_start()));
     indent(&entry.output);
-    if !entry.alike.is_empty() || entry.alike_left_out > 0 {
-        let more = (entry.alike_left_out > 0).then(|| format!("{} more", entry.alike_left_out));
-        let names: Vec<String> = entry.alike.iter().map(|name| line(name).into_owned()).chain(more).collect();
+    if !entry.alike.is_empty() {
+        let names: Vec<_> = entry.alike.iter().map(|name| line(name)).collect();
         indent(&format!("alike: {}", names.join(", ")));
     }
     text.push('\n');

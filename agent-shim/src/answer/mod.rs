@@ -3,7 +3,9 @@
 
 pub(crate) mod budget;
 pub(crate) mod failure;
+pub(crate) mod failure_list;
 pub(crate) mod failure_text;
+pub(crate) mod next_call;
 pub(crate) mod run;
 pub(crate) mod run_headline;
 pub(crate) mod run_text;
@@ -14,6 +16,7 @@ use proctor_proto::v1::TestId;
 use proctor_proto::{reason, text};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// The text of an answer.
 #[derive(Debug, Clone)]
@@ -45,7 +48,7 @@ pub(crate) struct ToolAnswer {
     pub(crate) members: Vec<(&'static str, Value)>,
     /// Members of the whole report, for a caller that asked for it. They follow the others, and replace those of the same
     /// name.
-    pub(crate) report: Option<Map<String, Value>>,
+    pub(crate) report: Option<Arc<ReportMembers>>,
     /// The call that usually follows.
     pub(crate) next: Option<String>,
     pub(crate) notes: Vec<String>,
@@ -55,8 +58,24 @@ pub(crate) struct ToolAnswer {
     pub(crate) picture: Option<Picture>,
 }
 
+/// Members of the whole report of a run, without nulls. Their size is known, because an answer is drawn several times.
+#[derive(Debug)]
+pub(crate) struct ReportMembers {
+    members: Map<String, Value>,
+    bytes: usize,
+}
+
+impl ReportMembers {
+    pub(crate) fn new(members: Map<String, Value>) -> Arc<ReportMembers> {
+        let members = members.into_iter().filter(|(_, value)| !value.is_null());
+        let members: Map<String, Value> = members.map(|(name, value)| (name, without_nulls(value))).collect();
+        let bytes = serde_json::to_string(&members).map_or(0, |json| json.len());
+        Arc::new(ReportMembers { members, bytes })
+    }
+}
+
 /// Members that stand before `next`, `notes` and `attached`.
-const LEADING: [&str; 3] = ["outcome", "summary", "failures"];
+const LEADING: [&str; 4] = ["outcome", "summary", "failures", "named"];
 
 impl ToolAnswer {
     /// An answer in a fixed text form.
@@ -131,6 +150,15 @@ impl ToolAnswer {
 
     /// The structured content: what matters most first.
     pub(crate) fn structured(&self) -> Map<String, Value> {
+        let mut structured = self.own_members();
+        // A member that is there already keeps its position.
+        let report = self.report.iter().flat_map(|report| &report.members);
+        structured.extend(report.map(|(name, value)| (name.clone(), value.clone())));
+        structured
+    }
+
+    // Without those of the whole report.
+    fn own_members(&self) -> Map<String, Value> {
         let (leading, others): (Vec<_>, Vec<_>) = self.members.iter().partition(|(name, _)| LEADING.contains(name));
         let texts = |texts: &[String]| (!texts.is_empty()).then(|| Value::from(texts.to_vec()));
         let text = |text: &Option<String>| text.as_ref().map(|text| Value::from(text.as_str()));
@@ -138,7 +166,7 @@ impl ToolAnswer {
         let common = [("next", text(&self.next)), ("notes", texts(&self.notes)), ("attached", text(&self.attached))];
         let common = common.into_iter().filter_map(|(name, value)| Some((name, value?)));
         let members = |members: Vec<&(&'static str, Value)>| members.into_iter().cloned().collect::<Vec<_>>();
-        let mut structured: Map<String, Value> = headline
+        headline
             .map(|headline| ("headline", headline))
             .into_iter()
             .chain(members(leading))
@@ -146,19 +174,17 @@ impl ToolAnswer {
             .chain(members(others))
             .filter(|(_, value)| !value.is_null())
             .map(|(name, value)| (name.to_owned(), without_nulls(value)))
-            .collect();
-        // A member that is there already keeps its position.
-        let report = self.report.iter().flatten().filter(|(_, value)| !value.is_null());
-        structured.extend(report.map(|(name, value)| (name.clone(), without_nulls(value.clone()))));
-        structured
+            .collect()
     }
 
-    /// Bytes of text and structured content together, without the runner's own output.
+    /// Bytes of text and structured content together, without the runner's own output. A few more with a whole report, which
+    /// replaces members.
     pub(crate) fn bytes(&self) -> usize {
         let blocks = self.blocks();
         let counted = blocks.iter().skip(usize::from(matches!(self.text, Text::Raw(_))));
         let text: usize = counted.map(String::len).sum();
-        text + serde_json::to_string(&self.structured()).map_or(0, |json| json.len())
+        let report = self.report.as_ref().map_or(0, |report| report.bytes);
+        text + report + serde_json::to_string(&self.own_members()).map_or(0, |json| json.len())
     }
 
     /// Converts to an MCP result. Failing tests are data, so this is never an error.

@@ -2,12 +2,17 @@
 
 use super::budget::{self, Detail, Draw, clip_end, last_lines};
 use super::failure::{self, FailureEntry};
-use super::{Text, ToolAnswer, failure_text, run_headline, run_text};
+use super::failure_list::{FailureList, Selection, named_json, named_text};
+use super::next_call::{failures_from, larger_answer};
+use super::{ReportMembers, Text, ToolAnswer, failure_text, run_headline, run_text};
+use crate::bounded_report;
 use crate::run_follower::EndedRun;
+use crate::run_uri;
 use proctor_proto::printable::line;
 use proctor_proto::text;
 use proctor_proto::v1::{LimitHit, Outcome, Report, Summary};
 use serde_json::{Map, Value, json};
+use std::sync::Arc;
 
 /// Most notes shown unless all are asked for, and most bytes of each.
 const NOTES_MAX: usize = 5;
@@ -25,31 +30,30 @@ const ARTIFACTS_MAX: usize = 3;
 /// The answer for one ended run.
 pub(crate) struct RunAnswer {
     ended: EndedRun,
-    entries: Vec<FailureEntry>,
-    /// The entries with those that failed alike made one.
-    folded: Vec<FailureEntry>,
+    failures: FailureList,
+    /// Whether this is the last run of the session, whose failures `last_test_failures` pages through.
+    is_last: bool,
     /// Failures that the report itself had to leave out, known by their number only.
     beyond_report: u64,
     /// The notes of the evidence, each once.
     evidence_notes: Vec<String>,
     raw: Option<String>,
-    verbose: Option<Map<String, Value>>,
+    verbose: Option<VerboseReport>,
     notes: Vec<String>,
     leading: Vec<(&'static str, Value)>,
 }
 
 impl RunAnswer {
     /// The compact answer.
-    pub(crate) fn new(ended: EndedRun) -> RunAnswer {
-        let entries = failure::entries(&ended.report);
-        let folded = failure::fold(&entries);
+    pub(crate) fn new(ended: EndedRun, is_last: bool) -> RunAnswer {
+        let failures = FailureList::new(failure::entries(&ended.report));
         let beyond_report = count_beyond(&ended.report);
         let evidence = ended.report.evidence.as_ref();
         let evidence_notes = evidence.map(|evidence| text::merge_repeated_notes(&evidence.notes)).unwrap_or_default();
         RunAnswer {
             ended,
-            entries,
-            folded,
+            failures,
+            is_last,
             beyond_report,
             evidence_notes,
             raw: None,
@@ -68,7 +72,7 @@ impl RunAnswer {
     /// Adds what the caller asked for beside the failures: the members of the JSON report.
     #[must_use]
     pub(crate) fn with_report(self, document: Map<String, Value>) -> RunAnswer {
-        RunAnswer { verbose: Some(document), ..self }
+        RunAnswer { verbose: Some(VerboseReport::new(document)), ..self }
     }
 
     /// Adds a note.
@@ -89,15 +93,9 @@ impl RunAnswer {
         &self.ended.report
     }
 
-    // The members of the whole report, as far as `detail` allows. The failures among its tests are in the answer anyway.
-    fn verbose(&self, detail: &Detail) -> Option<Map<String, Value>> {
-        let mut report = self.verbose.clone().filter(|_| detail.is_verbose)?;
-        report.retain(|name, _| match name.as_str() {
-            "stdout_tail" | "stderr_tail" => detail.output_bytes == budget::FULL.output_bytes,
-            "tests" | "collectors" => detail.lists_passed,
-            _ => true,
-        });
-        Some(report)
+    // The whole report, as far as `detail` allows.
+    fn verbose(&self, detail: &Detail) -> Option<&VerboseReport> {
+        self.verbose.as_ref().filter(|_| detail.is_verbose)
     }
 
     fn is_verbose(&self, detail: &Detail) -> bool {
@@ -110,7 +108,7 @@ impl RunAnswer {
         let explains_itself = match report.outcome() {
             Outcome::Passed | Outcome::Cancelled => true,
             Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed | Outcome::TimedOut => {
-                !self.entries.is_empty()
+                !self.failures.entries().is_empty()
             }
             // A failed test does not say why the runner ended.
             _ => false,
@@ -126,7 +124,32 @@ impl RunAnswer {
         [("stdout_tail", stdout), ("stderr_tail", stderr)]
     }
 
-    fn notes(&self, detail: &Detail, failures_left_out: usize) -> Vec<String> {
+    // The usual next call, and the one that lists the failures that are not shown.
+    fn next(&self, shown: &Selection) -> Option<String> {
+        let usual = run_text::next(self.report(), &self.ended.run_id);
+        let left_out = shown.left_out as u64 + self.beyond_report;
+        let rest = (left_out > 0).then(|| match self.is_last {
+            true => format!("{} lists {left_out} more failures", failures_from(&self.ended.run_id, shown.shown)),
+            false => format!("{} shows {left_out} more failures", larger_answer(&self.ended.run_id)),
+        });
+        let calls: Vec<String> = usual.into_iter().chain(rest).collect();
+        (!calls.is_empty()).then(|| calls.join("; "))
+    }
+
+    // Where the rest of the output is, if only its end is shown.
+    fn whole_output(&self, detail: &Detail) -> Option<String> {
+        let report = self.report();
+        let is_shown = |[stdout, stderr]: [(&str, String); 2]| {
+            stdout.1.len() == run_text::tail(&report.stdout_tail).len()
+                && stderr.1.len() == run_text::tail(&report.stderr_tail).len()
+        };
+        let tails = self.tails(detail);
+        let has_tail = tails.iter().any(|(_, tail)| !tail.is_empty());
+        (has_tail && !is_shown(tails))
+            .then(|| format!("the whole output is the resource {}", run_uri::of_output(&self.ended.run_id)))
+    }
+
+    fn notes(&self, detail: &Detail) -> Vec<String> {
         let report = self.report();
         let evidence = report.evidence.as_ref();
         let all = &self.evidence_notes;
@@ -135,7 +158,6 @@ impl RunAnswer {
         let shown = all.iter().take(count).map(|note| clip_end(&line(note), bytes));
         let more = all.len().saturating_sub(count);
         let hits = evidence.iter().flat_map(|evidence| &evidence.limit_hits).map(describe_hit);
-        let left_out = failures_left_out as u64 + self.beyond_report;
         let lost = match (detail.is_verbose, detail.lists_passed) {
             (false, _) => Some("limits, isolation, resources and passed tests need a larger max_tokens"),
             (true, false) => Some("passed tests need a larger max_tokens"),
@@ -146,10 +168,8 @@ impl RunAnswer {
         hits.chain(waited)
             .chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
-            .chain(run_text::artifacts(report, ARTIFACTS_MAX))
-            .chain((left_out > 0).then(|| {
-                format!("{left_out} more failures: last_test_failures with a larger limit and max_tokens lists them")
-            }))
+            .chain(run_text::artifacts(report, &self.ended.run_id, ARTIFACTS_MAX))
+            .chain(self.whole_output(detail))
             .chain(lost.filter(|_| self.verbose.is_some()).map(str::to_owned))
             .chain(self.notes.iter().cloned())
             .collect()
@@ -158,41 +178,76 @@ impl RunAnswer {
 
 impl Draw for RunAnswer {
     fn items(&self) -> usize {
-        self.entries.len()
+        self.failures.entries().len()
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let report = self.report();
-        let (failures, left_out) =
-            failure::select(if detail.folds_failures { &self.folded } else { &self.entries }, detail);
+        let shown = self.failures.select(detail);
         let tails = self.tails(detail);
         let verbose = self.verbose(detail);
         let mut members = self.leading.clone();
         members.extend([
             ("outcome", Value::from(text::outcome_name(report.outcome()))),
             ("summary", summary(&report.summary.unwrap_or_default())),
-            ("failures", failures_json(&failures)),
+            ("failures", failures_json(&shown.explained)),
+            ("named", named_json(&shown.named)),
             ("exit_code", Value::from(report.exit_code)),
             ("run_id", Value::from(self.ended.run_id.as_str())),
         ]);
         members.extend(tails.iter().map(|(name, tail)| (*name, text_value(tail))));
-        let body = failure_text::list(&failures) + &run_text::streams(&tails);
-        let body = if verbose.is_some() { body + &run_text::details(report, detail.lists_passed) } else { body };
+        let listed = failure_text::list(&shown.explained) + &named_text(&shown.named, shown.explained.len() + 1);
+        let body = listed + &run_text::streams(&tails);
+        let body = match verbose {
+            Some(whole) => body + &run_text::details(report, if detail.lists_passed { whole.others } else { 0 }),
+            None => body,
+        };
         let trailer = text::run_trailer(report);
         let text = match &self.raw {
             Some(raw) => Text::Raw(raw.clone()),
             None => Text::Composed { body, trailer },
         };
         ToolAnswer {
-            headline: run_headline::headline(report, &self.entries),
+            headline: run_headline::headline(report, self.failures.entries()),
             text,
             members,
-            report: verbose,
-            next: run_text::next(report).map(str::to_owned),
-            notes: self.notes(detail, left_out),
+            report: verbose.map(|whole| whole.members(detail)),
+            next: self.next(&shown),
+            notes: self.notes(detail),
             attached: self.ended.attached_age_ms.map(|age| format!("attached, started {}", text::ago(age))),
             picture: None,
         }
+    }
+}
+
+/// The members of the JSON report, for a caller that asked for them, as each level of detail has them.
+struct VerboseReport {
+    whole: Arc<ReportMembers>,
+    without_output: Arc<ReportMembers>,
+    /// The failures among the tests are in the answer anyway.
+    without_tests: Arc<ReportMembers>,
+    /// Number of tests listed in the report that did not fail.
+    others: usize,
+}
+
+impl VerboseReport {
+    fn new(mut document: Map<String, Value>) -> VerboseReport {
+        let tests = document.get("tests").and_then(Value::as_array);
+        let others = tests.map_or(0, |tests| tests.iter().filter(|test| !bounded_report::has_failed(test)).count());
+        let whole = ReportMembers::new(document.clone());
+        document.retain(|name, _| !matches!(name.as_str(), "stdout_tail" | "stderr_tail"));
+        let without_output = ReportMembers::new(document.clone());
+        document.retain(|name, _| !matches!(name.as_str(), "tests" | "collectors"));
+        VerboseReport { whole, without_output, without_tests: ReportMembers::new(document), others }
+    }
+
+    fn members(&self, detail: &Detail) -> Arc<ReportMembers> {
+        let members = match (detail.lists_passed, detail.output_bytes == budget::FULL.output_bytes) {
+            (false, _) => &self.without_tests,
+            (true, false) => &self.without_output,
+            (true, true) => &self.whole,
+        };
+        members.clone()
     }
 }
 

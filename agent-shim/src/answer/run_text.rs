@@ -1,7 +1,9 @@
 //! Parts of the text of an ended run beside its failures.
 
+use super::next_call;
+use crate::run_uri;
 use proctor_proto::printable::{block, line};
-use proctor_proto::v1::{Isolation, Outcome, Report, Resources, TestCase, TestOutcome};
+use proctor_proto::v1::{Isolation, Limits, Outcome, Report, Resources, Stream, TestCase, TestOutcome};
 
 /// The end of a stream as shown: without colours, and without empty lines around it.
 pub(crate) fn tail(text: &str) -> String {
@@ -15,9 +17,14 @@ pub(crate) fn streams(tails: &[(&'static str, String)]) -> String {
 }
 
 /// What a caller sees only if it asks for it: passed tests, resources, isolation.
-pub(crate) fn details(report: &Report, lists_passed: bool) -> String {
-    let others = report.tests.iter().filter(|test| lists_passed && !super::failure::has_failed(test)).map(test);
+/// `others_max`: number of tests listed that did not fail, as many as the structured content lists.
+pub(crate) fn details(report: &Report, others_max: usize) -> String {
+    let others = report.tests.iter().filter(|test| !super::failure::has_failed(test));
+    let left_out = others.clone().count().saturating_sub(others_max) as u64 + report.tests_left_out;
+    let left_out = (left_out > 0 && others_max > 0).then(|| format!("{left_out} more tests are not listed\n"));
+    let others = others.take(others_max).map(test).chain(left_out);
     let used = report.resources.as_ref().map(|used| resources(used) + "\n");
+    let used = report.limits.as_ref().map(|limits| describe_limits(limits) + "\n").into_iter().chain(used);
     let layers = report.isolation.as_ref().map(|layers| isolation(layers) + "\n");
     others.chain(used).chain(layers).collect()
 }
@@ -27,6 +34,22 @@ fn test(test: &TestCase) -> String {
     let why = test.message.as_ref().filter(|_| test.outcome() != TestOutcome::Passed);
     let why = why.map(|why| format!(": {}", line(why))).unwrap_or_default();
     format!("{outcome} {}{why}\n", line(&test.nodeid))
+}
+
+// The limits of a run, in one line; a limit of zero is none.
+fn describe_limits(limits: &Limits) -> String {
+    let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+    let parts = [
+        (limits.wall_ms, format!("{}s wall", limits.wall_ms / 1_000)),
+        (limits.memory_bytes, format!("{} memory", mib(limits.memory_bytes))),
+        (limits.cpu_millis.into(), format!("{:.2} processors", f64::from(limits.cpu_millis) / 1_000.0)),
+        (limits.pids.into(), format!("{} processes", limits.pids)),
+        (limits.disk_bytes, format!("{} more on disk", mib(limits.disk_bytes))),
+        (limits.tmp_bytes, format!("{} in /tmp", mib(limits.tmp_bytes))),
+        (limits.log_bytes, format!("{} of output", mib(limits.log_bytes))),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter(|(value, _)| *value > 0).map(|(_, text)| text).collect();
+    format!("limits: {}", parts.join(", "))
 }
 
 /// The resources that a run used, in one line.
@@ -53,32 +76,37 @@ pub(crate) fn isolation(isolation: &Isolation) -> String {
 }
 
 /// That the run left files, naming the first `names_max`.
-pub(crate) fn artifacts(report: &Report, names_max: usize) -> Option<String> {
+pub(crate) fn artifacts(report: &Report, run_id: &str, names_max: usize) -> Option<String> {
     let first = report.artifacts.first()?;
     let names: Vec<_> = report.artifacts.iter().take(names_max).map(|artifact| line(&artifact.name)).collect();
     let more = report.artifacts.len().saturating_sub(names_max);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let call = format!("get_test_report {{artifact: \"{}\"}} shows one", line(&first.name));
-    Some(format!("artifacts: {}{more}; {call}", names.join(", ")))
+    let call = next_call::artifact(&first.name);
+    let uri = run_uri::of_artifact(run_id, &first.name);
+    Some(format!("artifacts: {}{more}; {call} shows one, which is the resource {uri}", names.join(", ")))
 }
 
 /// The call that usually follows.
-pub(crate) fn next(report: &Report) -> Option<&'static str> {
-    Some(match report.outcome() {
+pub(crate) fn next(report: &Report, run_id: &str) -> Option<String> {
+    let fixed = match report.outcome() {
         Outcome::Passed => return None,
         Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed if report.structured => {
             "run_failing_tests after a fix"
         }
         Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed => {
-            "run_tests after a fix; get_run {stream: \"stdout\"} reads the output page by page"
+            let output = next_call::output(run_id, Stream::Stdout);
+            return Some(format!("run_tests after a fix; {output} reads the output page by page"));
         }
         Outcome::NoTests => "list_tests shows what there is",
-        Outcome::TimedOut => "run_tests with tests or files, or with a larger timeout (at most 1800)",
+        Outcome::TimedOut => return Some(next_call::longer(report.limits.map_or(0, |limits| limits.wall_ms))),
         Outcome::OutOfMemory | Outcome::DiskFull | Outcome::PidsExhausted | Outcome::OutputFlood => {
             "run_tests with tests or files finds the test that reaches the limit"
         }
         Outcome::RunnerMissing => "install the runner on the build host, or name another framework",
         Outcome::Cancelled | Outcome::WorkerLost | Outcome::Unspecified => "run_tests starts a new run",
-        Outcome::Crashed => "get_run {stream: \"stderr\"} reads what the runner wrote",
-    })
+        Outcome::Crashed => {
+            return Some(format!("{} reads what the runner wrote", next_call::output(run_id, Stream::Stderr)));
+        }
+    };
+    Some(fixed.to_owned())
 }

@@ -28,7 +28,7 @@ pub(super) async fn show_artifact(
     let listed = document["artifacts"].as_array().into_iter().flatten().find(|artifact| artifact["name"] == name);
     let listed = listed.ok_or_else(|| unknown_artifact(name, &document))?;
     let size = listed["bytes"].as_u64().unwrap_or_default();
-    let bytes = call.fetch_artifact(&fetched.run_id, name, BYTES_MAX).await?;
+    let (bytes, _) = call.fetch_artifact(&fetched.run_id, name, BYTES_MAX).await?;
     let headline = format!("{}: {size} bytes", describe(listed));
     let members = vec![("artifact", json!({"name": name, "bytes": size})), ("run_id", fetched.run_id.as_str().into())];
     let description = ToolAnswer::fixed(headline.clone(), headline + "\n", members);
@@ -60,7 +60,9 @@ impl Draw for TextArtifact {
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let content = clip_end(&self.content, detail.items);
-        let mut shown = self.description.clone();
+        let cut = format!("the first {} of {} bytes; max_tokens cut the rest", detail.items, self.content.len());
+        let is_cut = content.len() < self.content.len();
+        let mut shown = self.description.clone().with_notes(is_cut.then_some(cut));
         shown.members.push(("content", content.as_str().into()));
         ToolAnswer { text: crate::answer::Text::Fixed(content), ..shown }
     }

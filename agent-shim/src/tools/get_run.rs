@@ -3,8 +3,8 @@
 use super::Answer;
 use super::run_rendering::{self, RunView};
 use super::tool_spec::{ToolSpec, seconds};
-use crate::answer::ToolAnswer;
 use crate::answer::budget::{Detail, Draw};
+use crate::answer::{ToolAnswer, next_call};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Longest wait that may be requested, in seconds.
 const WAIT_S_MAX: u32 = 600;
 /// How long to wait for the end of a cancelled run before answering without its report. The kill itself takes milliseconds.
-const CANCEL_MS_MAX: u64 = 15_000;
+pub(crate) const CANCEL_MS_MAX: u64 = 15_000;
 /// Largest page of output, in bytes; the same as the part of a stream that the text of a run shows.
 const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 
@@ -58,7 +58,7 @@ pub(super) fn spec() -> ToolSpec {
             ("verbose", json_schema::verbose()),
         ],
         required: &[],
-        output: Some(status.into_iter().chain(json_schema::run()).collect()),
+        output: Some(status.into_iter().chain(json_schema::run_in_brief()).collect()),
         read_only: false,
     }
 }
@@ -122,7 +122,8 @@ async fn last_run(call: &CallContext<'_>) -> Result<Option<String>, CallError> {
     Ok([session.running_run_id].into_iter().chain(last).chain([session.last_run_id]).find(|run_id| !run_id.is_empty()))
 }
 
-pub(super) async fn status(call: &CallContext<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
+/// The state of a run, once it has ended or `wait_ms` are over.
+pub(crate) async fn status(call: &CallContext<'_>, run_id: &str, wait_ms: u64) -> Result<GetRunResponse, CallError> {
     let request = GetRunRequest { run_id: run_id.to_owned(), wait_ms };
     call.request(|mut clients| {
         let request = request.clone();
@@ -181,8 +182,7 @@ fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
     });
     let mut members = status_members(status);
     members.push(("progress", progress.unwrap_or_default()));
-    ToolAnswer::fixed(headline.clone(), headline + "\n", members)
-        .with_next("get_run {wait_s: 45} waits for the end; get_run {cancel: true} kills it")
+    ToolAnswer::fixed(headline.clone(), headline + "\n", members).with_next(next_call::unfinished(&status.run_id))
 }
 
 fn status_members(status: &GetRunResponse) -> Vec<(&'static str, Value)> {
@@ -272,8 +272,8 @@ mod tests {
         assert_eq!(describe(5, 0, true), ("stderr is empty\nthat is the end of it".into(), json!(0)));
         let beyond = "stderr has 4 bytes, so nothing is at cursor 9\nthat is the end of it";
         assert_eq!(describe(9, 4, true), (beyond.into(), json!(4)));
-        let later = "stderr has 4 bytes, and nothing after them\nnext: the run is going on: get_run {run_id: \"r\", stream: \
-                     \"stderr\", cursor: 4} reads on, later";
+        let later = "stderr has 4 bytes, and nothing after them\nnext: the run is going on: get_run {\"run_id\":\"r\",\"stream\":\"stderr\",\
+                     \"cursor\":4} reads on, later";
         assert_eq!(describe(4, 4, false), (later.into(), json!(4)));
     }
 

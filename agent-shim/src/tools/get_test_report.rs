@@ -3,8 +3,8 @@
 use super::tool_spec::ToolSpec;
 use super::{Answer, artifact, get_run};
 use crate::answer::budget::{Detail, Draw};
-use crate::answer::failure;
-use crate::answer::{ToolAnswer, run_headline, run_text};
+use crate::answer::{ReportMembers, ToolAnswer, run_headline, run_text};
+use crate::answer::{failure, next_call};
 use crate::arguments::Arguments;
 use crate::bounded_report;
 use crate::call_context::CallContext;
@@ -12,7 +12,7 @@ use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
 use proctor_proto::reason;
 use proctor_proto::v1::GetReportResponse;
-use serde_json::{Map, Value};
+use std::sync::Arc;
 
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
@@ -55,12 +55,12 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
 /// The whole JSON document. Half of one would not parse, so it is shown whole or not at all.
 struct Document {
     text: String,
-    members: Map<String, Value>,
+    members: Arc<ReportMembers>,
 }
 
 impl Document {
     fn new(fetched: &GetReportResponse) -> Result<Document, CallError> {
-        let members = bounded_report::parse_and_bound(&fetched.document)?;
+        let members = ReportMembers::new(bounded_report::parse_and_bound(&fetched.document)?);
         Ok(Document { text: String::from_utf8_lossy(&fetched.document).into_owned(), members })
     }
 }
@@ -80,7 +80,7 @@ impl Draw for Document {
         let tokens = bytes.div_ceil(2) + 200;
         let headline = format!("the report has {bytes} bytes of JSON, more than max_tokens allows");
         ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new())
-            .with_next(format!("get_test_report {{format: \"json\", max_tokens: {tokens}}} shows it"))
+            .with_next(format!("{} shows it", next_call::report_document(tokens)))
     }
 }
 
@@ -96,5 +96,5 @@ async fn summary_answer(call: &CallContext<'_>, fetched: &GetReportResponse) -> 
     let members = SUMMARY.iter().filter_map(|name| Some((*name, document.get(*name)?.clone())));
     let run_id = [("run_id", fetched.run_id.as_str().into())];
     let answer = ToolAnswer::fixed(headline, text, members.chain(run_id).collect());
-    Ok(ToolAnswer { next: run_text::next(&report).map(str::to_owned), ..answer })
+    Ok(ToolAnswer { next: run_text::next(&report, &fetched.run_id), ..answer })
 }

@@ -2,20 +2,20 @@
 
 use super::Answer;
 use super::tool_spec::ToolSpec;
-use crate::answer::budget::{Detail, Draw, clip_end};
-use crate::answer::failure::FailureEntry;
+use crate::answer::budget::{Detail, Draw};
+use crate::answer::failure::{FailureEntry, FailureKind};
+use crate::answer::failure_list::{FailureList, Selection, named_json, named_text};
+use crate::answer::next_call::{FAILURES_LIMIT, failures_from, output};
 use crate::answer::{ToolAnswer, by_package};
-use crate::arguments::Arguments;
+use crate::arguments::{ArgumentError, Arguments, clip};
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, number, plain};
-use proctor_proto::printable::block;
-use proctor_proto::text::{self, Reader};
-use proctor_proto::v1::{Failure, HungTest, LastTestFailuresRequest, LastTestFailuresResponse, Outcome, TestId};
+use crate::json_schema::{self, number, plain, string};
+use proctor_proto::text::{self, FailuresPage, Reader};
+use proctor_proto::v1::{
+    Failure, HungTest, LastTestFailuresRequest, LastTestFailuresResponse, Outcome, Stream, TestId,
+};
 use serde_json::Value;
-
-/// Most failures that may be requested.
-const LIMIT_MAX: u32 = 500;
 
 const DESCRIPTION: &str = "\
 The failures of the last run in this session, with file:line, message and the wanted and actual value, without running \
@@ -23,11 +23,16 @@ anything. Use it for what the answer of a run had to leave out. Build and collec
 While a run is going on it still shows the run before.";
 
 pub(super) fn spec() -> ToolSpec {
-    let run = json_schema::run().into_iter().filter(|(name, _)| ["outcome", "failures", "run_id"].contains(name));
+    let members = ["outcome", "failures", "named", "run_id", "nothing_ran"];
+    let run = json_schema::run_in_brief().into_iter().filter(|(name, _)| members.contains(name));
     ToolSpec {
         title: "Failures of the last run",
         description: DESCRIPTION,
-        input: vec![("limit", number("Most failures listed. Default 50, at most 500."))],
+        input: vec![
+            ("limit", number("Most failures listed. Default 50, at most 500.")),
+            ("cursor", number("Failures left out at the beginning; an answer that stops early gives the next one.")),
+            ("run_id", string("An error if another run has ended since, so that pages are of one run.")),
+        ],
         required: &[],
         output: Some(run.chain([("total", plain("number")), ("not_run", json_schema::tests())]).collect()),
         read_only: true,
@@ -35,70 +40,146 @@ pub(super) fn spec() -> ToolSpec {
 }
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let limit = arguments.count("limit", LIMIT_MAX)?.unwrap_or_default();
+    let limit = arguments.count("limit", FAILURES_LIMIT)?.unwrap_or_default();
+    let cursor = arguments.offset("cursor")?.unwrap_or_default();
+    let run_id = arguments.text("run_id")?;
     let answer = call
         .request_in_session(|mut clients, session_id| {
-            let request = LastTestFailuresRequest { session_id, limit };
+            let request = LastTestFailuresRequest { session_id, limit, offset: cursor };
             async move { Ok(clients.results.last_test_failures(request).await?.into_inner()) }
         })
         .await?;
-    Ok(if answer.has_run { Box::new(LastFailures(answer)) } else { Box::new(ToolAnswer::no_run_yet()) })
+    match run_id {
+        Some(run_id) if answer.run_id != run_id => {
+            Err(ArgumentError::OtherRun { run_id: clip(&run_id).into_owned() }.into())
+        }
+        _ if answer.has_run => Ok(Box::new(LastFailures::new(answer, cursor, limit))),
+        _ => Ok(Box::new(ToolAnswer::no_run_yet())),
+    }
 }
 
-/// The failures of a run that has ended.
-struct LastFailures(LastTestFailuresResponse);
+/// The failures of a run that has ended, from `cursor` on.
+struct LastFailures {
+    answer: LastTestFailuresResponse,
+    failures: FailureList,
+    cursor: u64,
+    limit: u32,
+}
 
-impl Draw for LastFailures {
-    fn items(&self) -> usize {
-        self.0.failures.len()
+impl LastFailures {
+    fn new(answer: LastTestFailuresResponse, cursor: u64, limit: u32) -> LastFailures {
+        let hung = |test: &TestId| answer.hung.iter().find(|hung| hung.test.as_ref() == Some(test));
+        // Tests that were running are no failures, which the cursor counts: the first page has them.
+        let running = answer.running.iter().filter(|_| cursor == 0);
+        let running = running.map(|test| FailureEntry::from_running(test, hung(test)));
+        let entries = running.chain(answer.failures.iter().map(FailureEntry::from_listed)).collect();
+        LastFailures { failures: FailureList::new(entries), answer, cursor, limit }
     }
 
-    fn draw(&self, detail: &Detail) -> ToolAnswer {
-        let all = &self.0;
-        let failures: Vec<Failure> = all.failures.iter().take(detail.items).map(|one| clip(one, detail)).collect();
-        let hung: Vec<HungTest> = all.hung.iter().take(detail.items).map(|one| clip_stack(one, detail)).collect();
-        let running = all.running.iter().take(detail.items);
-        let running = running
-            .map(|test| FailureEntry::from_running(test, hung.iter().find(|hung| hung.test.as_ref() == Some(test))));
-        let listed = failures.iter().map(FailureEntry::from_listed);
-        let entries: Value = running.chain(listed).map(|entry| entry.to_json()).collect();
-        let not_run: Vec<TestId> = all.not_run.iter().take(detail.items).cloned().collect();
-        let not_run_left_out = all.not_run_left_out + (all.not_run.len() - not_run.len()) as u64;
-        let shown = LastTestFailuresResponse {
+    // Failures after those of `shown`.
+    fn more(&self, shown: &Selection) -> u64 {
+        self.answer.total.saturating_sub(self.cursor + shown.shown as u64)
+    }
+
+    // Whether the supervisor has none of the failures after those of `shown`.
+    fn is_rest_lost(&self, shown: &Selection) -> bool {
+        shown.shown == 0 && self.answer.failures.is_empty()
+    }
+
+    fn text(&self, shown: &Selection, detail: &Detail) -> String {
+        let all = &self.answer;
+        let (is_first, next) = (self.cursor == 0, self.cursor + shown.shown as u64);
+        let advice = match shown.left_out {
+            0 if is_first && self.limit < FAILURES_LIMIT => "pass a larger limit".to_owned(),
+            0 => format!("pass cursor {next}"),
+            _ => "pass a larger max_tokens".to_owned(),
+        };
+        let (not_run, not_run_left_out) = self.not_run(detail);
+        let explained = shown.explained.iter().filter(|entry| entry.kind != FailureKind::Running);
+        let failures: Vec<Failure> = explained.map(listed).collect();
+        let first = self.cursor + 1;
+        let named =
+            named_text(&shown.named, usize::try_from(first).unwrap_or(usize::MAX).saturating_add(failures.len()));
+        let hung = all.hung.iter().filter(|_| is_first).take(detail.items).map(|hung| clip_stack(hung, detail));
+        let running = all.running.iter().filter(|_| is_first).take(detail.items);
+        let response = LastTestFailuresResponse {
             failures,
-            hung,
+            hung: hung.collect(),
             not_run,
             not_run_left_out,
-            running: all.running.iter().take(detail.items).cloned().collect(),
+            running: running.cloned().collect(),
             framework: all.framework.clone(),
             run_id: all.run_id.clone(),
             ..*all
         };
-        let text = text::failures(&shown, Reader::Agent);
-        let members = vec![
-            ("outcome", text::outcome_name(all.outcome()).into()),
-            ("failures", entries),
-            ("run_id", all.run_id.as_str().into()),
-            ("total", all.total.into()),
-            ("not_run", if shown.not_run.is_empty() { Value::Null } else { by_package(&shown.not_run) }),
-        ];
-        let answer = ToolAnswer::with_own_headline(text, members);
-        ToolAnswer { next: next_call(all).map(str::to_owned), ..answer }
+        let more = if self.is_rest_lost(shown) { 0 } else { self.more(shown) };
+        text::failures_page(&response, Reader::Agent, &FailuresPage { first, named: &named, more, advice: &advice })
+    }
+
+    // As many tests that still have to run as fit, and the number of the others. Later pages need not repeat them.
+    fn not_run(&self, detail: &Detail) -> (Vec<TestId>, u64) {
+        let all = &self.answer.not_run;
+        if self.cursor > 0 {
+            return (Vec::new(), 0);
+        }
+        let named: Vec<TestId> = all.iter().take(detail.items).cloned().collect();
+        let left_out = self.answer.not_run_left_out + (all.len() - named.len()) as u64;
+        (named, left_out)
+    }
+
+    fn next(&self, shown: &Selection) -> Option<String> {
+        let usual = next_call(&self.answer);
+        let (more, cursor) = (self.more(shown), self.cursor + shown.shown as u64);
+        if more == 0 || self.is_rest_lost(shown) {
+            return usual;
+        }
+        let rest = failures_from(&self.answer.run_id, usize::try_from(cursor).unwrap_or(usize::MAX));
+        Some(format!("{rest} lists the next ones of {more} more failures; run_failing_tests after a fix"))
+    }
+
+    fn lost(&self, shown: &Selection) -> Option<String> {
+        let total = self.answer.total;
+        match self.is_rest_lost(shown) && total > 0 {
+            true if self.cursor >= total => {
+                Some(format!("nothing is at cursor {}: there are {total} failures", self.cursor))
+            }
+            true => Some(format!("failures beyond the first {} were counted and not kept", self.cursor)),
+            false => None,
+        }
     }
 }
 
-// Without stack and output, which this answer never shows.
-fn clip(failure: &Failure, detail: &Detail) -> Failure {
-    let clip = |text: &str| clip_end(&block(text), detail.message_bytes);
+impl Draw for LastFailures {
+    fn items(&self) -> usize {
+        self.failures.entries().len()
+    }
+
+    fn draw(&self, detail: &Detail) -> ToolAnswer {
+        let all = &self.answer;
+        // The form of the text has no place for failures made one.
+        let shown = self.failures.select(&Detail { folds_failures: false, ..*detail });
+        let (not_run, _) = self.not_run(detail);
+        let members = vec![
+            ("outcome", text::outcome_name(all.outcome()).into()),
+            ("failures", shown.explained.iter().map(FailureEntry::to_json).collect::<Value>()),
+            ("named", named_json(&shown.named)),
+            ("run_id", all.run_id.as_str().into()),
+            ("total", all.total.into()),
+            ("not_run", if not_run.is_empty() { Value::Null } else { by_package(&not_run) }),
+        ];
+        let answer = ToolAnswer::with_own_headline(self.text(&shown, detail), members).with_notes(self.lost(&shown));
+        ToolAnswer { next: self.next(&shown), ..answer }
+    }
+}
+
+fn listed(entry: &FailureEntry) -> Failure {
     Failure {
-        nodeid: failure.nodeid.clone(),
-        test: failure.test.clone(),
-        collector: failure.collector,
-        file: failure.file.clone(),
-        line: failure.line,
-        message: clip(&failure.message),
-        expected: failure.expected.as_deref().map(clip),
-        actual: failure.actual.as_deref().map(clip),
+        nodeid: entry.name.clone(),
+        file: entry.file.clone(),
+        line: entry.line,
+        message: entry.message.clone(),
+        expected: entry.expected.clone(),
+        actual: entry.actual.clone(),
         ..Failure::default()
     }
 }
@@ -108,10 +189,10 @@ fn clip_stack(hung: &HungTest, detail: &Detail) -> HungTest {
     HungTest { test: hung.test.clone(), file: hung.file.clone(), line: hung.line, stack: stack.join("\n") }
 }
 
-fn next_call(answer: &LastTestFailuresResponse) -> Option<&'static str> {
+fn next_call(answer: &LastTestFailuresResponse) -> Option<String> {
     match answer {
-        answer if answer.total > 0 || !answer.not_run.is_empty() => Some("run_failing_tests after a fix"),
+        answer if answer.total > 0 || !answer.not_run.is_empty() => Some("run_failing_tests after a fix".to_owned()),
         answer if answer.outcome() == Outcome::Passed => None,
-        _ => Some("get_run {stream: \"stdout\"} reads the output of that run"),
+        _ => Some(format!("{} reads the output of that run", output(&answer.run_id, Stream::Stdout))),
     }
 }

@@ -3,7 +3,7 @@
 use super::Answer;
 use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
-use crate::answer::{ToolAnswer, by_package, failure};
+use crate::answer::{ToolAnswer, by_package, failure, next_call as calls};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
@@ -93,7 +93,12 @@ impl Draw for TestList {
             outcome: all.outcome,
             collectors: all.collectors.clone(),
         };
-        let text = text::test_list(&shown);
+        let advice = match (all.tests.len() > detail.items, all.left_out > 0) {
+            (false, _) => "pass a larger limit",
+            (true, false) => "pass a larger max_tokens",
+            (true, true) => "pass a larger max_tokens and limit",
+        };
+        let text = text::test_list_advising(&shown, advice);
         let members = vec![
             ("tests", by_package(&shown.tests)),
             ("left_out", if left_out > 0 { left_out.into() } else { Value::Null }),
@@ -105,10 +110,10 @@ impl Draw for TestList {
 
 fn next_call(answer: &ListTestsResponse) -> String {
     match example(&answer.tests) {
-        Some(name) => format!("run_tests {{\"tests\": {}}} runs exactly this test", json!([name])),
+        Some(name) => format!("{} runs exactly this test", calls::exactly(name)),
         None if !answer.tests.is_empty() => "run_tests with tests, a list of these names".to_owned(),
         None if !answer.collectors.is_empty() => "mend what could not be listed, then list_tests again".to_owned(),
-        None => "check filter and framework, or add a test".to_owned(),
+        None => "list_tests with another filter or framework, or after a test was added".to_owned(),
     }
 }
 

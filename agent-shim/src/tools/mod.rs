@@ -1,7 +1,7 @@
 //! The tools, one file each: its description for the agent, and its implementation.
 
 mod artifact;
-mod get_run;
+pub(crate) mod get_run;
 mod get_test_report;
 mod last_test_failures;
 mod list_tests;
@@ -17,6 +17,7 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema;
 use rmcp::model::ToolAnnotations;
+pub(crate) use tool_spec::TIMEOUT_S_MAX;
 use tool_spec::ToolSpec;
 
 /// What a tool answers, at any level of detail.

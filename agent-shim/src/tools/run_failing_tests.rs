@@ -29,7 +29,7 @@ pub(super) fn spec() -> ToolSpec {
             ("verbose", json_schema::verbose()),
         ],
         required: &[],
-        output: Some(json_schema::run()),
+        output: Some(json_schema::run_in_brief()),
         read_only: false,
     }
 }

@@ -17,7 +17,7 @@ use proctor_proto::v1::{Limits, RunEvent, Stream};
 use serde_json::{Map, Value};
 use tonic::{Status, Streaming};
 
-const OUTPUT_LOST: &str = "the output of this run can no longer be read, since the supervisor closed the session or ended when \
+const OUTPUT_LOST: &str = "the output and the report of this run can no longer be read, because the supervisor closed the session or ended when \
                            the run had";
 
 /// What a caller wants to see of a run.
@@ -86,7 +86,8 @@ pub(super) async fn render(call: &CallContext<'_>, ended: EndedRun, view: RunVie
     let raw = if view.raw { available(raw_text(call, &ended).await)? } else { None };
     let report = if view.verbose { available(fetch_report(call, &ended.run_id).await)? } else { None };
     let is_incomplete = view.raw && raw.is_none() || view.verbose && report.is_none();
-    let mut answer = RunAnswer::new(ended);
+    let is_last = call.session().last_run().as_ref() == Some(&ended.run_id);
+    let mut answer = RunAnswer::new(ended, is_last);
     if let Some(raw) = raw {
         answer = answer.with_raw(raw);
     }

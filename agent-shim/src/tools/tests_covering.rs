@@ -3,7 +3,7 @@
 use super::Answer;
 use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
-use crate::answer::{ToolAnswer, by_package};
+use crate::answer::{ToolAnswer, by_package, next_call as calls};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
@@ -14,7 +14,7 @@ use std::path::Path;
 
 const DESCRIPTION: &str = "\
 Which tests execute a file, or one line of it, as the runs of this session have measured. Call it before you change code, \
-to know what guards it, or after, to run only what matters: pass the packages' files or a filter to run_tests. Needs a \
+to know what guards it, or after, to run only what matters: pass their names to run_tests as tests. Needs a \
 run_tests before it, of Go tests: nothing else is measured in this version. It runs nothing itself and reads no source.";
 
 pub(super) fn spec() -> ToolSpec {
@@ -87,15 +87,19 @@ fn relative(file: &str, workspace: &Path) -> String {
     inside.unwrap_or(file).trim_start_matches("./").to_owned()
 }
 
-fn next_call(answer: &TestsCoveringResponse) -> &'static str {
-    match answer {
+fn next_call(answer: &TestsCoveringResponse) -> String {
+    let fixed = match answer {
         answer if !answer.has_coverage => {
             "run_tests, with coverage not off; in this version coverage is measured for Go only"
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",
-        _ => "run_tests with these tests",
-    }
+        _ => match calls::these(&answer.tests) {
+            Some(these) => return format!("{these} runs these tests"),
+            None => "run_tests with tests, a list of these names",
+        },
+    };
+    fixed.to_owned()
 }
 
 fn attribution(answer: &TestsCoveringResponse) -> Option<&'static str> {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// Largest timeout, in seconds.
-pub(super) const TIMEOUT_S_MAX: u32 = 1_800;
+pub(crate) const TIMEOUT_S_MAX: u32 = 1_800;
 
 /// Properties of a JSON Schema, in the order in which a reader meets them.
 pub(super) type Properties = Vec<(&'static str, Value)>;

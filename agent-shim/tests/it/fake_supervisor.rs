@@ -52,6 +52,10 @@ pub(crate) struct FakeState {
     pub(crate) created: Vec<CreateSessionRequest>,
     pub(crate) closed: Vec<String>,
     pub(crate) cancelled: Vec<String>,
+    /// Runs whose events were asked for by WatchRun.
+    pub(crate) watched: Vec<String>,
+    /// The answer to a cancellation.
+    pub(crate) refuse_cancel: Option<Status>,
     pub(crate) run_tests: Vec<RunTestsRequest>,
     pub(crate) covering_requests: Vec<TestsCoveringRequest>,
     pub(crate) failures_requests: Vec<LastTestFailuresRequest>,
@@ -120,10 +124,15 @@ impl FakeSupervisor {
         });
     }
 
-    /// Drops all connections, as a killed process does, and starts again without state.
-    pub(crate) fn crash_and_restart(&self) {
+    /// Drops all connections, as a killed process does.
+    pub(crate) fn crash(&self) {
         *self.server.lock().unwrap() = ServerRuntime::default();
         std::fs::remove_file(self.socket()).unwrap();
+    }
+
+    /// Drops all connections and starts again without state.
+    pub(crate) fn crash_and_restart(&self) {
+        self.crash();
         self.state().sessions.clear();
         self.serve();
     }
@@ -279,7 +288,9 @@ impl Runs for FakeSupervisor {
     }
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Events>, Status> {
-        Ok(self.events(request.into_inner().cursor))
+        let request = request.into_inner();
+        self.state().watched.push(request.run_id);
+        Ok(self.events(request.cursor))
     }
 
     async fn get_run(&self, request: Request<GetRunRequest>) -> Result<Response<GetRunResponse>, Status> {
@@ -289,11 +300,15 @@ impl Runs for FakeSupervisor {
             return Err(Status::permission_denied("no such run"));
         }
         let running = state.draining || state.endless && state.cancelled.is_empty();
+        let mut report = state.report.clone();
+        if state.endless {
+            report.outcome = Outcome::Cancelled.into();
+        }
         Ok(Response::new(GetRunResponse {
             run_id,
             state: if running { RunState::Running } else { RunState::Finished }.into(),
             progress: Some(Progress { tests_finished: 12, tests_failed: 1, ..Progress::default() }),
-            report: (!running).then(|| state.report.clone()),
+            report: (!running).then_some(report),
             next_sequence: state.events.len() as u64,
             stdout_bytes: state.stdout.len() as u64,
             stderr_bytes: state.stderr.len() as u64,
@@ -302,7 +317,11 @@ impl Runs for FakeSupervisor {
     }
 
     async fn cancel_run(&self, request: Request<CancelRunRequest>) -> Result<Response<CancelRunResponse>, Status> {
-        self.state().cancelled.push(request.into_inner().run_id);
+        let mut state = self.state();
+        if let Some(status) = state.refuse_cancel.take() {
+            return Err(status);
+        }
+        state.cancelled.push(request.into_inner().run_id);
         Ok(Response::new(CancelRunResponse {}))
     }
 
@@ -350,8 +369,11 @@ impl Results for FakeSupervisor {
     ) -> Result<Response<LastTestFailuresResponse>, Status> {
         let request = request.into_inner();
         let mut state = self.in_session(&request.session_id)?;
+        let begin = usize::try_from(request.offset).unwrap();
+        let limit = if request.limit == 0 { 50 } else { usize::try_from(request.limit).unwrap() };
         state.failures_requests.push(request);
-        Ok(Response::new(state.failures.clone()))
+        let failures = state.failures.failures.iter().skip(begin).take(limit).cloned().collect();
+        Ok(Response::new(LastTestFailuresResponse { failures, ..state.failures.clone() }))
     }
 
     async fn tests_covering(

@@ -41,7 +41,7 @@ async fn failures_have_the_text_of_the_contract() {
         structured: true,
         outcome: Outcome::Failed.into(),
         age_ms: 3_000,
-        total: 2,
+        total: 1,
         failures: vec![Failure {
             nodeid: "a/TestB".into(),
             test: Some(test("a", "TestB")),
@@ -64,8 +64,58 @@ async fn failures_have_the_text_of_the_contract() {
     let failure =
         json!({"name": "a/TestB", "at": "a/b_test.go:87", "message": "mismatch", "expected": "3", "actual": "5"});
     assert_eq!(data["failures"], json!([failure]));
-    assert_eq!((&data["outcome"], &data["total"]), (&json!("failed"), &json!(2)));
-    assert_eq!(data["headline"], "2 test failure(s) from last run_tests call (go, 3s ago)");
+    assert_eq!((&data["outcome"], &data["total"]), (&json!("failed"), &json!(1)));
+    assert_eq!(data["headline"], "1 test failure(s) from last run_tests call (go, 3s ago)");
+}
+
+fn many_failures(total: u64) -> LastTestFailuresResponse {
+    let failure = |number: u64| Failure {
+        nodeid: format!("a/Test{number}"),
+        test: Some(test("a", &format!("Test{number}"))),
+        file: Some("a/b_test.go".into()),
+        line: u32::try_from(number + 7).ok(),
+        message: format!("case {number} is wrong: {}", "x".repeat(300)),
+        ..Failure::default()
+    };
+    let failures: Vec<Failure> = (0..total).map(failure).collect();
+    let failed = Outcome::Failed.into();
+    LastTestFailuresResponse {
+        has_run: true,
+        run_id: crate::fake_supervisor::RUN_ID.into(),
+        structured: true,
+        outcome: failed,
+        total,
+        failures,
+        ..LastTestFailuresResponse::default()
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_failures_names_many_and_the_call_for_the_next_page() {
+    let fake = FakeSupervisor::start(FakeState { failures: many_failures(300), ..FakeState::default() });
+    let client = Client::connected_to(&fake).await;
+    let result = client.call("last_test_failures", json!({"limit": 500})).await;
+    let data = structured(&client, "last_test_failures", &result).await;
+    let (explained, named) = (data["failures"].as_array().unwrap(), data["named"][0]["names"].as_array().unwrap());
+    let shown = explained.len() + named.len();
+    assert!(explained.len() >= 3 && shown > 150, "{} and {}", explained.len(), named.len());
+    assert_eq!(data["named"][0]["names"][0], format!("Test{}", explained.len()));
+    assert_eq!(data["named"][0]["lines"][0], explained.len() + 7);
+    let run_id = crate::fake_supervisor::RUN_ID;
+    let next = format!("last_test_failures {{\"run_id\":\"{run_id}\",\"cursor\":{shown},\"limit\":500}} lists");
+    assert!(data["next"].as_str().unwrap().starts_with(&next), "{data}");
+    let more = format!("({} more entries truncated; pass a larger max_tokens to see them)\n", 300 - shown);
+    assert!(block(&result, 0).ends_with(&more), "{result:?}");
+
+    let rest = client.call("last_test_failures", json!({"run_id": run_id, "cursor": 298})).await;
+    assert!(block(&rest, 0).contains("\n299. a/Test298\n") && !block(&rest, 0).contains("more entries"), "{rest:?}");
+    let beyond = client.call("last_test_failures", json!({"cursor": 300})).await;
+    assert!(block(&beyond, 1).contains("nothing is at cursor 300: there are 300 failures"), "{beyond:?}");
+    fake.state().failures.total = 12_000;
+    let lost = client.call("last_test_failures", json!({"cursor": 300})).await;
+    assert!(block(&lost, 1).contains("failures beyond the first 300 were counted and not kept"), "{lost:?}");
+    let other = client.call("last_test_failures", json!({"run_id": "another"})).await;
+    assert!(block(&other, 0).contains("run \"another\" is not the last one that has ended"), "{other:?}");
 }
 
 #[tokio::test]
@@ -151,4 +201,6 @@ async fn bulk_is_read_as_resources_of_the_run() {
     for uri in ["proctor://runs/x", "file:///etc/passwd"] {
         assert!(client.service().read_resource(ReadResourceRequestParams::new(uri)).await.is_err(), "{uri}");
     }
+    let templates = client.service().list_all_resource_templates().await.unwrap();
+    assert!(templates.iter().any(|one| one.uri_template.ends_with("/artifacts/{+name}")), "names hold slashes");
 }

@@ -55,8 +55,9 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let last =
-            session.last_run(FAILURES_PAGE.clamp(message.limit)).await.map_err(|error| status::session(&error))?;
+        let offset = usize::try_from(message.offset).unwrap_or(usize::MAX);
+        let limit = FAILURES_PAGE.clamp(message.limit);
+        let last = session.last_run(offset, limit).await.map_err(|error| status::session(&error))?;
         Ok(Response::new(convert::last_run(last.as_ref(), self.context.clock.now())))
     }
 

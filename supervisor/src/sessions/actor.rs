@@ -220,10 +220,10 @@ impl Actor {
                 self.step(SessionEvent::CancelRequested { run }).await;
                 _ = reply.send(is_known);
             }
-            SessionMessage::LastRun { limit, reply } => {
+            SessionMessage::LastRun { offset, limit, reply } => {
                 let last = self.session.slot().last().cloned();
                 _ = reply.send(last.map(|mut last| {
-                    last.failures.truncate(limit);
+                    last.failures = last.failures.into_iter().skip(offset).take(limit).collect();
                     last
                 }));
             }

@@ -51,6 +51,7 @@ enum SessionMessage {
         reply: oneshot::Sender<bool>,
     },
     LastRun {
+        offset: usize,
         limit: usize,
         reply: oneshot::Sender<Option<LastRun>>,
     },
@@ -304,9 +305,9 @@ impl SessionHandle {
         self.request(|reply| SessionMessage::Cancel { run, reply }).await
     }
 
-    /// The last run with at most `limit` of its failures.
-    pub async fn last_run(&self, limit: usize) -> Result<Option<LastRun>, SessionError> {
-        self.request(|reply| SessionMessage::LastRun { limit, reply }).await
+    /// The last run with at most `limit` of its failures, without the first `offset` ones.
+    pub async fn last_run(&self, offset: usize, limit: usize) -> Result<Option<LastRun>, SessionError> {
+        self.request(|reply| SessionMessage::LastRun { offset, limit, reply }).await
     }
 
     /// The tests that executed a line or file; `None` before any coverage was measured.

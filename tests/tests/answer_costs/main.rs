@@ -1,12 +1,15 @@
 //! What an answer costs an agent: tokens (characters / 4) of text and structured content together, for suites of 500 tests
 //! that pass, of which one or 300 fail, or that do not build. `costs.txt` has the measured figures; a figure that grows by a
-//! tenth fails, and so does one above its target.
+//! tenth fails, and so does one above its target. What an answer leaves out can be had by the calls that it proposes.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+mod failure_pages;
 #[path = "../outcome_table/mcp_client.rs"]
 #[expect(dead_code, reason = "these tests use a part of the client")]
 mod mcp_client;
+mod next_calls;
+mod next_calls_work;
 mod suites;
 
 use mcp_client::{Answer, Mcp};

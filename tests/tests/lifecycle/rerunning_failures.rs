@@ -96,7 +96,7 @@ async fn limited_rerun_keeps_the_rest_pending() {
     assert_eq!(some.outcome(), Outcome::Passed, "{some:?}");
     let notes = &some.evidence.as_ref().unwrap().notes;
     assert!(notes.iter().any(|note| note.contains("2 more that failed before are not part of this run")), "{notes:?}");
-    let request = LastTestFailuresRequest { session_id: session.clone(), limit: 0 };
+    let request = LastTestFailuresRequest { session_id: session.clone(), limit: 0, offset: 0 };
     let last = client.results.clone().last_test_failures(request).await.unwrap().into_inner();
     assert_eq!((last.total, last.not_run.len()), (0, 2), "{last:?}");
     assert!(text::failures(&last, Reader::Agent).contains("\nnot run: example.com/table/TestAbs/"), "{last:?}");

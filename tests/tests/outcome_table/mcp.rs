@@ -87,7 +87,7 @@ pub(crate) fn check_run(row: &Row, answer: &Answer) {
     }
     let total = report["resources"]["output_bytes"].as_u64().unwrap();
     if row.output_bytes_min > 1_000_000 {
-        let note = format!("\n[TRUNCATED] {} bytes left out; get_run {{run_id: \"", total - 512_000);
+        let note = format!("\n[TRUNCATED] {} bytes left out; get_run {{\"run_id\":\"", total - 512_000);
         let position = answer.text.find(&note).unwrap_or_else(|| panic!("no {note:?}"));
         assert!((511_000..=512_000).contains(&position), "{position}");
     }

@@ -30,7 +30,7 @@ async fn a_status_query_does_not_delay_the_expiry_of_a_session() {
     assert_eq!(session.idle_max(), minute);
     let half = Duration::from_secs(40);
     tokio::time::sleep(half).await;
-    assert_eq!(session.last_run(1).await.unwrap(), None, "this counts as a use");
+    assert_eq!(session.last_run(0, 1).await.unwrap(), None, "this counts as a use");
     tokio::time::sleep(half).await;
     let status = session.status().await.unwrap();
     assert_eq!(world.context.clock.now().ms_since(status.used_at), 40_000);

@@ -73,12 +73,12 @@ async fn answers_queries_while_a_run_is_in_progress() {
     let run = start(&session, "a").await;
     let status = within(session.status()).await.unwrap();
     assert_eq!((status.running, status.waiting), (Some(run.run.clone()), 0));
-    assert_eq!(within(session.last_run(10)).await.unwrap(), None);
+    assert_eq!(within(session.last_run(0, 10)).await.unwrap(), None);
     assert_eq!(within(session.covering("a.go".into(), None)).await.unwrap(), None);
     world.order(Order::Exit(0));
     assert_eq!(outcome(&run).await, Outcome::Passed);
     assert_eq!(within(session.status()).await.unwrap().last, Some((run.run, Outcome::Passed)));
-    assert_eq!(within(session.last_run(10)).await.unwrap().unwrap().outcome, Outcome::Passed);
+    assert_eq!(within(session.last_run(0, 10)).await.unwrap().unwrap().outcome, Outcome::Passed);
 }
 
 /// Otherwise a tenant with many long runs could keep all callers from sessions, scans and output.

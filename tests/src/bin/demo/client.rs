@@ -54,7 +54,7 @@ impl Client {
 
     /// The failures of the last run.
     pub(crate) async fn failures(&mut self, session_id: &str) -> Result<LastTestFailuresResponse> {
-        let request = LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 0 };
+        let request = LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 0, offset: 0 };
         Ok(self.results.last_test_failures(request).await.map_err(to_error)?.into_inner())
     }
 

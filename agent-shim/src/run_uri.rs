@@ -1,0 +1,76 @@
+//! URIs of what a run left: `proctor://runs/<id>/report`, `stdout`, `stderr` and `artifacts/<name>`. The name of an artifact is
+//! percent-encoded, except for its slashes.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use proctor_proto::v1::Stream;
+
+/// Beginning of every URI.
+pub(crate) const SCHEME: &str = "proctor://runs/";
+
+/// What is encoded in a name: everything but unreserved characters and slashes.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b'/');
+
+/// What a resource holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    Report,
+    Output(Stream),
+    Artifact(String),
+}
+
+/// The standard output of a run.
+pub(crate) fn of_output(run_id: &str) -> String {
+    format!("{SCHEME}{run_id}/stdout")
+}
+
+/// An artifact of a run.
+pub(crate) fn of_artifact(run_id: &str, name: &str) -> String {
+    format!("{SCHEME}{run_id}/artifacts/{}", utf8_percent_encode(name, ENCODED))
+}
+
+/// Parses a URI into the id of the run and the part of it.
+pub(crate) fn parse(uri: &str) -> Option<(String, Part)> {
+    let (run_id, part) = uri.strip_prefix(SCHEME)?.split_once('/')?;
+    let part = match part {
+        "report" => Part::Report,
+        "stdout" => Part::Output(Stream::Stdout),
+        "stderr" => Part::Output(Stream::Stderr),
+        part => {
+            let name = part.strip_prefix("artifacts/").filter(|name| !name.is_empty())?;
+            Part::Artifact(percent_decode_str(name).decode_utf8().ok()?.into_owned())
+        }
+    };
+    (!run_id.is_empty()).then(|| (run_id.to_owned(), part))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_only_its_own_uris() {
+        let part = |uri: &str| parse(uri).map(|(_, part)| part);
+        assert_eq!(part("proctor://runs/r1/report"), Some(Part::Report));
+        assert_eq!(part("proctor://runs/r1/stderr"), Some(Part::Output(Stream::Stderr)));
+        assert_eq!(part("proctor://runs/r1/artifacts/0/shot.png"), Some(Part::Artifact("0/shot.png".into())));
+        for other in [
+            "proctor://runs/r1",
+            "proctor://runs//report",
+            "proctor://runs/r1/artifacts/",
+            "proctor://runs/r1/artifacts/%ff",
+            "file:///etc/passwd",
+        ] {
+            assert_eq!(part(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn an_artifact_of_any_name_has_a_uri() {
+        for name in ["0/shot.png", "a b?c#d%20", "über/\u{1F600}.txt", "100%"] {
+            let uri = of_artifact("r1", name);
+            assert!(uri.is_ascii() && !uri.contains([' ', '?', '#']), "{uri}");
+            assert_eq!(parse(&uri), Some(("r1".to_owned(), Part::Artifact(name.to_owned()))));
+        }
+        assert_eq!(of_artifact("r1", "0/shot 1.png"), "proctor://runs/r1/artifacts/0/shot%201.png");
+    }
+}

@@ -1,0 +1,96 @@
+//! Every call that an answer proposes can be made as it is written there, and does what the answer says of it.
+
+use crate::mcp_client::{Answer, Mcp};
+use crate::next_calls;
+use proctor_tests::test_workspace::TestWorkspace;
+use serde_json::{Value, json};
+
+/// What an agent asks after a run.
+const QUESTIONS: [(&str, &str); 7] = [
+    ("get_run", "{}"),
+    ("last_test_failures", "{}"),
+    ("last_test_failures", r#"{"limit": 1}"#),
+    ("list_tests", "{}"),
+    ("tests_covering", r#"{"file": "calc/calc.go"}"#),
+    ("get_test_report", r#"{"format": "json", "max_tokens": 200}"#),
+    ("run_failing_tests", "{}"),
+];
+
+// Makes the calls that `answer` proposes. Returns their number. `timeout`: of runs for which the answer proposes none, so that a
+// test that hangs does not take the default of five minutes each time.
+async fn follow(mcp: &Mcp, answer: &Answer, timeout: &Value) -> usize {
+    assert!(!answer.is_error, "{answer:?}");
+    let next = answer.structured["next"].as_str().map(str::to_owned);
+    // An answer about a document that is too large has its proposal in the text alone.
+    let next = next.or_else(|| answer.hint.split("next: ").nth(1).map(str::to_owned)).unwrap_or_default();
+    let calls = next_calls::in_text(&next);
+    assert!(next.is_empty() || !calls.is_empty(), "no call in {next:?}");
+    for (tool, arguments) in &calls {
+        let mut given = arguments.clone();
+        if tool.starts_with("run_") && given.get("timeout").is_none() && !timeout.is_null() {
+            given["timeout"] = timeout.clone();
+        }
+        let made = mcp.call(tool, given).await;
+        assert!(!made.is_error, "{next}: {made:?}");
+        check(tool, arguments, &made);
+    }
+    calls.len()
+}
+
+fn check(tool: &str, arguments: &Value, made: &Answer) {
+    let data = &made.structured;
+    for (argument, member) in [("run_id", &data["run_id"]), ("stream", &data["output"]["stream"])] {
+        assert!(arguments.get(argument).is_none_or(|given| given == member), "{tool} {arguments}: {data}");
+    }
+    match tool {
+        "run_tests" | "run_failing_tests" => {
+            assert!(data["outcome"].is_string() || data["nothing_ran"].is_string(), "{data}");
+            let named = arguments["tests"].as_array().map_or(0, Vec::len);
+            assert!(data["summary"]["total"].as_u64().unwrap_or_default() >= named as u64, "{arguments}: {data}");
+        }
+        // The call is for what was not shown before.
+        "last_test_failures" if arguments.get("cursor").is_some() => {
+            let listed = data["failures"].as_array().unwrap().len();
+            assert!(
+                listed > 0 && listed as u64 + arguments["cursor"].as_u64().unwrap() <= data["total"].as_u64().unwrap()
+            );
+        }
+        "get_test_report" if arguments["format"] == "json" => assert!(data["tests"].is_array(), "{data}"),
+        "list_tests" => assert!(made.text.contains("(go)"), "{}", made.text),
+        _ => {}
+    }
+}
+
+async fn follow_all(fixture: &str, run: Value) {
+    let workspace = TestWorkspace::with_fixture(fixture);
+    let mcp = Mcp::start(&workspace).await;
+    let timeout = &run["timeout"];
+    let mut made = follow(&mcp, &mcp.call("get_run", json!({})).await, timeout).await;
+    for (tool, arguments) in QUESTIONS {
+        // Anew for each question, since the calls that an answer proposes are runs of their own.
+        let answer = mcp.call("run_tests", run.clone()).await;
+        if tool == "get_run" {
+            made += follow(&mcp, &answer, timeout).await;
+        }
+        let answer = mcp.call(tool, serde_json::from_str(arguments).unwrap()).await;
+        made += follow(&mcp, &answer, timeout).await;
+    }
+    mcp.close().await;
+    assert!(made >= 5, "{made} calls were proposed");
+}
+
+macro_rules! fixtures {
+    ($($name:ident $fixture:literal $run:tt)*) => {
+        $(#[tokio::test] async fn $name() { follow_all($fixture, json!($run)).await; })*
+    };
+}
+
+fixtures! {
+    after_a_pass "go/pass" {}
+    after_failures "go/fail" {}
+    after_a_build_error "go/builderror" {}
+    after_no_tests "go/notests" {}
+    after_a_timeout "go/hang" {"timeout": 4}
+    after_a_crash "go/crash" {}
+    after_a_command "go/pass" {"command": ["sh", "-c", "echo no; exit 3"]}
+}
