@@ -1,5 +1,6 @@
 //! The context of one tool call: requests to the supervisor, in the session or without one, and progress for the client.
 
+use crate::abandoned_runs::Caller;
 use crate::call_error::CallError;
 use crate::progress::{ProgressClient, ProgressReporter, ProgressState};
 use crate::reconnect;
@@ -46,6 +47,8 @@ pub(crate) struct CallContext<'a> {
     pub(crate) client: Option<ProgressClient>,
     /// Receives the id of the run that the call follows.
     pub(crate) run_id: watch::Sender<Option<String>>,
+    /// The agent that makes the call.
+    pub(crate) caller: Caller,
 }
 
 impl CallContext<'_> {

@@ -2,9 +2,13 @@
 //! run for the others, before the timers of these run out. Also the state of tasks that an earlier process began.
 
 use crate::call_context::CallSignals;
-use crate::mcp_server::McpServer;
+use crate::mcp_server::{McpServer, caller_of};
+use crate::request_error::{Named, request_error};
 use crate::run_tasks::{self, ANSWER_DELAY_MAX, OngoingCall};
 use crate::tools::Tool;
+use crate::tools::get_run::{self, CANCEL_MS_MAX};
+use crate::trace_parent;
+use proctor_proto::v1::{CancelRunRequest, GetRunResponse, Outcome, Report};
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData, JsonObject,
@@ -39,6 +43,7 @@ pub(crate) async fn call_with_deadline(
         (false, Some(_)) => CALL_MAX,
         (false, None) => SILENT_CALL_MAX,
     };
+    let called_at = SystemTime::now();
     let signals = CallSignals::new();
     let mut run_id = signals.run_id.subscribe();
     let (outcome_sender, outcome) = watch::channel(None);
@@ -53,11 +58,13 @@ pub(crate) async fn call_with_deadline(
         // Fails when the call ends without a run.
         let run_id = run_id.wait_for(Option::is_some).await.ok().and_then(|run_id| run_id.clone());
         if let Some(run_id) = run_id {
-            call = match server.tasks().add(&run_id, call) {
+            let status = run_status(server, "tools/call", &run_id, 0, context).await;
+            let created_at = status.map_or(called_at, |status| created_at(&status));
+            call = match server.tasks().add(&caller_of(context), &run_id, created_at, call) {
                 Ok(task) if has_tasks => return Ok(CallToolResponse::Task(CreateTaskResult::new(task))),
                 Ok(_) => {
                     answered.cancel();
-                    return Ok(get_run(server, &run_id, false, context).await.into());
+                    return Ok(get_run(server, &run_id, context).await.into());
                 }
                 Err(call) => call,
             };
@@ -71,57 +78,71 @@ pub(crate) async fn call_with_deadline(
 /// The state of a task. The supervisor knows the runs of earlier processes too.
 pub(crate) async fn task_state(
     server: &McpServer,
+    method: &str,
     run_id: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<DetailedTask, ErrorData> {
-    if let Some(known) = server.tasks().get(run_id) {
+    if let Some(known) = server.tasks().get(&caller_of(context), run_id) {
         return Ok(known);
     }
-    let result = known_run(server, run_id, false, context).await?;
-    let member = |name: &str| result.structured_content.as_ref().and_then(|content| content.get(name)?.as_str());
-    let payload = match (member("state"), member("outcome")) {
-        (Some("finished"), Some("cancelled")) => TaskPayload::Cancelled,
-        (Some("finished"), _) => run_tasks::completed(&result),
-        _ => TaskPayload::Working,
+    let status = run_status(server, method, run_id, 0, context).await?;
+    let payload = match status.report.as_ref().map(Report::outcome) {
+        None => TaskPayload::Working,
+        Some(Outcome::Cancelled) => TaskPayload::Cancelled,
+        Some(_) => run_tasks::completed(&get_run(server, run_id, context).await),
     };
-    Ok(run_tasks::foreign_task(run_id, payload))
+    Ok(run_tasks::foreign_task(run_id, created_at(&status), payload))
 }
 
-/// Cancels the run of a task at once.
+/// Cancels the run of a task at once, and waits for its end.
 pub(crate) async fn cancel_task(
     server: &McpServer,
     run_id: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
-    // Before the run ends, so that its end is not taken for its own.
-    server.tasks().cancel(run_id);
-    known_run(server, run_id, true, context).await.map(drop)
-}
-
-// Refuses unknown runs: the supervisor says the same of a run that is not there and of another tenant's.
-async fn known_run(
-    server: &McpServer,
-    run_id: &str,
-    cancel: bool,
-    context: &RequestContext<RoleServer>,
-) -> Result<CallToolResult, ErrorData> {
-    let unknown = || ErrorData::invalid_params("Invalid params: no task has this taskId", None);
-    if run_id.is_empty() {
-        return Err(unknown());
+    let method = "tasks/cancel";
+    let call = server.call_context(context, 0, CallSignals::new());
+    let request = CancelRunRequest { run_id: required(run_id)?.to_owned() };
+    let cancel = call.request(|mut clients| {
+        let request = request.clone();
+        async move { clients.runs.cancel_run(request).await }
+    });
+    let cancelled = trace_parent::scope(&context.meta, cancel).await;
+    cancelled.map_err(|error| request_error(Named::Task, method, &error, server.is_private()))?;
+    let status = run_status(server, method, run_id, CANCEL_MS_MAX, context).await?;
+    // It may have ended by itself before that.
+    if status.report.is_none_or(|report| report.outcome() == Outcome::Cancelled) {
+        server.tasks().cancel(&caller_of(context), run_id);
     }
-    let result = get_run(server, run_id, cancel, context).await;
-    if result.is_error == Some(true) { Err(unknown()) } else { Ok(result) }
+    Ok(())
 }
 
-async fn get_run(
+async fn run_status(
     server: &McpServer,
+    method: &str,
     run_id: &str,
-    cancel: bool,
+    wait_ms: u64,
     context: &RequestContext<RoleServer>,
-) -> CallToolResult {
+) -> Result<GetRunResponse, ErrorData> {
+    let call = server.call_context(context, 0, CallSignals::new());
+    let status = trace_parent::scope(&context.meta, get_run::status(&call, required(run_id)?, wait_ms)).await;
+    status.map_err(|error| request_error(Named::Task, method, &error, server.is_private()))
+}
+
+// An empty id would mean another run to some requests.
+fn required(run_id: &str) -> Result<&str, ErrorData> {
+    let missing = || ErrorData::invalid_params("Invalid params: taskId is empty", None);
+    Some(run_id).filter(|run_id| !run_id.is_empty()).ok_or_else(missing)
+}
+
+fn created_at(status: &GetRunResponse) -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(Duration::from_millis(status.age_ms)).unwrap_or(now)
+}
+
+async fn get_run(server: &McpServer, run_id: &str, context: &RequestContext<RoleServer>) -> CallToolResult {
     let mut arguments = JsonObject::new();
     arguments.insert("run_id".to_owned(), run_id.into());
-    arguments.insert("cancel".to_owned(), cancel.into());
     let request = CallToolRequestParams::new(Tool::GetRun.name()).with_arguments(arguments);
     server.call(Tool::GetRun, request, context, CallSignals::new()).await
 }

@@ -2,16 +2,18 @@
 //! file starts it and shuts it down.
 //!
 //! Tasks: rmcp's service loop, and one task per call, another if that may take long (`long_calls`); those of the HTTP server
-//! (`http`); one task per call that reports progress (`progress`); one that keeps the session alive (`keepalive`). Channels: a
-//! `watch` per call, which holds one value; the queue of log lines on their way to the log thread (`stderr_log`). Everything
-//! else is a future of the call that needs it.
+//! (`http`); one task per call that reports progress (`progress`), and per run that is followed for an agent that was cut off
+//! (`abandoned_runs`); one that keeps the session alive (`keepalive`). Channels: a `watch` per call, which holds one value; the
+//! queue of log lines on their way to the log thread (`stderr_log`). Everything else is a future of the call that needs it.
 
 #![deny(
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "stdout is the protocol, and these panic where nothing can be written"
 )]
+#![deny(clippy::large_futures, reason = "a future in a future in a future overflows the stack of its thread")]
 
+mod abandoned_runs;
 mod answer;
 mod arguments;
 mod batch_answers;
@@ -37,6 +39,7 @@ mod mcp_server;
 mod private_supervisor;
 mod progress;
 mod reconnect;
+mod request_error;
 mod requests_in_flight;
 mod run_follower;
 mod run_output;

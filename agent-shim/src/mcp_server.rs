@@ -1,18 +1,23 @@
 //! The MCP server: lists the tools and dispatches calls to them, whatever the transport.
 
+use crate::abandoned_runs::Caller;
 use crate::answer::budget::{self, MAX_TOKENS_MAX, token_bytes};
 use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
 use crate::call_context::{AnswerDefaults, CallContext, CallSignals};
 use crate::handshake;
+use crate::http::SESSION_HEADER;
 use crate::long_calls;
 use crate::progress::ProgressClient;
+use crate::request_error::{Named, request_error};
 use crate::run_resources::{self, RunResource};
 use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
 use crate::tools::Tool;
 use crate::trace_parent;
+use futures_util::future::BoxFuture;
+use hyper::http::request::Parts;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams, CustomRequest, CustomResult,
     DiscoverResult, ErrorCode, GetTaskParams, GetTaskResult, Implementation, InitializeRequestParams, InitializeResult,
@@ -88,7 +93,7 @@ impl McpServer {
             let max_tokens = arguments.count("max_tokens", MAX_TOKENS_MAX)?.unwrap_or(self.defaults.max_tokens);
             let bytes_max = token_bytes(max_tokens);
             let call = self.call_context(context, bytes_max, signals);
-            let answer = tool.call(&call, &mut arguments).await?;
+            let answer = Box::pin(tool.call(&call, &mut arguments)).await?;
             let mut notes = arguments.into_notes();
             notes.extend(self.session.take_notice().map(str::to_owned));
             Ok(budget::fit(&*answer, &notes, bytes_max))
@@ -99,7 +104,8 @@ impl McpServer {
         }
     }
 
-    fn call_context(
+    /// The context of a request with an answer of at most `bytes_max`.
+    pub(crate) fn call_context(
         &self,
         context: &RequestContext<RoleServer>,
         bytes_max: usize,
@@ -109,7 +115,28 @@ impl McpServer {
         let peer = context.peer.clone();
         let client = context.meta.get_progress_token().map(|token| ProgressClient { peer, token, answered });
         let (supervisor, session, defaults) = (&self.supervisor, &self.session, self.defaults);
-        CallContext { supervisor, session, defaults, bytes_max, client, run_id }
+        CallContext { supervisor, session, defaults, bytes_max, client, run_id, caller: caller_of(context) }
+    }
+
+    /// Whether this process started the supervisor.
+    pub(crate) fn is_private(&self) -> bool {
+        self.supervisor.is_private()
+    }
+
+    // The answer to a request, or an error if the server ends before it has one. On the heap: over HTTP the stack of a thread
+    // holds the state of the connection and of the request as well.
+    async fn unless_ending<T>(
+        &self,
+        context: &RequestContext<RoleServer>,
+        answer: BoxFuture<'_, Result<T, ErrorData>>,
+    ) -> Result<T, ErrorData> {
+        tokio::select! {
+            answer = answer => answer,
+            // Dropping a call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
+            // A client that cancelled the request does not get this error.
+            () = context.ct.cancelled() => Err(self.ending_error()),
+            () = self.ending.cancelled() => Err(self.ending_error()),
+        }
     }
 
     fn ending_error(&self) -> ErrorData {
@@ -119,6 +146,13 @@ impl McpServer {
         };
         ErrorData::new(SERVER_ENDING, text, None)
     }
+}
+
+/// The agent that made a request. Over HTTP the headers are there, those of versions with sessions with the id of one.
+pub(crate) fn caller_of(context: &RequestContext<RoleServer>) -> Caller {
+    let Some(request) = context.extensions.get::<Parts>() else { return Caller::Only };
+    let session = request.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok());
+    session.map_or(Caller::Unknown, |id| Caller::Session(id.to_owned()))
 }
 
 // Every list is one page, so no cursor was ever given.
@@ -159,7 +193,8 @@ impl ServerHandler for McpServer {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        long_calls::task_state(self, &request.task_id, &context).await.map(GetTaskResult::new)
+        let state = Box::pin(long_calls::task_state(self, "tasks/get", &request.task_id, &context));
+        self.unless_ending(&context, state).await.map(GetTaskResult::new)
     }
 
     // A task never asks its client for anything, so that there is nothing to update.
@@ -168,7 +203,8 @@ impl ServerHandler for McpServer {
         request: UpdateTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        long_calls::task_state(self, &request.task_id, &context).await.map(drop)
+        let state = Box::pin(long_calls::task_state(self, "tasks/update", &request.task_id, &context));
+        self.unless_ending(&context, state).await.map(drop)
     }
 
     async fn cancel_task(
@@ -176,7 +212,8 @@ impl ServerHandler for McpServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        long_calls::cancel_task(self, &request.task_id, &context).await
+        let cancelled = Box::pin(long_calls::cancel_task(self, &request.task_id, &context));
+        self.unless_ending(&context, cancelled).await
     }
 
     async fn discover(&self, _context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
@@ -252,11 +289,11 @@ impl ServerHandler for McpServer {
         let unknown = || ErrorData::resource_not_found(format!("no resource {:?}", clip(&uri)), None);
         let resource = RunResource::from_uri(&uri).ok_or_else(unknown)?;
         let call = self.call_context(&context, token_bytes(self.defaults.max_tokens), CallSignals::new());
-        let is_private = self.supervisor.is_private();
-        match resource.read(&call, &uri).await {
-            Ok(contents) => Ok(ReadResourceResult::new(vec![contents]).into()),
-            Err(error) => Err(ErrorData::resource_not_found(error.text("resources/read", is_private), None)),
-        }
+        let read = trace_parent::scope(&context.meta, resource.read(&call, &uri));
+        let contents = self.unless_ending(&context, Box::pin(async { Ok(read.await) })).await?;
+        let contents =
+            contents.map_err(|error| request_error(Named::Resource, "resources/read", &error, self.is_private()))?;
+        Ok(ReadResourceResult::new(vec![contents]).into())
     }
 
     fn get_tool(&self, name: &str) -> Option<rmcp::model::Tool> {
@@ -271,18 +308,12 @@ impl ServerHandler for McpServer {
         let Some(tool) = Tool::from_name(&request.name) else {
             return Err(ErrorData::invalid_params(format!("unknown tool: {}", clip(&request.name)), None));
         };
-        let answer = async {
+        let answer = Box::pin(async {
             match long_calls::may_take_long(tool) {
                 true => long_calls::call_with_deadline(self, tool, request, &context).await,
                 false => Ok(self.call(tool, request, &context, CallSignals::new()).await.into()),
             }
-        };
-        tokio::select! {
-            answer = answer => answer,
-            // Dropping the call drops its event stream: the run goes on for 30 s without a caller, and a retry attaches to it.
-            // A client that cancelled the call does not get this error.
-            () = context.ct.cancelled() => Err(self.ending_error()),
-            () = self.ending.cancelled() => Err(self.ending_error()),
-        }
+        });
+        self.unless_ending(&context, answer).await
     }
 }

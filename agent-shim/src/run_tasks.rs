@@ -1,6 +1,7 @@
 //! Calls that go on after their answer: tasks of MCP, whose id is that of their run, and those that were answered with the state
 //! of their run.
 
+use crate::abandoned_runs::Caller;
 use rmcp::model::{CallToolResult, DetailedTask, Task, TaskPayload, TaskStatus};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,11 @@ const POLL_INTERVAL_MS: u64 = 2_000;
 /// How long the result of a task is kept after its end, in milliseconds. The supervisor keeps the run itself for longer.
 const RESULT_KEPT_MS: u64 = 30 * 60 * 1_000;
 
-/// Most tasks that are known at a time: as many as one client may have requests.
+/// Most tasks of one client that are known at a time: as many as it may have requests.
 const TASKS_MAX: usize = crate::requests_in_flight::REQUESTS_MAX;
+
+/// Most tasks of all clients: some for each of a hundred agents of one workspace.
+const ALL_TASKS_MAX: usize = 1_024;
 
 /// The answer of a call, once it has one, and when that was.
 pub(crate) type CallOutcome = watch::Receiver<Option<(CallToolResult, SystemTime)>>;
@@ -32,9 +36,12 @@ pub(crate) struct OngoingCall {
     pub(crate) carrier: JoinSet<()>,
 }
 
-/// The tasks of one workspace. Clones share them.
+/// The tasks of one workspace, for each of its clients. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct RunTasks(Arc<Mutex<HashMap<String, RunTask>>>);
+pub(crate) struct RunTasks(Arc<Mutex<HashMap<TaskKey, RunTask>>>);
+
+/// Client and run.
+type TaskKey = (Caller, String);
 
 struct RunTask {
     created_at: SystemTime,
@@ -44,38 +51,51 @@ struct RunTask {
 
 impl RunTasks {
     /// Makes a task of the call that follows this run. Gives the call back if too many tasks are going on.
-    pub(crate) fn add(&self, run_id: &str, call: OngoingCall) -> Result<Task, OngoingCall> {
+    /// `created_at`: when the run was accepted.
+    pub(crate) fn add(
+        &self,
+        caller: &Caller,
+        run_id: &str,
+        created_at: SystemTime,
+        call: OngoingCall,
+    ) -> Result<Task, OngoingCall> {
         let now = SystemTime::now();
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.retain(|_, task| !task.is_outdated(now));
-        if tasks.len() >= TASKS_MAX {
-            let ended = tasks.iter().filter_map(|(id, task)| Some((task.ended_at()?, id)));
-            let Some(oldest) = ended.min().map(|(_, id)| id.clone()) else { return Err(call) };
+        let own = tasks.keys().filter(|(owner, _)| owner == caller).count();
+        if own >= TASKS_MAX || tasks.len() >= ALL_TASKS_MAX {
+            // A task makes room only for another one of its own client.
+            let ended = tasks.iter().filter(|((owner, _), _)| owner == caller);
+            let ended = ended.filter_map(|(key, task)| Some((task.ended_at()?, key)));
+            let oldest = ended.min_by_key(|(ended_at, _)| *ended_at).map(|(_, key)| key.clone());
+            let Some(oldest) = oldest else { return Err(call) };
             tasks.remove(&oldest);
         }
         // A second call that attached to the same run is the same task.
-        tasks.entry(run_id.to_owned()).or_insert(RunTask { created_at: now, call, is_cancelled: false });
-        Ok(task(run_id, now, now))
+        tasks.entry((caller.clone(), run_id.to_owned())).or_insert(RunTask { created_at, call, is_cancelled: false });
+        Ok(task(run_id, created_at, now))
     }
 
     /// The state of a task, if it is known.
-    pub(crate) fn get(&self, run_id: &str) -> Option<DetailedTask> {
+    pub(crate) fn get(&self, caller: &Caller, run_id: &str) -> Option<DetailedTask> {
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = tasks.get(run_id)?;
+        let known = tasks.get(&(caller.clone(), run_id.to_owned()))?;
         let outcome = known.call.outcome.borrow().clone();
         let updated_at = outcome.as_ref().map_or(known.created_at, |(_, ended_at)| *ended_at);
         let payload = match outcome {
             _ if known.is_cancelled => TaskPayload::Cancelled,
+            Some((result, _)) if is_of_cancelled_run(&result) => TaskPayload::Cancelled,
             Some((result, _)) => completed(&result),
             None => TaskPayload::Working,
         };
         Some(DetailedTask::new(task(run_id, known.created_at, updated_at), payload))
     }
 
-    /// Records that the run of a task was cancelled.
-    pub(crate) fn cancel(&self, run_id: &str) {
+    /// Records that the run of a task was cancelled, unless the result of its call is there.
+    pub(crate) fn cancel(&self, caller: &Caller, run_id: &str) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = tasks.get_mut(run_id).filter(|task| task.ended_at().is_none()) {
+        if let Some(task) = tasks.get_mut(&(caller.clone(), run_id.to_owned())).filter(|task| task.ended_at().is_none())
+        {
             task.is_cancelled = true;
         }
     }
@@ -93,9 +113,12 @@ impl RunTask {
 }
 
 /// A task of a run of which only the supervisor knows: an earlier process made it.
-pub(crate) fn foreign_task(run_id: &str, payload: TaskPayload) -> DetailedTask {
-    let now = SystemTime::now();
-    DetailedTask::new(task(run_id, now, now), payload)
+pub(crate) fn foreign_task(run_id: &str, created_at: SystemTime, payload: TaskPayload) -> DetailedTask {
+    DetailedTask::new(task(run_id, created_at, SystemTime::now()), payload)
+}
+
+fn is_of_cancelled_run(result: &CallToolResult) -> bool {
+    result.structured_content.as_ref().is_some_and(|content| content["outcome"] == "cancelled")
 }
 
 /// The payload of a task whose call has this result.
@@ -134,19 +157,20 @@ mod tests {
     fn a_task_has_the_result_of_its_call() {
         let tasks = RunTasks::default();
         let (outcome, ongoing) = call();
-        assert_eq!(tasks.add("r1", ongoing).ok().unwrap().task_id, "r1");
-        assert_eq!(tasks.get("r1").unwrap().payload, TaskPayload::Working);
+        assert_eq!(tasks.add(&Caller::Only, "r1", SystemTime::UNIX_EPOCH, ongoing).ok().unwrap().task_id, "r1");
+        let known = tasks.get(&Caller::Only, "r1").unwrap();
+        assert_eq!((known.payload, known.task.created_at.as_str()), (TaskPayload::Working, "1970-01-01T00:00:00Z"));
         end(&outcome, SystemTime::now());
-        tasks.cancel("r1");
-        let TaskPayload::Completed { result } = tasks.get("r1").unwrap().payload else {
+        tasks.cancel(&Caller::Only, "r1");
+        let TaskPayload::Completed { result } = tasks.get(&Caller::Only, "r1").unwrap().payload else {
             panic!("not cancelled any more")
         };
         assert_eq!(result["content"][0]["text"], "done");
-        assert!(tasks.get("r2").is_none());
+        assert!(tasks.get(&Caller::Only, "r2").is_none());
         let (_outcome, ongoing) = call();
-        tasks.add("r2", ongoing).ok().unwrap();
-        tasks.cancel("r2");
-        assert_eq!(tasks.get("r2").unwrap().payload, TaskPayload::Cancelled);
+        tasks.add(&Caller::Only, "r2", SystemTime::UNIX_EPOCH, ongoing).ok().unwrap();
+        tasks.cancel(&Caller::Only, "r2");
+        assert_eq!(tasks.get(&Caller::Only, "r2").unwrap().payload, TaskPayload::Cancelled);
     }
 
     #[test]
@@ -155,18 +179,24 @@ mod tests {
         let calls: Vec<Outcome> = (0..TASKS_MAX)
             .map(|number| {
                 let (outcome, ongoing) = call();
-                tasks.add(&number.to_string(), ongoing).ok().unwrap();
+                tasks.add(&Caller::Only, &number.to_string(), SystemTime::now(), ongoing).ok().unwrap();
                 outcome
             })
             .collect();
-        assert!(tasks.add("more", call().1).is_err(), "all of them go on");
+        assert!(tasks.add(&Caller::Only, "more", SystemTime::now(), call().1).is_err(), "all of them go on");
+        let other = Caller::Session("another".to_owned());
+        tasks.add(&other, "more", SystemTime::now(), call().1).ok().expect("another client has room of its own");
+        assert!(tasks.get(&other, "more").is_some() && tasks.get(&Caller::Only, "more").is_none());
         let now = SystemTime::now();
         end(&calls[3], now - Duration::from_secs(1));
         end(&calls[5], now - Duration::from_secs(2));
-        tasks.add("more", call().1).ok().unwrap();
-        assert!(tasks.get("5").is_none() && tasks.get("3").is_some());
+        tasks.add(&Caller::Only, "more", SystemTime::now(), call().1).ok().unwrap();
+        assert!(tasks.get(&Caller::Only, "5").is_none() && tasks.get(&Caller::Only, "3").is_some());
         end(&calls[7], now - Duration::from_secs(3_600));
-        tasks.add("another", call().1).ok().unwrap();
-        assert!(tasks.get("7").is_none() && tasks.get("3").is_some(), "results are not kept for ever");
+        tasks.add(&Caller::Only, "another", SystemTime::now(), call().1).ok().unwrap();
+        assert!(
+            tasks.get(&Caller::Only, "7").is_none() && tasks.get(&Caller::Only, "3").is_some(),
+            "results are not kept for ever"
+        );
     }
 }

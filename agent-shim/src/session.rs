@@ -1,6 +1,7 @@
 //! The one session of this shim: opened by the first call, and opened again when the supervisor has closed it or the
 //! workspace was replaced by another directory.
 
+use crate::abandoned_runs::AbandonedRuns;
 use crate::call_error::CallError;
 use crate::keepalive::{IDLE_MS_MAX, SessionKeepalive};
 use crate::reconnect;
@@ -52,6 +53,7 @@ pub(crate) struct Session {
     request_id: Arc<str>,
     slot: Arc<Mutex<SessionSlot>>,
     last_run: Arc<std::sync::Mutex<Option<String>>>,
+    abandoned: AbandonedRuns,
     notice: Arc<std::sync::Mutex<Option<&'static str>>>,
 }
 
@@ -65,6 +67,7 @@ impl Session {
             request_id: format!("proctor-mcp-{}-{now}", std::process::id()).into(),
             slot: Arc::default(),
             last_run: Arc::default(),
+            abandoned: AbandonedRuns::default(),
             notice: Arc::default(),
         }
     }
@@ -136,6 +139,11 @@ impl Session {
     /// Takes the notice about the session for the next answer, if there is one.
     pub(crate) fn take_notice(&self) -> Option<&'static str> {
         self.notice.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The runs whose call was cut off.
+    pub(crate) fn abandoned(&self) -> &AbandonedRuns {
+        &self.abandoned
     }
 
     /// The last run that this shim has seen.

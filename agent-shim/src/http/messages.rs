@@ -1,5 +1,6 @@
 //! The messages that agents post to one workspace: size, JSON, batches and ids are checked here, the rest by rmcp.
 
+use super::SESSION_HEADER;
 use super::early_headers;
 use super::error_response::{busy_response, error_response, json_response, with_typed_error};
 use super::response_body::{HttpResponse, ResponseBody, full, hold};
@@ -30,7 +31,11 @@ const REQUESTS_MAX: usize = 256;
 /// Most event streams without a request (GET) in a workspace. An agent has one at most.
 const STREAMS_MAX: usize = 128;
 
-/// Most bodies that are being received. Bounds their memory to as many MiB.
+/// Most bytes of a body that needs no permit: those of nearly every request. All connections together hold 32 MiB of them.
+const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
+
+/// Most larger bodies that are being received. Bounds their memory to as many MiB. Slow senders of them delay each other, and
+/// not the usual requests.
 const BODIES_MAX: usize = 16;
 
 /// How long a body may take to arrive.
@@ -39,7 +44,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of a body that is too long is read, so that its sender sees the answer rather than a broken connection.
 const DISCARDED_BYTES_MAX: usize = 64 << 20;
 
-const SESSION_HEADER: &str = "mcp-session-id";
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
 type Service = StreamableHttpService<McpServer, LocalSessionManager>;
@@ -102,12 +106,10 @@ impl Messages {
     }
 
     async fn receive(&self, mut body: Incoming) -> Result<Bytes, Box<HttpResponse>> {
-        // The semaphore is never closed.
-        let _permit = self.bodies.acquire().await.ok();
         let refuse = |status, text: &str| {
             Box::new(error_response(status, ErrorData::invalid_request(format!("Invalid request: {text}"), None), None))
         };
-        match tokio::time::timeout(BODY_TIMEOUT, read_body(&mut body)).await {
+        match tokio::time::timeout(BODY_TIMEOUT, read_body(&mut body, &self.bodies)).await {
             Ok(Ok((bytes, false))) => Ok(bytes.into()),
             Ok(Ok((head, true))) => {
                 let IncomingLine::Invalid(error, id) = reject_long_line(&head) else { return Ok(head.into()) };
@@ -147,15 +149,18 @@ impl Messages {
             Err(error) => return error_response(StatusCode::BAD_REQUEST, error, id),
         };
         let is_new = is_initialize && session_of(&parts.headers).is_none();
-        if is_new && !self.sessions.make_room().await {
+        let room = if is_new { Some(self.sessions.make_room().await) } else { None };
+        if let Some(None) = room {
             let text = "busy: every session is in use; wait for one of them to end".to_owned();
             return busy_response(StatusCode::SERVICE_UNAVAILABLE, text, id);
         }
         let request = with_body(parts, bytes);
         let (messages, request_id) = (self.clone(), id);
         let response = early_headers::respond(async move { messages.handle(request, request_id).await }).await;
-        if is_new && let Some(session) = session_of(response.headers()) {
-            self.sessions.add(session);
+        if let Some(Some(room)) = room
+            && let Some(session) = session_of(response.headers())
+        {
+            self.sessions.add(session, room);
         }
         hold(response, (permit, open))
     }
@@ -203,11 +208,15 @@ impl Messages {
     }
 }
 
-// The body, and whether it is only the head of a longer one, whose rest was discarded.
-async fn read_body(body: &mut Incoming) -> Result<(Vec<u8>, bool), hyper::Error> {
-    let (mut bytes, mut discarded) = (Vec::new(), 0);
+// The body, and whether it is only the head of a longer one, whose rest was discarded. A large one waits for a permit.
+async fn read_body(body: &mut Incoming, permits: &Semaphore) -> Result<(Vec<u8>, bool), hyper::Error> {
+    let (mut bytes, mut discarded, mut permit) = (Vec::new(), 0, None);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
+        if permit.is_none() && bytes.len() + data.len() > SMALL_BODY_BYTES_MAX {
+            // The semaphore is never closed.
+            permit = permits.acquire().await.ok();
+        }
         let room = (MESSAGE_BYTES_MAX + 1).saturating_sub(bytes.len()).min(data.len());
         bytes.extend_from_slice(&data[..room]);
         discarded += data.len() - room;

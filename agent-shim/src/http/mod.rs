@@ -24,6 +24,9 @@ pub(crate) use listener::HttpServer;
 use crate::command_line::HttpSettings;
 use crate::mcp_server::McpServer;
 
+/// Header with the id of an MCP session.
+pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
+
 /// One configured workspace.
 pub(crate) struct HttpWorkspace {
     /// Its name in the path; `None` for the only one, which is at `/mcp`.

@@ -7,6 +7,7 @@ use rmcp::transport::streamable_http_server::session::{SessionId, SessionManager
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::OwnedMutexGuard;
 
 /// Most sessions. An agent has one; the rest were left behind by agents that ended without closing theirs.
 const SESSIONS_MAX: usize = 256;
@@ -19,7 +20,12 @@ const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
 pub(super) struct HttpSessions {
     manager: Arc<LocalSessionManager>,
     uses: Arc<Mutex<HashMap<SessionId, SessionUse>>>,
+    // Held from the check for room until the new session is there, so that two new ones do not take the same room.
+    opening: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// Room for one new session. While it is held, no other session is opened.
+pub(super) struct Room(#[expect(dead_code, reason = "released on drop")] OwnedMutexGuard<()>);
 
 /// How one session is used.
 struct SessionUse {
@@ -40,7 +46,7 @@ impl HttpSessions {
     pub(super) fn new() -> HttpSessions {
         let mut manager = LocalSessionManager::default();
         manager.session_config.keep_alive = Some(IDLE_MAX);
-        HttpSessions { manager: Arc::new(manager), uses: Arc::default() }
+        HttpSessions { manager: Arc::new(manager), uses: Arc::default(), opening: Arc::default() }
     }
 
     /// rmcp's sessions.
@@ -48,25 +54,26 @@ impl HttpSessions {
         self.manager.clone()
     }
 
-    /// Closes the session idle longest if there are too many; returns whether another one has room.
-    pub(super) async fn make_room(&self) -> bool {
+    /// Makes room for another session: closes the one idle longest if there are too many. `None` if all are in use.
+    pub(super) async fn make_room(&self) -> Option<Room> {
+        let room = Room(self.opening.clone().lock_owned().await);
         let open: Vec<SessionId> = self.manager.sessions.read().await.keys().cloned().collect();
         let evicted = {
             let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
             uses.retain(|id, usage| usage.open > 0 || open.contains(id));
             if open.len() < SESSIONS_MAX {
-                return true;
+                return Some(room);
             }
             let idle = uses.iter().filter(|(_, usage)| usage.open == 0);
             idle.min_by_key(|(_, usage)| usage.last).map(|(id, _)| id.clone())
         };
-        let Some(id) = evicted else { return false };
+        let id = evicted?;
         tracing::info!("too many sessions: the one idle longest is closed");
-        self.manager.close_session(&id).await.is_ok()
+        self.manager.close_session(&id).await.is_ok().then_some(room)
     }
 
-    /// Records a new session.
-    pub(super) fn add(&self, session: &str) {
+    /// Records a new session, which takes the room.
+    pub(super) fn add(&self, session: &str, _room: Room) {
         let usage = SessionUse { last: Instant::now(), open: 0, requests: RequestsInFlight::default() };
         self.uses.lock().unwrap_or_else(PoisonError::into_inner).insert(session.into(), usage);
     }
@@ -92,5 +99,20 @@ impl Drop for OpenRequest {
             usage.open -= 1;
             self.id.iter().for_each(|id| usage.requests.finish(id));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt as _;
+
+    #[tokio::test]
+    async fn two_new_sessions_do_not_take_the_same_room() {
+        let sessions = HttpSessions::new();
+        let room = sessions.make_room().await.unwrap();
+        assert!(sessions.make_room().now_or_never().is_none(), "the first one is not there yet");
+        sessions.add("first", room);
+        assert!(sessions.make_room().now_or_never().flatten().is_some());
     }
 }

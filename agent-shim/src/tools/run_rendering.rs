@@ -2,6 +2,7 @@
 
 use super::Answer;
 use super::tool_spec::TIMEOUT_S_MAX;
+use crate::abandoned_runs::{self, CallGuard};
 use crate::answer::run::RunAnswer;
 use crate::arguments::{ArgumentError, Arguments};
 use crate::bounded_report;
@@ -51,6 +52,8 @@ pub(super) async fn run_and_render<F>(
 where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
+    let guard = CallGuard::new(call);
+    abandoned_runs::keep_those_of_others(call).await;
     let ended = call
         .with_progress(ProgressState::waiting("starting"), async |progress| {
             match start_and_follow(call, progress, &start).await {
@@ -62,8 +65,9 @@ where
                 ended => ended,
             }
         })
-        .await?;
-    Ok(Box::new(render(call, ended, view).await?))
+        .await;
+    guard.end();
+    Ok(Box::new(render(call, ended?, view).await?))
 }
 
 async fn start_and_follow<F>(

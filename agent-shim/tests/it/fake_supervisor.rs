@@ -145,6 +145,11 @@ impl FakeSupervisor {
         &self.socket.0
     }
 
+    /// How many callers have dropped the event stream of an endless run.
+    pub(crate) fn dropped(&self) -> usize {
+        usize::try_from(*self.dropped.borrow()).unwrap()
+    }
+
     /// Waits until a caller has dropped the event stream of an endless run.
     pub(crate) async fn until_dropped(&self) {
         self.dropped.subscribe().wait_for(|count| *count > 0).await.unwrap();

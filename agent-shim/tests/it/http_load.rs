@@ -159,3 +159,27 @@ async fn a_hundred_agents_share_one_server() {
         assert_eq!(ids, vec![json!(number); 5], "each agent gets its own answers");
     }
 }
+
+#[tokio::test]
+async fn slow_senders_of_large_bodies_do_not_delay_the_usual_requests() {
+    let fake = FakeSupervisor::start(FakeState::default());
+    let shim = HttpShim::of(&fake).await;
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut stream = TcpStream::connect(("127.0.0.1", shim.port)).await.unwrap();
+        let token = crate::http_client::TOKEN;
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nauthorization: Bearer {token}\r\ncontent-length: 200000\r\n\r\n",
+            shim.port
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream.write_all(&vec![b' '; 100_000]).await.unwrap();
+        slow.push(stream);
+    }
+    assert_alive(&shim).await;
+    // They have not even been given up yet.
+    for stream in &slow {
+        let waiting = stream.try_read(&mut [0; 1]).unwrap_err();
+        assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
+    }
+}

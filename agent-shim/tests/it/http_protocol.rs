@@ -9,7 +9,8 @@ use http_body_util::BodyExt;
 use hyper::Method;
 use proctor_proto::v1::Queued;
 use proctor_proto::v1::run_event::Event;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::time::Duration;
 
 #[tokio::test]
 async fn every_version_with_a_handshake_has_a_session() {
@@ -112,7 +113,7 @@ async fn a_batch_of_a_session_is_answered_by_one_array() {
         ])
     };
     let answer = shim.post("/mcp", &[("mcp-session-id", &session)], batch()).await;
-    let answers: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    let answers: Value = serde_json::from_str(&answer.body).unwrap();
     let codes: Vec<String> =
         answers.as_array().unwrap().iter().map(|one| format!("{} {}", one["id"], one["error"]["code"])).collect();
     assert_eq!(codes, ["1 null", "\"two\" null", "3 -32600", "4 -32602"], "{answer:?}");
@@ -238,4 +239,36 @@ async fn the_end_of_the_server_answers_the_calls_in_flight() {
     assert!(String::from_utf8_lossy(&body).contains("cancelled: the server is ending"), "{body:?}");
     assert!(tokio::time::timeout(SOON, shim.process.wait()).await.unwrap().unwrap().success());
     assert!(fake.state().cancelled.is_empty());
+}
+
+#[tokio::test]
+async fn the_start_of_a_run_keeps_the_abandoned_run_of_another_agent() {
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let shim = HttpShim::of(&fake).await;
+    let (one, other) = (shim.session("/mcp", "2025-11-25").await, shim.session("/mcp", "2025-11-25").await);
+    let in_session = |session: &str, message: Value| {
+        let headers = [("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")];
+        shim.request(Method::POST, "/mcp", &headers, message.to_string().into_bytes())
+    };
+    // Starts a run and gives it up once the supervisor has it.
+    let start_and_leave = async |session: &str, runs: usize| {
+        let call = call(json!(runs), "run_tests", json!({}));
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": runs}});
+        let started = async {
+            while fake.state().run_tests.len() < runs {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            assert_eq!(shim.exchange(in_session(session, cancel)).await.status, 202);
+            while fake.dropped() < runs {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _response = shim.send(in_session(session, call)).await;
+        tokio::time::timeout(SOON, started).await.unwrap();
+    };
+    start_and_leave(&one, 1).await;
+    start_and_leave(&one, 2).await;
+    assert_eq!(fake.state().watched, [""; 0], "an agent may end its own run");
+    start_and_leave(&other, 3).await;
+    assert_eq!(fake.state().watched, [RUN_ID]);
 }

@@ -203,4 +203,8 @@ async fn bulk_is_read_as_resources_of_the_run() {
     }
     let templates = client.service().list_all_resource_templates().await.unwrap();
     assert!(templates.iter().any(|one| one.uri_template.ends_with("/artifacts/{+name}")), "names hold slashes");
+    fake.crash();
+    let lost = client.service().read_resource(ReadResourceRequestParams::new(of_run("stdout"))).await.unwrap_err();
+    let rmcp::ServiceError::McpError(lost) = lost else { panic!("{lost}") };
+    assert_eq!((lost.code.0, lost.data.unwrap()["reason"].clone()), (-32003, json!("SUPERVISOR_LOST")));
 }

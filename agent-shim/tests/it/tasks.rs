@@ -48,8 +48,10 @@ async fn a_long_run_is_a_task_until_it_ends() {
         (&json!("task"), &json!(RUN_ID), &json!("working"))
     );
     assert!(task["createdAt"].as_str().unwrap().contains('T') && task["pollIntervalMs"] == 2_000, "{task}");
+    let created_at = task["createdAt"].clone();
     let task = exchange(&mut client, with_tasks(2, "tasks/get", json!({"taskId": RUN_ID}))).await;
     assert_eq!((&task["resultType"], &task["status"]), (&json!("complete"), &json!("working")), "{task}");
+    assert_eq!(task["createdAt"], created_at, "a poll does not change when the run began");
     let acknowledged = exchange(&mut client, with_tasks(3, "tasks/cancel", json!({"taskId": RUN_ID}))).await;
     assert_eq!(acknowledged["resultType"], "complete");
     assert_eq!(fake.state().cancelled, [RUN_ID]);
@@ -86,10 +88,40 @@ async fn another_process_knows_the_task_by_its_run() {
     let task = shim.post_stateless("/mcp", &[("mcp-name", RUN_ID)], get(RUN_ID)).await.message()["result"].clone();
     assert_eq!((&task["status"], &task["taskId"]), (&json!("completed"), &json!(RUN_ID)), "{task}");
     assert_eq!(task["result"]["structuredContent"]["outcome"], "failed", "{task}");
+    let time = |name: &str| task[name].as_str().unwrap();
+    assert!(time("createdAt") < time("lastUpdatedAt"), "the run is older than the poll: {task}");
     for id in ["", "no-such-run"] {
         let answer = shim.post_stateless("/mcp", &[("mcp-name", id)], get(id)).await;
         assert!(answer.body.contains("\"error\""), "{id}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn errors_of_tasks_tell_an_unknown_run_from_a_lost_supervisor() {
+    let fake = FakeSupervisor::start(failed());
+    let mut client = RawClient::of(&fake);
+    let error = async |client: &mut RawClient, method: &str, id: &str| {
+        client.send(with_tasks(1, method, json!({"taskId": id}))).await;
+        let answer = client.next().await;
+        (answer["error"]["code"].clone(), answer["error"]["data"]["reason"].clone())
+    };
+    assert_eq!(error(&mut client, "tasks/get", "no-such-run").await, (json!(-32602), json!("NOT_YOURS")));
+    fake.crash();
+    for method in ["tasks/get", "tasks/cancel"] {
+        assert_eq!(error(&mut client, method, RUN_ID).await, (json!(-32003), json!("SUPERVISOR_LOST")), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_that_failed_is_not_recorded() {
+    let fake = FakeSupervisor::start(FakeState { endless: true, ..failed() });
+    let mut client = RawClient::of(&fake);
+    assert_eq!(exchange(&mut client, run_tests(1)).await["resultType"], "task");
+    fake.state().refuse_cancel = Some(tonic::Status::internal("the run cannot be reached"));
+    client.send(with_tasks(2, "tasks/cancel", json!({"taskId": RUN_ID}))).await;
+    assert_eq!(client.next().await["error"]["code"], -32603);
+    let task = exchange(&mut client, with_tasks(3, "tasks/get", json!({"taskId": RUN_ID}))).await;
+    assert_eq!(task["status"], "working", "{task}");
 }
 
 #[tokio::test]
