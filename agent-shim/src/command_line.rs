@@ -103,7 +103,7 @@ pub(crate) struct Args {
 /// What to do instead of serving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Subcommand)]
 enum Command {
-    /// Start as an MCP client would, with the same options, and say what is wrong
+    /// Start as an MCP client would, with the same options, and say what is wrong; with --http connect to the server there
     Doctor,
 }
 
@@ -198,6 +198,11 @@ impl Args {
         Ok(Some(HttpSettings { address, token_file, supervisor_token_file, url }))
     }
 
+    /// The path of each workspace over HTTP.
+    pub(crate) fn http_paths(&self) -> anyhow::Result<Vec<String>> {
+        Ok(self.workspaces()?.iter().map(|workspace| mcp_path(workspace.name.as_deref())).collect())
+    }
+
     /// Whether the set-up is to be checked instead of serving.
     pub(crate) fn is_doctor(&self) -> bool {
         self.command == Some(Command::Doctor)
@@ -219,6 +224,14 @@ impl Args {
             None => Endpoint::Private { binary: self.proctor_binary.clone(), workspace: workspace.to_owned() },
         }
     }
+}
+
+/// Path of the only workspace; the names of several follow it.
+pub(crate) const MCP_PATH: &str = "/mcp";
+
+/// The path of a workspace over HTTP.
+pub(crate) fn mcp_path(name: Option<&str>) -> String {
+    name.map_or_else(|| MCP_PATH.to_owned(), |name| format!("{MCP_PATH}/{name}"))
 }
 
 // The name ends at the first `=`; `./a=b` is a directory without one.

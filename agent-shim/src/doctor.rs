@@ -1,6 +1,8 @@
 //! `proctor-mcp doctor`: starts this program as an MCP client would, with the same options, goes through what every client does,
-//! and says at which step it fails and why.
+//! and says at which step it fails and why. `doctor_http` does so for a server that listens already.
 
+use crate::command_line::HttpSettings;
+use crate::doctor_http;
 use proctor_proto::printable::Printable;
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::RunningService;
@@ -20,21 +22,25 @@ pub(crate) const COMMAND: &str = "doctor";
 const STEP_MAX: Duration = Duration::from_secs(30);
 
 /// A step that failed: what was tried, what went wrong, what helps.
-struct Failure {
+pub(crate) struct Failure {
     step: &'static str,
     cause: String,
     remedy: &'static str,
 }
 
 impl Failure {
-    fn new(step: &'static str, cause: &dyn Display, remedy: &'static str) -> Failure {
+    pub(crate) fn new(step: &'static str, cause: &dyn Display, remedy: &'static str) -> Failure {
         Failure { step, cause: cause.to_string(), remedy }
     }
 }
 
-/// Runs all steps and prints each.
-pub(crate) async fn run() -> ExitCode {
-    match check().await {
+/// Runs all steps and prints each. `http`: the server to check, if it is one that listens, and the paths of its workspaces.
+pub(crate) async fn run(http: Option<(HttpSettings, Vec<String>)>) -> ExitCode {
+    let checked = match http {
+        Some((settings, paths)) => doctor_http::check(&settings, &paths).await,
+        None => check().await,
+    };
+    match checked {
         Ok(()) => {
             print("everything that a client does first works");
             ExitCode::SUCCESS
@@ -98,7 +104,7 @@ async fn connect(shim: &mut Child) -> Result<RunningService<RoleClient, ()>, Fai
     Ok(client)
 }
 
-async fn step<T, E: Display>(
+pub(crate) async fn step<T, E: Display>(
     name: &'static str,
     remedy: &'static str,
     work: impl Future<Output = Result<T, E>>,
@@ -110,6 +116,6 @@ async fn step<T, E: Display>(
     }
 }
 
-fn print(text: &str) {
+pub(crate) fn print(text: &str) {
     _ = Printable(anstream::stdout()).write_all(format!("{text}\n").as_bytes());
 }

@@ -24,6 +24,7 @@ mod call_error;
 mod certificate_errors;
 mod command_line;
 mod doctor;
+mod doctor_http;
 mod end_of_input;
 mod end_of_output;
 mod handshake;
@@ -125,7 +126,8 @@ fn start(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if args.is_doctor() {
-        return Ok(doctor::run().await);
+        let http = args.http()?.map(|settings| Ok::<_, anyhow::Error>((settings, args.http_paths()?)));
+        return Ok(doctor::run(http.transpose()?).await);
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let terminated = async move {

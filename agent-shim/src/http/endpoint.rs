@@ -8,7 +8,7 @@ use super::error_response::{busy_response, error_response, json_response};
 use super::messages::Messages;
 use super::request_rate::RequestRate;
 use super::response_body::HttpResponse;
-use crate::command_line::HttpSettings;
+use crate::command_line::{HttpSettings, MCP_PATH, mcp_path};
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use hyper::{Method, Request, StatusCode};
@@ -18,9 +18,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// Path of the only workspace; the names of several follow it.
-const MCP_PATH: &str = "/mcp";
 
 /// Names by which this host reaches itself.
 const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -79,10 +76,7 @@ impl Endpoint {
 
     /// The path of each workspace.
     pub(super) fn paths(&self) -> impl Iterator<Item = String> {
-        self.workspaces.iter().map(|(name, _)| match name {
-            Some(name) => format!("{MCP_PATH}/{name}"),
-            None => MCP_PATH.to_owned(),
-        })
+        self.workspaces.iter().map(|(name, _)| mcp_path(name.as_deref()))
     }
 
     /// Answers one request.

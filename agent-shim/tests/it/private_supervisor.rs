@@ -3,6 +3,7 @@
 
 use crate::client::{Client, block, shim_with_stderr, write_program};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
+use crate::http_client::HttpShim;
 use crate::runs::failed;
 use serde_json::json;
 use std::os::fd::AsFd;
@@ -77,4 +78,26 @@ async fn the_doctor_says_at_which_step_a_client_would_fail() {
     assert!(!works && text.contains("FAILED  open a session: get_run: cannot reach the supervisor"), "{text}");
     let (works, text) = doctor(&["--workspace", "/nowhere"]).await;
     assert!(!works && text.contains("FAILED  initialize: "), "{text}");
+}
+
+#[tokio::test]
+async fn the_doctor_connects_to_a_server_as_an_agent_would() {
+    let fake = FakeSupervisor::start(FakeState::default());
+    let shim = HttpShim::with(&fake, &["--workspace", "one=/", "--workspace", "two=/tmp"]).await;
+    let address = format!("127.0.0.1:{}", shim.port);
+    let token = shim.dir.path().join("token");
+    let server = ["--workspace", "one=/", "--workspace", "two=/tmp", "--http", &address, "--http-token-file"];
+    let (works, text) = doctor(&[&server[..], &[token.to_str().unwrap()]].concat()).await;
+    assert!(works && text.ends_with("everything that a client does first works\n"), "{text}");
+    for line in ["a caller without a token is refused", "/mcp/one lists ", "session on the workspace of /mcp/two"] {
+        assert!(text.contains(line), "{text}");
+    }
+    let other = shim.dir.path().join("other");
+    std::fs::write(&other, "of-another-server").unwrap();
+    let (works, text) = doctor(&[&server[..], &[other.to_str().unwrap()]].concat()).await;
+    assert!(!works && text.contains("FAILED  initialize: answered with 401"), "{text}");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let (works, text) =
+        doctor(&["--workspace", "/", "--http", &nobody, "--http-token-file", token.to_str().unwrap()]).await;
+    assert!(!works && text.contains("FAILED  connect: ") && text.contains("without `doctor`"), "{text}");
 }
