@@ -13,13 +13,44 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::OnceLock;
 
-fn interpreter() -> &'static PathBuf {
-    static PYTHON: OnceLock<PathBuf> = OnceLock::new();
-    PYTHON.get_or_init(|| {
-        ensure_installed("python");
-        let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from);
-        tools.join("python/bin/python")
-    })
+/// A generation of the SDK: the directory of its Python, and the client that is written for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Generation {
+    directory: &'static str,
+    script: &'static str,
+}
+
+pub(crate) const V1: Generation = Generation { directory: "python-v1", script: "mcp_client_v1.py" };
+pub(crate) const V2: Generation = Generation { directory: "python", script: "mcp_client.py" };
+
+/// The second generation with a client that gives up each request after a minute.
+pub(crate) const V2_IMPATIENT: Generation = Generation { script: "long_run.py", ..V2 };
+
+impl Generation {
+    fn interpreter(self) -> PathBuf {
+        static TOOLS: OnceLock<PathBuf> = OnceLock::new();
+        let tools = TOOLS.get_or_init(|| {
+            ensure_installed("python");
+            std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from)
+        });
+        tools.join(self.directory).join("bin/python")
+    }
+
+    /// What the client of this generation prints, with these arguments and this input.
+    pub(crate) fn run(self, workspace: &TestWorkspace, arguments: &[&OsStr], input: &Value) -> Value {
+        let mut python = command(&self.interpreter());
+        // The shim inherits the client's environment, which is that of the workspace's programs.
+        let model = workspace.command("proctor-mcp");
+        python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        python.env("PYTHONDONTWRITEBYTECODE", "1");
+        python.arg(source_root().join("tests/tests/python_clients").join(self.script)).args(arguments);
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = python.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
+        let output = wait_for_exit(child);
+        assert_eq!(output.status, 0, "{}", output.stderr);
+        output.json()
+    }
 }
 
 fn calls(workspace: &TestWorkspace, calls: &Value) -> Value {
@@ -30,18 +61,7 @@ fn calls(workspace: &TestWorkspace, calls: &Value) -> Value {
 
 /// The answers that the SDK gets from a server, which is a command or a URL with its token.
 pub(crate) fn calls_of(workspace: &TestWorkspace, mode: &str, server: &[&OsStr], calls: &Value) -> Value {
-    let mut python = command(interpreter());
-    // The shim inherits the client's environment, which is that of the workspace's programs.
-    let model = workspace.command("proctor-mcp");
-    python.envs(model.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    python.env("PYTHONDONTWRITEBYTECODE", "1").arg(source_root().join("tests/tests/python_clients/mcp_client.py"));
-    python.arg(mode).args(server);
-    python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = python.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(calls.to_string().as_bytes()).unwrap();
-    let output = wait_for_exit(child);
-    assert_eq!(output.status, 0, "{}", output.stderr);
-    output.json()
+    V2.run(workspace, &[&[OsStr::new(mode)], server].concat(), calls)
 }
 
 pub(crate) fn answer(value: &Value) -> Answer {
