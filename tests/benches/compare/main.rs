@@ -19,6 +19,7 @@ mod reporter_overhead;
 mod rival_sandboxes;
 mod run_throughput;
 mod seeded_random;
+mod shim_overhead;
 mod soak;
 mod targets;
 
@@ -28,13 +29,14 @@ use targets::Figure;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("dispatch", dispatch_latency::bench),
     ("throughput", run_throughput::bench),
     ("kill", kill_latency::bench),
     ("neighbours", noisy_neighbours::bench),
     ("leaks", soak::bench),
     ("sessions", idle_sessions::bench),
+    ("shim", shim_overhead::bench),
     ("faults", load::bench),
     ("parser", parser_throughput::bench),
     ("reporters", reporter_overhead::bench),
