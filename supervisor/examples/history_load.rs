@@ -1,7 +1,7 @@
 //! Fills a history with runs and measures it: `history_load DIR RUNS TESTS [write|measure]`.
 //!
 //! With `write`, prints the number of each run when it is recorded, for a test that kills this process. With `measure`,
-//! also prints how long a record and each question take, and the size of the database. Checks its integrity at the end.
+//! prints how long a record and each question take, and the size of the database. Checks its integrity at the end.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "an example prints its figures, and may end at an error")]
 
 use proctor::history::query::{HistoryQuery, look_up};
@@ -46,6 +46,17 @@ fn main() {
         );
         measure(&location);
     }
+    assert!(history.flush(Duration::from_secs(60)), "the history is written");
+    check(&location);
+}
+
+/// Prints the integrity of the database and the number of its runs, all of which must have results.
+fn check(location: &HistoryLocation) {
+    let database = rusqlite::Connection::open(location.dir.join("history.sqlite")).unwrap();
+    let text: String = database.query_one("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let count = |sql: &str| -> u64 { database.query_one(sql, [], |row| row.get(0)).unwrap() };
+    let without = count("SELECT count(*) FROM run WHERE id NOT IN (SELECT run FROM result WHERE length(tests) > 1)");
+    println!("integrity: {text}, {} runs, {without} without results", count("SELECT count(*) FROM run"));
 }
 
 fn run(number: u64, tests: u64) -> RunRecord {

@@ -1,22 +1,23 @@
 //! The answer of the History call: reads the tenant's history on a blocking thread and converts it for the wire.
 
 use super::convert;
+use super::encode_permit::EncodePermit;
 use super::status;
 use crate::history::query::{HistoryAnswer, HistoryQuery, PastRun, TestTrend, look_up};
 use crate::history::{HistoryLocation, WorkspaceKey};
-use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
 use proctor_core::bounds::{HISTORY_PAGE, REQUEST_TEST_BYTES_MAX};
 use proctor_core::timestamp::Timestamp;
 use proctor_proto::v1;
 use tonic::Status;
 
-/// Answers the request for `workspace`. Without a place for a history, the answer is empty.
+/// Answers the request for `workspace`; a question about many tests takes some 40 MiB of memory, so it has a permit.
+/// Without a place for a history, the answer is empty.
 pub(super) async fn answer(
     message: v1::HistoryRequest,
     location: Option<HistoryLocation>,
     workspace: &Workspace,
-    permits: &ScanPermits,
+    permit: EncodePermit,
     now: Timestamp,
 ) -> Result<v1::HistoryResponse, Status> {
     if message.test.len() > REQUEST_TEST_BYTES_MAX {
@@ -30,9 +31,11 @@ pub(super) async fn answer(
         slow: message.slow,
     };
     let workspace = workspace.clone();
-    let found = permits.scan(move || look_up(&location, WorkspaceKey::for_workspace(&workspace), &query)).await;
-    let found = found.map_err(|_| status::internal("the history could not be read"))?;
-    Ok(convert_answer(found.map_err(|error| status::history(&error))?, now))
+    let answer = move || {
+        let found = look_up(&location, WorkspaceKey::for_workspace(&workspace), &query);
+        found.map(|found| convert_answer(found, now)).map_err(|error| status::history(&error))
+    };
+    permit.encode(answer).await?
 }
 
 fn convert_answer(answer: HistoryAnswer, now: Timestamp) -> v1::HistoryResponse {

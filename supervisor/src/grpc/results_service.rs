@@ -104,10 +104,10 @@ impl Results for Api {
         let tenant = self.tenant(&request)?;
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
-        let (location, permits) = (tenant.policy.history.clone(), &tenant.usage.scan_permits);
-        let answer =
-            history_answer::answer(message, location, session.workspace(), permits, Clock::wall_time()).await?;
-        Ok(Response::new(answer))
+        let permit = EncodePermit::acquire(tenant.allowance.in_flight()).await;
+        let location = tenant.policy.history.clone();
+        let answer = history_answer::answer(message, location, session.workspace(), permit, Clock::wall_time());
+        Ok(Response::new(answer.await?))
     }
 
     async fn get_report(

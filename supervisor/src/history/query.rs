@@ -19,6 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Tests that a name may match. A caller that means one test sees that it matched several.
 const MATCHES_MAX: usize = 8;
 
+/// Bytes of stored results that one question reads at most, newest first: 500 runs of 2,000 tests take 3 MiB. Decoded they
+/// take some five times as much memory.
+const RESULTS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
 /// What to look up.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryQuery {
@@ -215,7 +219,7 @@ impl WorkspaceHistory<'_> {
             "SELECT run_id, ended_ms, framework, conditions, tests FROM run JOIN result ON result.run = run.id
              WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2",
         )?;
-        let stored = statement.query_map(params![self.workspace, HISTORY_STATISTICS_RUNS_MAX], |row| {
+        let rows = statement.query_map(params![self.workspace, HISTORY_STATISTICS_RUNS_MAX], |row| {
             Ok(StoredResults {
                 run_id: row.get(0)?,
                 ended_at: Timestamp(row.get(1)?),
@@ -224,7 +228,17 @@ impl WorkspaceHistory<'_> {
                 bytes: row.get(4)?,
             })
         })?;
-        stored.collect()
+        let mut bytes = 0;
+        let mut stored = Vec::new();
+        for row in rows {
+            let row: StoredResults = row?;
+            bytes += row.bytes.len();
+            if bytes > RESULTS_BYTES_MAX && !stored.is_empty() {
+                break;
+            }
+            stored.push(row);
+        }
+        Ok(stored)
     }
 
     fn trends(&self, query: &HistoryQuery) -> rusqlite::Result<(Vec<TestTrend>, u64)> {
