@@ -77,7 +77,7 @@ fn clones_share_a_history_and_unrelated_directories_do_not() {
     assert_eq!(workspace.proctor(&["run"]).status, 0);
     let total = |dir: &Path| {
         let mut history = workspace.command("proctor");
-        history.args(["history", "--output", "json"]).arg(dir);
+        history.args(["history", "--output", "json"]).arg(dir).current_dir(workspace.root());
         wait_for_exit(history.spawn().unwrap()).json()["total_runs"].as_u64().unwrap()
     };
     let clone = workspace.root().join("clone");
@@ -100,7 +100,7 @@ fn a_test_with_both_results_on_equal_files_is_flaky() {
     let flaky = "import pathlib\n\n\
         def test_sound():\n    pass\n\n\
         def test_flaky():\n    \
-        counter = pathlib.Path('.pytest_cache/counter')\n    \
+        counter = pathlib.Path('__pycache__/counter')\n    \
         counter.parent.mkdir(exist_ok=True)\n    \
         n = int(counter.read_text()) if counter.exists() else 0\n    \
         counter.write_text(str(n + 1))\n    \
