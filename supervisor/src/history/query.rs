@@ -23,6 +23,9 @@ const MATCHES_MAX: usize = 8;
 /// take some five times as much memory.
 const RESULTS_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Latest runs whose times show which tests became slow: what was usual before them says little about today.
+const SLOW_RUNS_MAX: usize = 100;
+
 /// What to look up.
 #[derive(Debug, Clone, Default)]
 pub struct HistoryQuery {
@@ -318,7 +321,7 @@ impl WorkspaceHistory<'_> {
 
     fn slow(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<(TestId, Slowdown)>> {
         let mut times: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for (test, result) in stored.iter().rev().flat_map(|stored| decode(&stored.bytes)) {
+        for (test, result) in stored.iter().take(SLOW_RUNS_MAX).rev().flat_map(|stored| decode(&stored.bytes)) {
             // A failed test may have ended early.
             if let (TestOutcome::Passed, Some(time)) = (result.outcome, result.duration_us) {
                 times.entry(test).or_default().push(time);
