@@ -136,7 +136,10 @@ rows! { NamedCalls, names, own:
         session_id: names.session.clone(),
         limit: 0,
     };
-    results.history "Results/History" v1::HistoryRequest { session_id: names.session.clone(), limit: 0 };
+    results.history "Results/History" v1::HistoryRequest {
+        session_id: names.session.clone(),
+        ..Default::default()
+    };
     results.get_report "Results/GetReport" v1::GetReportRequest {
         session_id: names.session.clone(),
         ..Default::default()

@@ -4,6 +4,7 @@ mod admin;
 mod arguments;
 mod config_reload;
 mod doctor;
+mod history;
 mod in_process;
 mod last_run;
 mod last_run_store;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
+        Command::History(arguments) => history::history(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

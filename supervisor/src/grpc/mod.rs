@@ -8,6 +8,7 @@ mod call_record;
 pub mod convert;
 mod encode_permit;
 mod event_stream;
+mod history_answer;
 mod host_service;
 mod metered_request_body;
 mod metered_response_body;

@@ -265,6 +265,7 @@ mod tests {
     use crate::disk::usage::growth;
     use rustix::fs::{linkat, unlinkat};
     use std::fs::File;
+    use std::process::Command;
 
     fn walk() -> Walk {
         Walk {
@@ -336,15 +337,17 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "another test of this process may hold a deleted file as large")]
     fn counts_a_deleted_file_that_a_process_holds_open() {
         let (dir, disk) = workspace(MIB, |_| {});
         let file = write(dir.path().join("file"), 2 * MIB);
+        let mut holder = Command::new("/bin/sleep").arg("600").stdin(file).spawn().unwrap();
         unlinkat(CWD, dir.path().join("file"), AtFlags::empty()).unwrap();
         assert_eq!(walked_usage(&disk, &[]).bytes, 0);
-        assert!(walked_usage(&disk, &[std::process::id()]).bytes >= 2 * MIB);
-        drop(file);
-        // Other tests of this process hold deleted files too, which are small.
-        assert!(walked_usage(&disk, &[std::process::id()]).bytes < 2 * MIB);
+        assert!(walked_usage(&disk, &[holder.id()]).bytes >= 2 * MIB);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!(walked_usage(&disk, &[holder.id()]).bytes, 0);
     }
 
     #[test]
