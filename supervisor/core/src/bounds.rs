@@ -322,8 +322,9 @@ pub const HISTORY_QUEUED_RUNS_MAX: usize = 16;
 /// Most bytes of test names of one run in the history, some 100,000 names; the run's further tests are left out.
 pub const HISTORY_RUN_NAMES_BYTES_MAX: usize = 8 * MIB;
 
-/// Longest time that the end of a run waits for its comparison with the history, which takes milliseconds.
-pub const HISTORY_WAIT: Duration = Duration::from_secs(1);
+/// Longest time that the end of a run waits for its comparison with the history, which takes milliseconds. A busy disk may
+/// take seconds for the first record of a new database.
+pub const HISTORY_WAIT: Duration = Duration::from_secs(5);
 
 /// Latest runs whose results show which tests are flaky or slow, or how one test fared: a few weeks of work. Their
 /// results are read within 50 ms for a suite of 2,000 tests.
