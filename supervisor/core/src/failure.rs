@@ -298,7 +298,7 @@ impl Failure {
 
 // A parent test that failed only because of its subtests has no message of its own; listing it would repeat the
 // subtest's failure. Sorting the ids brings each parent directly before its first subtest.
-fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
+pub(crate) fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
     let mut failing: Vec<&str> =
         tests.iter().filter(|test| test.outcome.is_failure()).map(|test| test.nodeid.as_str()).collect();
     failing.sort_unstable();
