@@ -53,6 +53,8 @@ pub const WORKSPACE_ELSEWHERE: &str = "WORKSPACE_ELSEWHERE";
 pub const NETWORK_DENIED: &str = "NETWORK_DENIED";
 /// The supervisor is shutting down and accepts nothing new.
 pub const DRAINING: &str = "DRAINING";
+/// The history of runs cannot be read now: locked, damaged, from a newer version, or its disk failed. The text says which.
+pub const HISTORY_UNAVAILABLE: &str = "HISTORY_UNAVAILABLE";
 /// The call is not implemented in this version.
 pub const NOT_IN_THIS_VERSION: &str = "NOT_IN_THIS_VERSION";
 /// An argument is invalid. Metadata `field`: its name.

@@ -276,23 +276,27 @@ impl Guest {
 }
 
 impl GuestResult {
-    /// Fails with everything known unless every command ended with status 0.
+    /// Fails unless every command ended with status 0, with the output of those that did not.
     pub fn assert_succeeded(&self) {
-        let failed = self.commands.iter().filter(|command| command.status != Some(0)).count();
-        let good = !self.timed_out && !self.commands.is_empty() && failed == 0;
-        assert!(good, "{failed} commands failed\n{}", self.describe());
+        let failed: Vec<&GuestCommand> = self.commands.iter().filter(|command| command.status != Some(0)).collect();
+        let good = !self.timed_out && !self.commands.is_empty() && failed.is_empty();
+        assert!(good, "{} commands failed\n{}", failed.len(), self.describe_with(&failed));
     }
 
     /// All commands with their output, the console and the times, as text.
     #[must_use]
     pub fn describe(&self) -> String {
-        let commands = self.commands.iter().map(|command| {
+        self.describe_with(&self.commands.iter().collect::<Vec<_>>())
+    }
+
+    fn describe_with(&self, commands: &[&GuestCommand]) -> String {
+        let commands = commands.iter().map(|command| {
             let GuestCommand { line, status, output, duration } = command;
             format!("$ {line}\n{output}\n[status {status:?}, took {duration:?}]\n")
         });
         let commands: String = commands.collect();
         let GuestResult { console, boot, duration, timed_out, .. } = self;
-        format!("{commands}console:\n{console}\n[boot {boot:?}, QEMU {duration:?}, timed out: {timed_out}]")
+        format!("console:\n{console}\n[boot {boot:?}, QEMU {duration:?}, timed out: {timed_out}]\n{commands}")
     }
 }
 

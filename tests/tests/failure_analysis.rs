@@ -36,8 +36,30 @@ const STATEMENT: &str =
 const SUGGESTION: &str =
     "`uv add library_of_nobody`, or put its directory on the path if library_of_nobody is a module of the project";
 
+/// A client of a host that the sandbox does not let it reach, and two tests that use the client.
+const OFFLINE: [(&str, &str); 3] = [
+    ("requirements.txt", "pytest\n"),
+    (
+        "shop_client.py",
+        "import socket\n\ndef get():\n    return socket.create_connection((\"shop.invalid\", 80), timeout=5)\n",
+    ),
+    (
+        "test_client.py",
+        "import shop_client\n\ndef test_one():\n    assert shop_client.get()\n\ndef test_two():\n    assert shop_client.get()\n",
+    ),
+];
+
+const OFFLINE_STATEMENT: &str = "the sandbox gives the run no network, and 2 of 2 failures could not reach a host";
+
+const OFFLINE_SUGGESTION: &str = "replace the host by a local stand-in, or run with the network of the host (`proctor run \
+     --network host`), if the tenant may";
+
 fn write_cascade(workspace: &Path) {
-    for (file, content) in CASCADE.into_iter().chain([("uv.lock", "version = 1\n")]) {
+    write(workspace, CASCADE.into_iter().chain([("uv.lock", "version = 1\n")]));
+}
+
+fn write(workspace: &Path, files: impl IntoIterator<Item = (&'static str, &'static str)>) {
+    for (file, content) in files {
         let path = workspace.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
@@ -62,6 +84,7 @@ fn the_command_line_names_the_root_of_a_cascade() {
     let cause = &document["root_cause"];
     assert!(cause["statement"].as_str().unwrap().starts_with(STATEMENT), "{document}");
     assert_eq!((&cause["confidence"], &cause["failures"]), (&json!("certain"), &json!(3)), "{document}");
+    assert_eq!((&cause["evidence"]["file"], &cause["evidence"]["line"]), (&json!("shop/client.py"), &json!(1)));
     assert_eq!(document["suggestions"][0]["text"], SUGGESTION, "{document}");
     assert_eq!(document["affected_files"][0]["path"], "shop/client.py");
     assert_eq!(document["affected_files"][0]["is_edited"], false);
@@ -92,6 +115,41 @@ fn a_limit_of_the_sandbox_comes_first_with_the_setting_that_changes_it() {
         "the sandbox stopped the run at its time limit of 4 s while test_hangs ran, which hangs at test_hang.py:7";
     assert_eq!((&cause["statement"], &cause["is_sandbox"]), (&json!(statement), &json!(true)), "{cause}");
     assert!(cause["suggestion"].as_str().unwrap().contains("`timeout`"), "{cause}");
+}
+
+#[tokio::test]
+async fn a_missing_network_is_the_same_cause_at_all_three_entrances() {
+    let workspace = TestWorkspace::empty();
+    write(&workspace.path, OFFLINE);
+    assert_eq!(workspace.proctor(&["run", "--framework", "pytest"]).status, 1);
+    let document = workspace.proctor(&["analyze", "--output", "json"]).json();
+    let cause = &document["root_cause"];
+    assert_eq!((&cause["statement"], &cause["is_sandbox"]), (&json!(OFFLINE_STATEMENT), &json!(true)), "{document}");
+    assert_eq!((&cause["suggestion"], &cause["confidence"]), (&json!(OFFLINE_SUGGESTION), &json!("likely")));
+    assert_eq!((&cause["evidence"]["file"], &cause["evidence"]["line"]), (&json!("shop_client.py"), &json!(4)));
+    assert_eq!(document["affected_files"][0]["path"], "shop_client.py");
+
+    let mcp = Mcp::start(&workspace).await;
+    mcp.call("run_tests", json!({"framework": "pytest"})).await;
+    let answer = mcp.call("analyze_failures", json!({})).await;
+    let cause = &answer.structured["root_cause"];
+    assert_eq!((&cause["statement"], &cause["sandbox"]), (&json!(OFFLINE_STATEMENT), &json!(true)), "{answer:?}");
+    assert_eq!((&cause["at"], &cause["type"]), (&json!("shop_client.py:4"), &json!("network_refused")), "{answer:?}");
+    assert_eq!(answer.structured["suggestions"][0]["text"], OFFLINE_SUGGESTION, "{answer:?}");
+    mcp.close().await;
+
+    let supervisor = SupervisorProcess::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.empty_workspace("alpha", "shop");
+    write(&workspace, OFFLINE);
+    chown_tree(&workspace, first_uid(TENANTS[0]));
+    let session = client.open_session(&workspace).await;
+    client.run(&session).await;
+    let answer = analyze(&client, &session, "").await.unwrap();
+    let cause = answer.root_cause.as_ref().unwrap();
+    assert_eq!((cause.statement.as_str(), cause.suggestion.as_str()), (OFFLINE_STATEMENT, OFFLINE_SUGGESTION));
+    let place = cause.evidence.as_ref().unwrap();
+    assert_eq!((place.file.as_deref(), place.line, cause.is_sandbox), (Some("shop_client.py"), Some(4), true));
 }
 
 #[tokio::test]

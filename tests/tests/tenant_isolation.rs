@@ -141,7 +141,10 @@ rows! { NamedCalls, names, own:
         run_id: names.run.clone(),
         ..Default::default()
     };
-    results.history "Results/History" v1::HistoryRequest { session_id: names.session.clone(), limit: 0 };
+    results.history "Results/History" v1::HistoryRequest {
+        session_id: names.session.clone(),
+        ..Default::default()
+    };
     results.get_report "Results/GetReport" v1::GetReportRequest {
         session_id: names.session.clone(),
         ..Default::default()

@@ -32,7 +32,18 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
         },
         _ => finished(report, &counts) + &running(entries),
     };
-    format!("{}: {what} ({}, {:.1}s)", text::outcome_name(report.outcome()), report.framework, report.duration_s)
+    let outcome = text::outcome_name(report.outcome());
+    format!("{outcome}: {what} ({}, {:.1}s){}", report.framework, report.duration_s, since_last_run(report))
+}
+
+/// What changed since the last run: `; 1 new, 2 fixed, 1 still failing`. Empty if nothing failed then or fails now.
+fn since_last_run(report: &Report) -> String {
+    let Some(since) = &report.since_last_run else { return String::new() };
+    let groups = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
+    let counts = groups.iter().filter_map(|(group, what)| Some((group.as_ref()?.total, what)));
+    let counts: Vec<String> =
+        counts.filter(|(total, _)| *total > 0).map(|(total, what)| format!("{total} {what}")).collect();
+    if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) }
 }
 
 // A parent that only echoes its subtests is counted by the runner, but is not a failure of its own to read.
@@ -87,7 +98,7 @@ fn running(entries: &[FailureEntry]) -> String {
 mod tests {
     use super::*;
     use crate::answer::failure;
-    use proctor_proto::v1::{Collector, Evidence, TestCase, TestId, TestOutcome};
+    use proctor_proto::v1::{Collector, Evidence, SinceLastRun, TestCase, TestGroup, TestId, TestOutcome};
 
     fn report(outcome: Outcome, summary: Summary) -> Report {
         Report {
@@ -127,6 +138,18 @@ mod tests {
         build.outcome = Outcome::CollectionFailed.into();
         build.collectors_left_out = 1;
         assert!(line_of(&build).starts_with("collection_failed: 2 packages or files could not be loaded; 0 passed"));
+    }
+
+    #[test]
+    fn says_what_changed_since_the_last_run() {
+        let counts = Summary { total: 12, passed: 9, failed: 3, ..Summary::default() };
+        let group = |total| Some(TestGroup { total, ..TestGroup::default() });
+        let mut changed = report(Outcome::Failed, counts);
+        changed.since_last_run =
+            Some(SinceLastRun { new: group(1), fixed: group(4), still_failing: group(2), ..SinceLastRun::default() });
+        assert_eq!(line_of(&changed), "failed: 3 of 12 (go, 1.3s); 1 new, 4 fixed, 2 still failing");
+        changed.since_last_run = Some(SinceLastRun { new: group(0), ..SinceLastRun::default() });
+        assert_eq!(line_of(&changed), "failed: 3 of 12 (go, 1.3s)");
     }
 
     #[test]

@@ -117,6 +117,9 @@ pub const ANALYSIS_FILES_MAX: usize = 50;
 /// Longest message and suggestion in an analysis, in bytes: with all of its patterns, some MiB.
 pub const ANALYSIS_TEXT_BYTES_MAX: usize = 2 * KIB;
 
+/// Runs, or flaky or slow tests, in an answer about the history.
+pub const HISTORY_PAGE: PageLimits = PageLimits { default: 20, max: 500 };
+
 /// Covering tests in an answer. Where more than 10,000 tests execute a file, a run of all is the better request.
 pub const COVERING_TESTS_PAGE: PageLimits = PageLimits { default: 200, max: 10_000 };
 
@@ -171,6 +174,9 @@ pub const TEST_CASES_MAX: usize = 100_000;
 
 /// Most failures kept in a session's slot. Nobody reads more; the total stays exact.
 pub const FAILURES_MAX: usize = 10_000;
+
+/// Tests listed in each group of a report's comparison with earlier runs; more are counted.
+pub const HISTORY_CHANGES_LISTED_MAX: usize = 50;
 
 /// Most build and collection errors kept in one report.
 pub const COLLECTORS_MAX: usize = 1_000;
@@ -313,6 +319,29 @@ pub const TENANT_RETAINED_MEMORY_BYTES_MIN: u64 = 320 * MIB as u64;
 /// Least of a tenant's retained bytes beyond the `log` limit of one run: [`TENANT_RETAINED_MEMORY_BYTES_MIN`], and
 /// artifacts of 64 MiB; rounded up.
 pub const TENANT_RETAINED_BESIDE_LOG_MIN: u64 = 512 * MIB as u64;
+
+/// Default bytes of a tenant's history of runs: 40,000 runs of 2,000 tests.
+pub const TENANT_HISTORY_BYTES_MAX: u64 = 256 * MIB as u64;
+
+/// Least bytes of a tenant's history: some runs of as many tests as a report lists.
+pub const TENANT_HISTORY_BYTES_MIN: u64 = 16 * MIB as u64;
+
+/// Most runs in the history of one workspace: a year of one run each hour.
+pub const HISTORY_RUNS_MAX: u64 = 10_000;
+
+/// Runs that may wait to be written to the history: more only pile up while a disk does not answer, and then their
+/// reports say that the history is unavailable. Together they take at most 128 MiB.
+pub const HISTORY_QUEUED_RUNS_MAX: usize = 16;
+
+/// Most bytes of test names of one run in the history, some 100,000 names; the run's further tests are left out.
+pub const HISTORY_RUN_NAMES_BYTES_MAX: usize = 8 * MIB;
+
+/// Longest time that the end of a run waits for its comparison with the history, which takes milliseconds.
+pub const HISTORY_WAIT: Duration = Duration::from_secs(1);
+
+/// Latest runs whose results show which tests are flaky or slow, or how one test fared: a few weeks of work. Their
+/// results are read within 50 ms for a suite of 2,000 tests.
+pub const HISTORY_STATISTICS_RUNS_MAX: u64 = 500;
 
 /// Default bytes of a tenant's build caches between runs, and of a user's own: those of some large projects.
 pub const TENANT_CACHE_BYTES_MAX: u64 = 20 * GIB;

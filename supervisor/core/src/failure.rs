@@ -146,7 +146,7 @@ impl FailureSlot {
             .collectors
             .iter()
             .map(Failure::from_collector)
-            .chain(without_echoing_parents(&report.tests).map(Failure::from_test))
+            .chain(failures_of_their_own(&report.tests).map(Failure::from_test))
             .collect();
         // Failures that the report left out are known only from the summary; parents that only echo their subtests
         // cannot be recognised among them.
@@ -296,9 +296,10 @@ impl Failure {
     }
 }
 
-// A parent test that failed only because of its subtests has no message of its own; listing it would repeat the
-// subtest's failure. Sorting the ids brings each parent directly before its first subtest.
-pub(crate) fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
+/// The failed tests without parents that failed only because of their subtests: such a parent has no message of its own,
+/// and listing it would repeat the subtest's failure.
+pub fn failures_of_their_own(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
+    // Sorting the ids brings each parent directly before its first subtest.
     let mut failing: Vec<&str> =
         tests.iter().filter(|test| test.outcome.is_failure()).map(|test| test.nodeid.as_str()).collect();
     failing.sort_unstable();
@@ -313,7 +314,7 @@ pub(crate) fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item 
 #[must_use]
 pub fn count_failed_parents(tests: &[TestCase]) -> u64 {
     let failing = tests.iter().filter(|test| test.outcome.is_failure()).count();
-    (failing - without_echoing_parents(tests).count()) as u64
+    (failing - failures_of_their_own(tests).count()) as u64
 }
 
 fn has_child(sorted: &[&str], parent: &str) -> bool {

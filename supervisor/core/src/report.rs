@@ -2,6 +2,7 @@
 //! `--output json` and `GetReport`.
 
 use crate::artifact::Artifact;
+use crate::history::{SinceLastGreen, SinceLastRun, TestGroup};
 use crate::hung_test::HungTest;
 use crate::isolation::Isolation;
 use crate::limits::Limits;
@@ -61,6 +62,12 @@ pub struct Report {
     /// Files that the run left for its caller, in storage order.
     #[serde(default)]
     pub artifacts: Vec<Artifact>,
+    /// How the results differ from earlier ones of this workspace; `None` for its first run and without a history.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_last_run: Option<SinceLastRun>,
+    /// How they differ from those of the last run of all tests that passed; `None` if none has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_last_green: Option<SinceLastGreen>,
     /// Counts of what the report left out.
     pub truncated: Truncated,
 }
@@ -81,7 +88,10 @@ impl Report {
         let named_tests: usize = self.evidence.running.iter().chain(&self.evidence.not_run).map(test_bytes).sum();
         let not_built: usize = self.evidence.not_built.iter().map(|name| size_of::<String>() + name.len()).sum();
         let hung: usize = self.evidence.hung.iter().map(HungTest::memory_bytes).sum();
-        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built + hung
+        let groups = self.since_last_run.iter().flat_map(|since| [&since.new, &since.fixed, &since.still_failing]);
+        let groups = groups.chain(self.since_last_green.iter().map(|since| &since.failing));
+        let compared: usize = groups.map(TestGroup::memory_bytes).sum();
+        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built + hung + compared
     }
 }
 
@@ -219,6 +229,8 @@ pub(crate) mod tests {
             stdout_tail: String::new(),
             stderr_tail: String::new(),
             artifacts: Vec::new(),
+            since_last_run: None,
+            since_last_green: None,
             truncated: Truncated::default(),
         }
     }

@@ -113,9 +113,15 @@ mod tests {
         give_up_after: Duration::from_secs(100_000),
     };
 
+    /// A process that sends nothing and is asleep.
     #[expect(clippy::disallowed_methods, reason = "the tests need a process that sends nothing")]
     fn spawn_sleep() -> (Child, Pid) {
         let child = Command::new("/bin/sleep").arg("600").spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(120);
+        while ProcessActivity::sample(child.id()).is_none_or(|activity| activity.state != 'S') {
+            assert!(Instant::now() < until, "it does not fall asleep");
+            std::thread::sleep(Duration::from_millis(2));
+        }
         let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         (child, pid)
     }

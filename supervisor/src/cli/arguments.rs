@@ -2,7 +2,7 @@
 
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_core::bounds::{ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, PARALLEL_MAX};
+use proctor_core::bounds::{ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX};
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and reports what broke.
@@ -21,6 +21,7 @@ Examples:
   proctor failures                     file, line and message of each failure
   proctor analyze                      what the failures have in common, and where to look first
   proctor covering internal/a.go:42    tests that execute this line
+  proctor history                      earlier runs: what broke when
   proctor doctor                       what this host can enforce, with remedies";
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +36,8 @@ pub(super) enum Command {
     Analyze(AnalyzeArgs),
     /// Show the tests that execute a file or a line, as measured by earlier runs.
     Covering(CoveringArgs),
+    /// Show earlier runs of a workspace: what broke when, and which tests are flaky or became slow.
+    History(HistoryArgs),
     /// Print the report of the last run in this workspace.
     Report(ReportArgs),
     /// Serve the gRPC interface to tenants.
@@ -164,6 +167,19 @@ Examples:
   proctor covering internal/a.go            tests that execute any line of the file
   proctor covering internal/a.go:42         tests that execute line 42";
 
+const HISTORY_HELP: &str = "\
+Each run is compared with the last result of each of its tests: NEW fail now and
+passed or had never run, FIXED pass now and failed, STILL fail again. Clones,
+worktrees and moved directories of one repository share one history.
+
+Exit status: 0, even if nothing is recorded; 5 if the history cannot be read.
+
+Examples:
+  proctor history                           the latest runs, newest first
+  proctor history --test TestParse          when this test passed and failed
+  proctor history --flaky --slow            tests to distrust, and tests to speed up
+  proctor history --output json | jq '.runs[0].new'";
+
 const REPORT_HELP: &str = "\
 Exit status: 0 printed; 2 if there is no run yet.
 
@@ -247,6 +263,28 @@ pub(super) struct CoveringArgs {
     pub(super) location: String,
     #[command(flatten)]
     pub(super) last_run: LastRunArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = HISTORY_HELP)]
+pub(super) struct HistoryArgs {
+    /// The workspace; by default this directory, or the nearest parent that has had a run.
+    pub(super) path: Option<PathBuf>,
+    /// Show how one test fared instead: its name, alone or behind its package, or a part of it.
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
+    pub(super) test: Option<String>,
+    /// Show tests that passed and failed on the same files, command and environment.
+    #[arg(long)]
+    pub(super) flaky: bool,
+    /// Show tests whose latest three runs each took 30 % and 50 ms longer than the median before, beyond their noise.
+    #[arg(long)]
+    pub(super) slow: bool,
+    /// Maximum number of runs or tests to show, 1 to 500.
+    #[arg(long, value_name = "N", default_value_t = HISTORY_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(HISTORY_PAGE.max)))]
+    pub(super) limit: u32,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ use super::CommandError;
 use super::last_run_store::LastRunStore;
 use super::xdg_dirs;
 use crate::clock::Clock;
+use crate::history::History;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::{Toolchain, ToolchainConfig};
 use crate::ops::audit::Audit;
@@ -108,6 +109,7 @@ fn new_context(
         host: HostMonitor::new(clock),
         scheduler: Scheduler::start(clock, budget),
         scan_permits: ScanPermits::for_host(),
+        history: History::start(),
     })
 }
 
@@ -130,6 +132,7 @@ pub(super) fn policy(workspace: &Workspace) -> Result<Policy, CommandError> {
         run_as,
         may_use_network: true,
         cache: xdg_dirs::cache(run_as),
+        history: xdg_dirs::history(),
         ..Policy::new("private")
     })
 }

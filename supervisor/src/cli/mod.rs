@@ -5,6 +5,7 @@ mod analyze;
 mod arguments;
 mod config_reload;
 mod doctor;
+mod history;
 mod in_process;
 mod last_run;
 mod last_run_store;
@@ -76,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Failures(arguments) => last_run::failures(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
+        Command::History(arguments) => history::history(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

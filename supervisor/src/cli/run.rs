@@ -27,9 +27,13 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Chunk size for live output, in bytes.
 const CHUNK_BYTES: usize = 256 * 1_024;
+
+/// How long the command waits at its end until its run is in the history.
+const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command; returns the exit status of the program.
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
@@ -54,6 +58,7 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
     let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
     screen.show_rest(&files);
+    let history = session.history();
     session.close().await;
     let printed = match arguments.output {
         Output::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
@@ -65,6 +70,8 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     } else if is_complete && !report.partial {
         store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
     }
+    // Not even a slow disk keeps the prompt.
+    _ = history.flush(HISTORY_FLUSH_TIMEOUT);
     printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
 }

@@ -30,6 +30,9 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
+/// How long the end of the supervisor waits until the last runs are in the history.
+const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Serves until SIGTERM, SIGINT or, for a private supervisor, the end of its connection.
 pub(super) fn serve(arguments: &ServeArgs) -> Result<u8, CommandError> {
     match (&arguments.config, &arguments.root) {
@@ -198,11 +201,14 @@ async fn until_signalled(api: Api, listeners: Vec<Listener>) -> Result<u8, Comma
             within = Some(Duration::ZERO);
         }
     });
+    let history = api.context.history.clone();
     let (registry, drain, sandbox) = (api.registry.clone(), api.drain.clone(), Arc::clone(&api.context.sandbox));
     let reflection_failure =
         |error| CommandError::host(format!("the description of the services cannot be read: {error}"));
     let routes = api.routes().await.map_err(reflection_failure)?;
     let served = ServerParts { routes, registry, drain, sandbox };
-    net::serve(served, listeners).await.map_err(|error| CommandError::host(error.to_string()))?;
-    Ok(0)
+    let ended = net::serve(served, listeners).await.map_err(|error| CommandError::host(error.to_string()));
+    // Waiting for the disk blocks. It fails only by a panic.
+    _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
+    ended.map(|()| 0)
 }

@@ -70,8 +70,19 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
         let missing = format!("{}: {}; {}", missing.name, missing.reason, missing.remedy);
         let _ = writeln!(text, "{} {}", dim("not in force:"), line(&missing));
     }
+    text.push_str(&since_last_run(report));
     text.push_str(&verdict(report));
     text
+}
+
+/// What changed since the last run: `2 new, 1 fixed, 3 still failing since the last run`. Empty if nothing failed then or
+/// fails now.
+fn since_last_run(report: &Report) -> String {
+    let Some(since) = &report.since_last_run else { return String::new() };
+    let counts = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
+    let counts = counts.iter().filter(|(group, _)| group.total > 0);
+    let counts: Vec<String> = counts.map(|(group, what)| format!("{} {what}", group.total)).collect();
+    if counts.is_empty() { String::new() } else { format!("{} since the last run\n", counts.join(", ")) }
 }
 
 fn remaining_failures(text: &mut String, all: usize) {

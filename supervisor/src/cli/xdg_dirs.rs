@@ -1,7 +1,9 @@
 //! The user's state and cache directories (XDG Base Directory Specification).
 
 use super::print;
+use crate::history::HistoryLocation;
 use crate::host::state_dir::own_dir;
+use proctor_core::bounds::TENANT_HISTORY_BYTES_MAX;
 use proctor_sandbox::RunAs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,12 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
     let set = std::env::var_os(variable).map(PathBuf::from).filter(absolute);
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(absolute).map(|home| home.join(fallback));
     set.or_else(home).map(|base| base.join("proctor"))
+}
+
+/// The history of the runs of this user, who is one tenant; `None` without a home directory.
+pub(super) fn history() -> Option<HistoryLocation> {
+    let dir = user_dir("XDG_STATE_HOME", ".local/state")?.join("history");
+    Some(HistoryLocation { dir, bytes_max: TENANT_HISTORY_BYTES_MAX })
 }
 
 /// The cache directory for runs with `run_as`, created if needed; one for this user's workspaces and one per other

@@ -4,9 +4,10 @@ use super::limits::too_small;
 use crate::config::units::{Bytes, Cpus};
 use crate::tenants::allowance::Allowance;
 use proctor_core::bounds::{
-    TENANT_QUEUED_RUNS_MAX, TENANT_REQUESTS_PER_S_MAX, TENANT_RETAINED_BYTES_MAX, TENANT_RETAINED_MEMORY_BYTES_MAX,
-    TENANT_SUBSCRIBERS_MAX, TENANT_WEIGHT_MAX,
+    TENANT_HISTORY_BYTES_MAX, TENANT_HISTORY_BYTES_MIN, TENANT_QUEUED_RUNS_MAX, TENANT_REQUESTS_PER_S_MAX,
+    TENANT_RETAINED_BYTES_MAX, TENANT_RETAINED_MEMORY_BYTES_MAX, TENANT_SUBSCRIBERS_MAX, TENANT_WEIGHT_MAX,
 };
+use proctor_core::human_units::format_bytes;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::{Amount, Quota};
 use serde::Deserialize;
@@ -25,6 +26,7 @@ pub struct QuotaTable {
     subscribers: Option<u32>,
     kept: Option<Bytes>,
     kept_memory: Option<Bytes>,
+    history: Option<Bytes>,
 }
 
 impl QuotaTable {
@@ -53,6 +55,12 @@ impl QuotaTable {
         }
     }
 
+    /// Most bytes of the tenant's history of runs.
+    #[must_use]
+    pub fn history_bytes_max(&self) -> u64 {
+        self.history.map_or(TENANT_HISTORY_BYTES_MAX, |size| size.bytes)
+    }
+
     /// `ceiling`, lowered to what all of the tenant's runs may use together: a run that needed more would never start.
     #[must_use]
     pub fn clamp(&self, ceiling: Limits) -> Limits {
@@ -75,12 +83,15 @@ impl QuotaTable {
         ];
         let none = none.into_iter().filter(|(_, max)| *max == Some(0));
         let none = none.map(|(key, _)| (key, format!("{key} must be at least 1")));
+        let history = self.history_bytes_max() < TENANT_HISTORY_BYTES_MIN;
+        let history = history
+            .then(|| ("history", format!("history must be at least {}", format_bytes(TENANT_HISTORY_BYTES_MIN))));
         let one_run = LimitRequest {
             memory_bytes: self.memory.map(|size| size.bytes),
             cpu_millis: self.cpus.map(|cpus| cpus.millis),
             ..LimitRequest::default()
         };
-        weight.into_iter().chain(none).chain(too_small(&one_run)).collect()
+        weight.into_iter().chain(none).chain(history).chain(too_small(&one_run)).collect()
     }
 }
 
@@ -109,14 +120,17 @@ mod tests {
     fn rejects_a_quota_too_small_for_any_run() {
         let messages = |text: &str| parse(text).problems().into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(
-            messages("memory = \"4MiB\"\ncpus = 0.01\nkept = 1\nweight = 1000\nqueued_runs = 1\nrunning_runs = 1"),
+            messages(
+                "memory = \"4MiB\"\ncpus = 0.01\nkept = 1\nhistory = \"16MiB\"\nweight = 1000\nqueued_runs = 1\nrunning_runs = 1"
+            ),
             [""; 0]
         );
         assert_eq!(
-            messages("memory = \"1MiB\"\ncpus = 0.009\nweight = 0\nsubscribers = 0"),
+            messages("memory = \"1MiB\"\ncpus = 0.009\nweight = 0\nsubscribers = 0\nhistory = \"15MiB\""),
             [
                 "weight must be 1 to 1000",
                 "subscribers must be at least 1",
+                "history must be at least 16 MiB",
                 "memory must be at least 4 MiB, got 1 MiB",
                 "cpus must be at least 0.01 processors, got 0.009 processors",
             ]

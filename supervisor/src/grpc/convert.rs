@@ -8,6 +8,7 @@ use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
 use proctor_core::coverage::{Attribution, CoveringTests};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
+use proctor_core::history::TestGroup;
 use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
@@ -42,7 +43,9 @@ pub fn outcome(outcome: Outcome) -> v1::Outcome {
     }
 }
 
-fn test_outcome(outcome: TestOutcome) -> v1::TestOutcome {
+/// A test's outcome on the wire.
+#[must_use]
+pub fn test_outcome(outcome: TestOutcome) -> v1::TestOutcome {
     match outcome {
         TestOutcome::Passed => v1::TestOutcome::Passed,
         TestOutcome::Failed => v1::TestOutcome::Failed,
@@ -314,7 +317,24 @@ pub fn report(report: &Report) -> v1::Report {
         flaky_in_run: report.flaky_in_run,
         failed_parents: report.failed_parents,
         artifacts: report.artifacts.iter().map(artifact).collect(),
+        since_last_run: report.since_last_run.as_ref().map(|since| v1::SinceLastRun {
+            run_id: since.run_id.clone(),
+            ended_at_ms: since.ended_at.0,
+            new: Some(test_group(&since.new)),
+            fixed: Some(test_group(&since.fixed)),
+            still_failing: Some(test_group(&since.still_failing)),
+        }),
+        since_last_green: report.since_last_green.as_ref().map(|since| v1::SinceLastGreen {
+            run_id: since.run_id.clone(),
+            ended_at_ms: since.ended_at.0,
+            runs: since.runs,
+            failing: Some(test_group(&since.failing)),
+        }),
     }
+}
+
+fn test_group(group: &TestGroup) -> v1::TestGroup {
+    v1::TestGroup { total: group.total, tests: group.tests.iter().map(test_id).collect() }
 }
 
 fn artifact(artifact: &Artifact) -> v1::Artifact {

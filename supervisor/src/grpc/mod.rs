@@ -9,6 +9,7 @@ pub mod convert;
 pub mod convert_analysis;
 mod encode_permit;
 mod event_stream;
+mod history_answer;
 mod host_service;
 mod metered_request_body;
 mod metered_response_body;

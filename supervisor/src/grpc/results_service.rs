@@ -1,7 +1,8 @@
 //! The Results service: failures, coverage and reports of sessions, and test listings.
 
 use super::encode_permit::EncodePermit;
-use super::{Api, call_record, run_request, status};
+use super::{Api, call_record, history_answer, run_request, status};
+use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
 use crate::runs::{RunEnd, StartedTests, analyze_run};
 use crate::sessions::SessionHandle;
@@ -111,8 +112,12 @@ impl Results for Api {
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        self.session(&tenant, &request.get_ref().session_id).await?;
-        Err(status::not_in_this_version("History"))
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        let permit = EncodePermit::acquire(tenant.allowance.in_flight()).await;
+        let location = tenant.policy.history.clone();
+        let answer = history_answer::answer(message, location, session.workspace(), permit, Clock::wall_time());
+        Ok(Response::new(answer.await?))
     }
 
     async fn get_report(

@@ -1,6 +1,7 @@
 //! The one conversion from errors to gRPC statuses, with the details that programs read. No status text contains a path
 //! of this host.
 
+use crate::history::HistoryError;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, ReadError};
 use crate::sessions::SessionError;
@@ -112,6 +113,12 @@ pub(super) fn internal(text: impl Into<String>) -> Status {
 /// The cursor is beyond the run's next event.
 pub(super) fn cursor_beyond(cursor: u64, next: u64) -> Status {
     plain(Code::OutOfRange, reason::CURSOR_BEYOND, format!("cursor {cursor} is beyond the run's next event {next}"))
+}
+
+/// The history cannot be read.
+pub(super) fn history(error: &HistoryError) -> Status {
+    let details = ErrorDetails::with_retry_info(Some(RETRY_DELAY));
+    status(Code::Unavailable, reason::HISTORY_UNAVAILABLE, &[], format!("history unavailable: {error}"), details)
 }
 
 /// UNAVAILABLE caused by the host.
@@ -352,7 +359,8 @@ mod tests {
             (denied("run"), PermissionDenied, reason::NOT_YOURS),
             (operators_only(), PermissionDenied, reason::OPERATORS_ONLY),
             (draining(), Unavailable, reason::DRAINING),
-            (not_in_this_version("History"), Unimplemented, reason::NOT_IN_THIS_VERSION),
+            (not_in_this_version("AffectedTests"), Unimplemented, reason::NOT_IN_THIS_VERSION),
+            (history(&HistoryError::Newer), Unavailable, reason::HISTORY_UNAVAILABLE),
             (no_such_method(), Unimplemented, "UNIMPLEMENTED"),
             (internal("why"), Internal, "INTERNAL"),
             (cursor_beyond(2, 1), OutOfRange, reason::CURSOR_BEYOND),

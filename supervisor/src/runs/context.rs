@@ -2,6 +2,7 @@
 //! or tenant.
 
 use crate::clock::Clock;
+use crate::history::History;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::Audit;
@@ -27,6 +28,8 @@ pub struct Context {
     pub host: HostMonitor,
     /// Limits the workspace scans of all tenants together.
     pub scan_permits: ScanPermits,
+    /// Records finished runs.
+    pub history: History,
 }
 
 /// Limits concurrent workspace scans, each of which occupies a thread for as long as the disk takes to answer. Scans of

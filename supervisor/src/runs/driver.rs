@@ -5,6 +5,7 @@ use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::RunState;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
+use crate::history::RunRecorder;
 use crate::host::environment::home;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
@@ -18,7 +19,7 @@ use proctor_core::id::RunId;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
-use proctor_core::request::RunRequest;
+use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, exhausted_resource, shorten_slice};
 use std::io::ErrorKind;
@@ -38,6 +39,10 @@ pub struct RunTask {
     pub run: RunId,
     /// The request, with its selection resolved.
     pub request: RunRequest,
+    /// Purpose of the run.
+    pub kind: RunKind,
+    /// Fingerprint of the workspace when it was scanned for this run.
+    pub fingerprint: Option<Fingerprint>,
     /// Notes that come first in the report.
     pub notes: Vec<String>,
     /// When the run was accepted, for its queue wait.
@@ -84,7 +89,11 @@ struct CompletedRun {
     needs_tidying: bool,
 }
 
-async fn run_to_end(task: RunTask, prepared: PreparedRun, mut slot: RunSlot) -> RunResult {
+async fn run_to_end(mut task: RunTask, prepared: PreparedRun, mut slot: RunSlot) -> RunResult {
+    if !slot.has_turn() {
+        // Files may change while it waits.
+        task.fingerprint = None;
+    }
     if !slot.has_turn()
         && let Some(reason) = wait_for_turn(&task, &mut slot).await?
     {
@@ -93,9 +102,14 @@ async fn run_to_end(task: RunTask, prepared: PreparedRun, mut slot: RunSlot) -> 
         return Ok((report, Vec::new()));
     }
     let policy = Arc::clone(&task.policy);
+    let recorder = recorder(&task);
     let CompletedRun { ran, needs_tidying } = run_on_thread(move || {
-        let completed = run_in_turn(task, prepared);
+        let mut completed = run_in_turn(task, prepared);
+        // The next run does not wait for the history.
         drop(slot);
+        if let (Some(recorder), Ok((report, _))) = (recorder, &mut completed.ran) {
+            recorder.record(report);
+        }
         completed
     })
     .await?;
@@ -104,6 +118,19 @@ async fn run_to_end(task: RunTask, prepared: PreparedRun, mut slot: RunSlot) -> 
         drop(spawn_blocking(move || caches::tidy(&cache, policy.cache_bytes_max)));
     }
     ran
+}
+
+/// Records a run of tests; a listing has no results.
+fn recorder(task: &RunTask) -> Option<RunRecorder> {
+    let location = task.policy.history.clone().filter(|_| task.kind == RunKind::Tests)?;
+    Some(RunRecorder {
+        history: task.context.history.clone(),
+        location,
+        workspace: task.workspace.clone(),
+        run: task.run.clone(),
+        request: task.request.clone(),
+        fingerprint: task.fingerprint,
+    })
 }
 
 /// Runs `work` on a thread of its own. Runs do not share the runtime's threads, which are bounded and must not be

@@ -13,7 +13,7 @@ use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{RunKind, RunRequest, Selection};
+use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
 use proctor_frameworks::{
@@ -118,6 +118,8 @@ pub struct ReadyRun {
     pub policy: Arc<Policy>,
     /// Everything that its driver needs.
     pub prepared: PreparedRun,
+    /// Fingerprint of the workspace when it was scanned for this run.
+    pub fingerprint: Option<Fingerprint>,
     /// Set while the tenant's caches far exceed their bound: the run must not start then.
     pub cache_exceeded: Option<QuotaExceeded>,
 }

@@ -151,6 +151,8 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         stdout_tail,
         stderr_tail,
         artifacts,
+        since_last_run: None,
+        since_last_green: None,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
@@ -292,6 +294,8 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         stdout_tail: String::new(),
         stderr_tail: String::new(),
         artifacts: Vec::new(),
+        since_last_run: None,
+        since_last_green: None,
         truncated: Truncated::default(),
     }
 }

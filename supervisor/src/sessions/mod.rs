@@ -10,6 +10,7 @@ mod retention;
 mod run_start;
 mod shutdown;
 
+use crate::history::History;
 use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
 use crate::runs::context::Context;
@@ -265,6 +266,12 @@ impl SessionHandle {
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
         &self.shared.workspace
+    }
+
+    /// The history in which its runs are recorded.
+    #[must_use]
+    pub fn history(&self) -> History {
+        self.shared.context.history.clone()
     }
 
     /// How long it stays open without being used.

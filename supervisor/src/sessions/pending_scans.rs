@@ -180,5 +180,5 @@ fn ready(
     let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, scan, request, kind)?;
     let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
     let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
-    Ok(ReadyRun { request: request.clone(), policy, prepared, cache_exceeded })
+    Ok(ReadyRun { request: request.clone(), policy, prepared, fingerprint: scan.fingerprint, cache_exceeded })
 }

@@ -216,13 +216,15 @@ impl Actor {
             }
         };
         entry.killer = Some(KillOnDrop(killer.clone()));
-        let ReadyRun { request, policy, prepared, .. } = ready;
+        let ReadyRun { request, policy, prepared, fingerprint, .. } = ready;
         let task = RunTask {
             context: Arc::clone(&self.shared.context),
             policy,
             workspace: self.shared.workspace.clone(),
             run,
             request,
+            kind: entry.kind,
+            fingerprint,
             notes,
             accepted_at: entry.accepted_at,
             log: entry.log.clone(),

@@ -2,6 +2,7 @@
 //! [`TenantUsage`].
 
 use crate::config::{Config, TenantTable, UidRange};
+use crate::history::HistoryLocation;
 use crate::runs::context::ScanPermits;
 use crate::tenants::allowance::{Gauge, RetainedUsage};
 use proctor_core::bounds::TENANT_CACHE_BYTES_MAX;
@@ -45,11 +46,13 @@ pub struct Policy {
     pub cache: Option<PathBuf>,
     /// Bytes that all of these caches may hold between two runs.
     pub cache_bytes_max: u64,
+    /// The history of the tenant's runs; `None` records nothing.
+    pub history: Option<HistoryLocation>,
 }
 
 impl Policy {
-    /// The policy of a single user without a host file: built-in limits, no quota, the available layers, no network and
-    /// no caches.
+    /// The policy of a single user without a host file: built-in limits, no quota, the available layers, no network, no
+    /// caches and no history.
     #[must_use]
     pub fn new(owner: impl Into<String>) -> Policy {
         Policy {
@@ -66,6 +69,7 @@ impl Policy {
             may_use_network: false,
             cache: None,
             cache_bytes_max: TENANT_CACHE_BYTES_MAX,
+            history: None,
         }
     }
 
@@ -86,6 +90,10 @@ impl Policy {
             may_use_network: table.network == Network::Host,
             cache: Some(config.state_dir.join("tenants").join(&table.id).join("cache")),
             cache_bytes_max: table.cache.map_or(TENANT_CACHE_BYTES_MAX, |size| size.bytes),
+            history: Some(HistoryLocation {
+                dir: config.state_dir.join("tenants").join(&table.id).join("history"),
+                bytes_max: table.quota.history_bytes_max(),
+            }),
         }
     }
 

@@ -34,6 +34,7 @@ pub(super) fn classify(failed: &Failed<'_>, project: &Project<'_>) -> Class {
     match by_message {
         Some((kind, ..)) if kind == Kind::Assertion && values.is_some() => values,
         Some((Kind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
+            let name = name.trim_matches('\'').to_owned();
             let suggestion = Some(format!(
                 "set {name} for the run: `env` in the request or `--env`, or `environment` in .proctor.yaml"
             ));
@@ -53,7 +54,11 @@ type Match = (Kind, Option<String>, Option<String>);
 
 fn by_pattern<'a>(lines: impl Iterator<Item = &'a str> + Clone, project: &Project<'_>) -> Option<Match> {
     project.language.patterns().find_map(|pattern| {
-        let captures = lines.clone().find_map(|line| match_line(pattern.message, line))?;
+        let captures = lines.clone().find_map(|line| {
+            let captures = match_line(pattern.message, line)?;
+            let is_variable = pattern.kind == Kind::MissingEnvironmentVariable && !captures.is_empty();
+            if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
+        })?;
         let subject = captures.first().map(|(_, value)| (*value).to_owned());
         let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
         let own = module.filter(|module| pattern.kind == Kind::MissingDependency && project.has_own(module));
@@ -66,6 +71,13 @@ fn by_pattern<'a>(lines: impl Iterator<Item = &'a str> + Clone, project: &Projec
         let filled = fill(pattern.suggestion, &captures).replace("{install}", &install);
         Some((pattern.kind, Some(filled).filter(|text| !text.is_empty()), subject))
     })
+}
+
+// The last word, if it has the form of an environment variable's name: messages have others before it.
+fn environment_variable(text: &str) -> Option<&str> {
+    let word = text.split_whitespace().next_back()?.trim_matches(['"', '\'', '`', '$', ':']);
+    let is_part = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    (word.len() > 1 && word.chars().all(is_part) && !word.starts_with(|c: char| c.is_ascii_digit())).then_some(word)
 }
 
 // Captured output tells less than a message: other tests and programs may have printed it.
@@ -90,14 +102,9 @@ fn by_values(failed: &Failed<'_>) -> Option<Class> {
         let suggestion = "the values differ only by rounding: compare with a tolerance";
         return class(Kind::FloatRounding, Confidence::Likely, suggestion);
     }
-    if let (Some(one), Some(other)) = (minutes_utc(expected), minutes_utc(actual)) {
-        if one == other && expected != actual {
-            return class(
-                Kind::TimeZone,
-                Confidence::Likely,
-                "both are the same moment in different time zones: compare in one",
-            );
-        }
+    if differ_by_time_zone(expected, actual) {
+        let suggestion = "both are the same moment in different time zones: compare in one";
+        return class(Kind::TimeZone, Confidence::Likely, suggestion);
     }
     if differ_by_order(expected, actual) {
         let suggestion = "both have the same elements in a different order: sort them, or compare without order";
@@ -119,46 +126,94 @@ fn differ_by_rounding(expected: &str, actual: &str) -> bool {
     }
 }
 
-// Minutes since the year 0 in UTC, of a time with a zone as in `2024-05-01T12:00:00+02:00`. Months count as 31 days: only equality
-// of times within a month is asked for.
-fn minutes_utc(text: &str) -> Option<i64> {
-    let text = text.trim().trim_matches(['\'', '"']);
-    if !text.is_ascii()
-        || text.len() < 17
-        || text.as_bytes().get(4) != Some(&b'-')
-        || !matches!(text.as_bytes()[10], b'T' | b' ')
-    {
-        return None;
-    }
-    let field = |range: std::ops::Range<usize>| text.get(range)?.parse::<i64>().ok();
-    let zone = match text[16..].find(['Z', '+', '-']).map(|at| &text[16 + at..])? {
-        "Z" => 0,
-        zone => {
-            let minutes =
-                zone.get(1..3)?.parse::<i64>().ok()? * 60 + zone.get(zone.len() - 2..)?.parse::<i64>().ok()?;
-            if zone.starts_with('-') { -minutes } else { minutes }
+fn differ_by_time_zone(expected: &str, actual: &str) -> bool {
+    match (Moment::parse(expected), Moment::parse(actual)) {
+        (Some(one), Some(other)) => {
+            one.minutes_utc == other.minutes_utc && one.seconds == other.seconds && one.zone != other.zone
         }
-    };
-    let days = (field(0..4)? * 12 + field(5..7)?) * 31 + field(8..10)?;
-    Some((days * 24 + field(11..13)?) * 60 + field(14..16)? - zone)
+        _ => false,
+    }
+}
+
+/// A time with a zone, as in `2024-05-01T12:00:00+02:00`.
+#[derive(Debug, PartialEq, Eq)]
+struct Moment<'a> {
+    /// Months count as 31 days: equal minutes are the same minute, but the same minute in two months is not found.
+    minutes_utc: i64,
+    /// What stands between the minute and the zone.
+    seconds: &'a str,
+    /// Minutes east of UTC.
+    zone: i64,
+}
+
+impl Moment<'_> {
+    fn parse(text: &str) -> Option<Moment<'_>> {
+        let text = text.trim().trim_matches(['\'', '"']);
+        let date_ends = text.as_bytes().get(10).is_some_and(|byte| matches!(byte, b'T' | b' '));
+        if !text.is_ascii() || text.len() < 17 || text.as_bytes()[4] != b'-' || !date_ends {
+            return None;
+        }
+        let number = |digits: &str| digits.parse::<u16>().ok().filter(|_| !digits.starts_with('+')).map(i64::from);
+        let field = |range: std::ops::Range<usize>| number(text.get(range)?);
+        let zone_at = 16 + text[16..].find(['Z', '+', '-'])?;
+        let zone = match &text[zone_at..] {
+            "Z" => 0,
+            zone => {
+                let digits = zone[1..].replace(':', "");
+                let east = match digits.len() {
+                    2 => number(&digits)? * 60,
+                    4 => number(&digits[..2])? * 60 + number(&digits[2..])?,
+                    _ => return None,
+                };
+                if zone.starts_with('-') { -east } else { east }
+            }
+        };
+        let days = (field(0..4)? * 12 + field(5..7)?) * 31 + field(8..10)?;
+        let minutes_utc = (days * 24 + field(11..13)?) * 60 + field(14..16)? - zone;
+        Some(Moment { minutes_utc, seconds: &text[16..zone_at], zone })
+    }
 }
 
 fn differ_by_order(expected: &str, actual: &str) -> bool {
-    let is_collection = |text: &str| text.trim_start().starts_with(['[', '{', '(']);
-    let words = |text: &str| {
-        let mut words: Vec<String> = text
-            .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
-            .filter(|word| !word.is_empty())
-            .take(1_000)
-            .map(str::to_owned)
-            .collect();
-        words.sort_unstable();
-        words
+    let sorted = |text| {
+        let mut elements = elements(text)?;
+        elements.sort_unstable();
+        Some(elements)
     };
-    is_collection(expected) && is_collection(actual) && expected != actual && expected.len() == actual.len() && {
-        let words_of_expected = words(expected);
-        words_of_expected.len() > 1 && words_of_expected == words(actual)
+    expected != actual && matches!((sorted(expected), sorted(actual)), (Some(one), Some(other)) if one == other)
+}
+
+// The elements of a list that is whole, at least two: those of `['b', 'a']`, and numbers as Go prints them, `[2 1]`.
+fn elements(text: &str) -> Option<Vec<&str>> {
+    let text = text.trim();
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    if inner.contains("...") || inner.contains('…') {
+        return None;
     }
+    let (mut elements, mut begin, mut depth, mut quote, mut is_escaped) = (Vec::new(), 0, 0_u32, None, false);
+    for (at, character) in inner.char_indices() {
+        match character {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            _ if quote.is_some() => quote = quote.filter(|open| *open != character),
+            '"' | '\'' | '`' => quote = Some(character),
+            '[' | '(' | '{' => depth += 1,
+            ']' | ')' | '}' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                elements.push(inner[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    elements.push(inner[begin..].trim());
+    // A comma may end the last line.
+    elements.retain(|element| !element.is_empty());
+    if elements.len() == 1 {
+        elements = inner.split_whitespace().collect();
+        elements.iter().all(|element| element.parse::<f64>().is_ok()).then_some(())?;
+    }
+    (elements.len() > 1 && depth == 0 && quote.is_none()).then_some(elements)
 }
 
 fn without_pattern(failed: &Failed<'_>) -> Class {
@@ -202,14 +257,38 @@ mod tests {
 
     #[test]
     fn the_same_moment_in_another_zone_is_recognised() {
-        assert_eq!(minutes_utc("'1970-01-01T02:00:00+02:00'"), minutes_utc("1970-01-01T00:00:00Z"));
-        assert_ne!(minutes_utc("1970-01-01T02:00:00+02:00"), minutes_utc("1970-01-01T02:00:00Z"));
-        assert_eq!(minutes_utc("1970-01-01T02:00:00"), None, "no zone");
+        let noon = "2024-05-01T12:00:05Z";
+        for (expected, actual, is_zone) in [
+            ("'1970-01-01T02:00:00+02:00'", "1970-01-01T00:00:00Z", true),
+            (noon, "2024-05-01T14:00:05+02", true),
+            (noon, "2024-05-01T07:00:05-0500", true),
+            (noon, "2024-05-01T14:00:09+02:00", false),
+            (noon, "2024-05-01T12:00:05+00:00", false),
+            (noon, "2024-05-01T12:00:05+02:00", false),
+            (noon, "2024-05-01T12:00:05", false),
+            (noon, "2024-05-01T12:00:05+02:00[Europe/Berlin]", false),
+        ] {
+            assert_eq!(differ_by_time_zone(expected, actual), is_zone, "{expected} {actual}");
+        }
     }
 
     #[test]
     fn order_is_of_the_same_elements() {
-        assert!(differ_by_order("['b', 'a']", "['a', 'b']"));
-        assert!(!differ_by_order("['b', 'a']", "['a', 'c']") && !differ_by_order("'b a'", "'a b'"));
+        for (expected, actual, is_order) in [
+            ("['b', 'a']", "['a', 'b']", true),
+            ("[\n  \"b, c\",\n  \"a\",\n]", "[\n  \"a\",\n  \"b, c\",\n]", true),
+            ("[[1, 2], 3]", "[3, [1, 2]]", true),
+            ("[2 1]", "[1 2]", true),
+            ("['b', 'a']", "['a', 'c']", false),
+            ("{'a': 1, 'b': 2}", "{'a': 2, 'b': 1}", false),
+            ("[[1, 2], [3]]", "[[1], [2, 3]]", false),
+            ("['b, a']", "['a, b']", false),
+            ("[a b c]", "[b a c]", false),
+            ("[2, 1, ...]", "[1, 2, ...]", false),
+            ("'b a'", "'a b'", false),
+            ("[]", "[]", false),
+        ] {
+            assert_eq!(differ_by_order(expected, actual), is_order, "{expected} {actual}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::kind::Kind;
 use super::mask::masked;
 use super::{ErrorPattern, Project, names};
 use crate::bounds::{ANALYSIS_TEXT_BYTES_MAX, clip};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Failures of one kind, message and place.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Clus
 // Failures that by their own words follow from another one, if that one is there.
 fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
     let follows = |cluster: &Cluster| matches!(cluster.class.kind, Kind::PoisonedLock | Kind::DependencyFailed);
-    let roots: Vec<&str> = clusters
+    let roots: HashSet<&str> = clusters
         .iter()
         .filter(|cluster| !follows(cluster))
         .flat_map(|cluster| cluster.members.iter().map(|at| failed[*at].package))
@@ -51,7 +51,7 @@ fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
         .map(|cluster| {
             // The processes of tests are those of packages; ctest's prerequisites are in one package.
             let packages = cluster.members.iter().map(|at| failed[*at].package);
-            follows(cluster) && packages.into_iter().any(|package| roots.contains(&package))
+            follows(cluster) && packages.into_iter().any(|package| roots.contains(package))
         })
         .collect();
     clusters.iter_mut().zip(marks).for_each(|(cluster, mark)| cluster.is_consequence = mark);

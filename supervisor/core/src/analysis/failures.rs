@@ -2,7 +2,7 @@
 
 use super::frames::{Frame, project_frames};
 use super::{Place, frames};
-use crate::failure::without_echoing_parents;
+use crate::failure::failures_of_their_own;
 use crate::report::Report;
 use crate::test_case::{Collector, CollectorKind, TestCase};
 
@@ -27,7 +27,7 @@ pub(super) struct Failed<'a> {
 /// All failures of `report`, build and collection errors first. A test that failed only because a subtest did is none.
 pub(super) fn failures(report: &Report) -> Vec<Failed<'_>> {
     let collectors = report.collectors.iter().map(Failed::from_collector);
-    collectors.chain(without_echoing_parents(&report.tests).map(Failed::from_test)).collect()
+    collectors.chain(failures_of_their_own(&report.tests).map(Failed::from_test)).collect()
 }
 
 impl<'a> Failed<'a> {

@@ -69,7 +69,7 @@ kinds! {
     PidsExhausted "pids_exhausted" "too many processes or threads",
     PoisonedLock "poisoned_lock" "a poisoned lock",
     SnapshotMismatch "snapshot_mismatch" "a snapshot that differs",
-    StackOverflow "stack_overflow" "an endless recursion",
+    StackOverflow "stack_overflow" "a stack overflow",
     SyntaxError "syntax_error" "a syntax error",
     TimeZone "time_zone" "a different time zone",
     Timeout "timeout" "a timeout",

@@ -26,14 +26,21 @@ pub(super) struct Causes {
 pub(super) fn causes(report: &Report, failed: &[Failed<'_>], clusters: &[Cluster]) -> Causes {
     let suspects: Vec<Suspect<'_>> = clusters
         .iter()
-        .flat_map(|cluster| cluster.members.iter().map(|at| (cluster.class.kind, failed[*at])))
-        .filter(|(kind, _)| matches!(kind, Kind::NetworkRefused | Kind::PermissionDenied | Kind::MissingDependency))
-        .map(|(kind, failed)| Suspect { kind, message: failed.message, place: failed.place() })
+        .flat_map(|cluster| cluster.members.iter().map(|at| (&cluster.class, failed[*at])))
+        .filter(|(class, _)| {
+            matches!(class.kind, Kind::NetworkRefused | Kind::PermissionDenied | Kind::MissingDependency)
+        })
+        .map(|(class, failed)| Suspect {
+            kind: class.kind,
+            confidence: class.confidence,
+            message: failed.message,
+            place: failed.place(),
+        })
         .collect();
     let mut found = sandbox::causes(report, &suspects, failed.len());
     let mut notes = Vec::new();
     let own: Vec<&Cluster> = clusters.iter().filter(|cluster| !cluster.is_consequence).collect();
-    let of_code = not_built(report, failed, &own).or_else(|| agreement(report, failed, &own, clusters));
+    let of_code = not_built(report, failed, &own).or_else(|| agreement(failed, &own, clusters));
     match of_code.or_else(|| common_function(failed)) {
         Some(cause) => found.push(cause),
         None if failed.is_empty() && found.is_empty() => notes.push(without_failures(report)),
@@ -93,7 +100,10 @@ fn subject(place: &Place) -> String {
 }
 
 fn message(failed: &Failed<'_>) -> String {
-    let text = failed.message.lines().find(|line| !line.trim().is_empty()).unwrap_or("without a message").trim();
+    let mut lines = failed.message.lines();
+    // Go lists the packages of a cycle before it says that they are one.
+    let text = lines.clone().find(|line| line.contains("import cycle not allowed"));
+    let text = text.or_else(|| lines.find(|line| !line.trim().is_empty())).unwrap_or("without a message").trim();
     match text.len() > MESSAGE_BYTES {
         true => format!("{}…", &text[..text.floor_char_boundary(MESSAGE_BYTES)]),
         false => text.to_owned(),
@@ -101,7 +111,7 @@ fn message(failed: &Failed<'_>) -> String {
 }
 
 // One place and kind that most failures have. What fails to load or in a fixture fails everywhere with the same words at one place.
-fn agreement(report: &Report, failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
+fn agreement(failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
     let mut at_place: HashMap<(Kind, Option<&str>, Option<u32>, Option<&str>), usize> = HashMap::new();
     let key = |cluster: &Cluster| {
         let first = failed[cluster.members[0]];
@@ -123,13 +133,17 @@ fn agreement(report: &Report, failed: &[Failed<'_>], own: &[&Cluster], all: &[Cl
     let at = place.file_and_line().map(|at| format!(" at {at}")).unwrap_or_default();
     let title = first.class.kind.title();
     let message = message(&one);
+    let is_one_message = count == first.members.len();
+    let agree = if is_one_message { "agree" } else { "agree in kind and place" };
     let how_many = match (count, others) {
         (1, 0) if failed.len() == 1 => "the only failure is".to_owned(),
         (1, 0) => "the failure from which the others follow is".to_owned(),
-        (_, 0) if consequences == 0 => format!("all {count} failures agree:"),
-        (_, 0) => format!("{count} failures, from which the others follow, agree:"),
-        _ => format!("{count} of {} failures agree:", failed.len()),
+        (2, 0) if consequences == 0 => format!("both failures {agree}:"),
+        (_, 0) if consequences == 0 => format!("all {count} failures {agree}:"),
+        (_, 0) => format!("{count} failures, from which the others follow, {agree}:"),
+        _ => format!("{count} of {} failures {agree}:", failed.len()),
     };
+    let says = if is_one_message { "" } else { "; the first says" };
     let follows = match consequences {
         0 => String::new(),
         1 => "; 1 other failure follows from it".to_owned(),
@@ -140,16 +154,16 @@ fn agreement(report: &Report, failed: &[Failed<'_>], own: &[&Cluster], all: &[Cl
     let loaded = if is_loading { ", where each of them is loaded" } else { "" };
     Some(RootCause {
         kind: Some(first.class.kind),
-        statement: format!("{how_many} {title}{at}{loaded}: {message}{follows}"),
+        statement: format!("{how_many} {title}{at}{loaded}{says}: {message}{follows}"),
         confidence: if others == 0 { first.class.confidence } else { Confidence::Possible },
         evidence: Some(place),
         failures: (count + if others == 0 { consequences } else { 0 }) as u64,
-        suggestion: first.class.suggestion.clone().or_else(|| outside(report, first)),
+        suggestion: first.class.suggestion.clone().or_else(|| outside(first)),
         is_sandbox: false,
     })
 }
 
-fn outside(_report: &Report, cluster: &Cluster) -> Option<String> {
+fn outside(cluster: &Cluster) -> Option<String> {
     let path = cluster.class.subject.as_deref().filter(|_| cluster.class.kind == Kind::FileNotFound)?;
     path.trim_matches(['\'', '"']).starts_with('/').then(|| format!("{path} does not exist in the sandbox"))
 }

@@ -11,6 +11,7 @@ use crate::report::Report;
 /// A failure's kind and place, of those that the sandbox may have caused.
 pub(super) struct Suspect<'a> {
     pub(super) kind: Kind,
+    pub(super) confidence: Confidence,
     pub(super) message: &'a str,
     pub(super) place: Place,
 }
@@ -18,15 +19,16 @@ pub(super) struct Suspect<'a> {
 /// Causes that lie in the sandbox, the most certain first.
 pub(super) fn causes(report: &Report, suspects: &[Suspect<'_>], failures: usize) -> Vec<RootCause> {
     let limit = limit_reached(report);
-    let network =
-        (report.isolation.network == Network::None).then(|| network_missing(report, suspects, failures)).flatten();
+    let network = (report.isolation.network == Network::None).then(|| network_missing(suspects, failures)).flatten();
     limit.into_iter().chain(network).chain(read_only(suspects, failures)).collect()
 }
 
 fn limit_reached(report: &Report) -> Option<RootCause> {
     let limits = &report.limits;
     let setting = |name: &str| {
-        format!("a larger `{name}` in the request (`proctor run --{name}`), up to what the tenant may have")
+        format!(
+            "if the tests need more: a larger `{name}` in the request (`proctor run --{name}`), up to what the tenant may have"
+        )
     };
     let (kind, what, change) = match report.outcome {
         Outcome::TimedOut => {
@@ -36,7 +38,7 @@ fn limit_reached(report: &Report) -> Option<RootCause> {
         Outcome::OutOfMemory if report.evidence.killed == Some(KillReason::KernelMemory) => (
             Kind::OutOfMemory,
             "the kernel memory that locks and sockets may take".to_owned(),
-            "fewer open sockets and locks".to_owned(),
+            "have fewer sockets open and fewer files locked at a time".to_owned(),
         ),
         Outcome::OutOfMemory => (
             Kind::OutOfMemory,
@@ -49,12 +51,12 @@ fn limit_reached(report: &Report) -> Option<RootCause> {
         Outcome::DiskFull => (
             Kind::DiskFull,
             format!("its limit of {} more on disk", format_bytes(limits.disk_bytes_max)),
-            "a larger `disk` limit, or less written".to_owned(),
+            setting("disk"),
         ),
         Outcome::OutputFlood => (
             Kind::OutputFlood,
             format!("its limit of {} of output", format_bytes(limits.log_bytes_max)),
-            "less output, or a larger `log` limit of the host file".to_owned(),
+            "print less; if the tests need more: a larger `log` limit in the host file".to_owned(),
         ),
         _ => return None,
     };
@@ -77,25 +79,34 @@ fn limit_reached(report: &Report) -> Option<RootCause> {
         confidence: Confidence::Certain,
         evidence: Some(place).filter(|place| !place.test.is_empty()),
         failures: 0,
-        suggestion: Some(format!("if the tests need it: {change}")),
+        suggestion: Some(change),
         is_sandbox: true,
     })
 }
 
-fn network_missing(_report: &Report, suspects: &[Suspect<'_>], failures: usize) -> Option<RootCause> {
-    let is_network = |suspect: &&Suspect<'_>| {
-        suspect.kind == Kind::NetworkRefused
-            || suspect.kind == Kind::MissingDependency && suspect.message.contains("the run has no network")
+const LOCAL_STAND_IN: &str = "replace the host by a local stand-in, or run with the network of the host (`proctor run \
+     --network host`), if the tenant may";
+
+// The missing network is a fact; that it is the reason of a failure is as sure as the failure's kind.
+fn network_missing(suspects: &[Suspect<'_>], failures: usize) -> Option<RootCause> {
+    let not_downloaded = |suspect: &&Suspect<'_>| {
+        suspect.kind == Kind::MissingDependency && suspect.message.contains("the run has no network")
     };
-    let of: Vec<&Suspect<'_>> = suspects.iter().filter(is_network).collect();
+    let downloads: Vec<&Suspect<'_>> = suspects.iter().filter(not_downloaded).collect();
+    let hosts: Vec<&Suspect<'_>> = suspects.iter().filter(|suspect| suspect.kind == Kind::NetworkRefused).collect();
+    let (of, what, suggestion) = if downloads.is_empty() {
+        (hosts, "could not reach a host", LOCAL_STAND_IN)
+    } else {
+        (downloads, "lack what was not downloaded before", "run it once with `--network host`, if the tenant may")
+    };
     let first = of.first()?;
     Some(RootCause {
         kind: Some(first.kind),
-        statement: format!("the sandbox gives the run no network, and {} of {failures} failures could not reach a host", of.len()),
-        confidence: Confidence::Certain,
+        statement: format!("the sandbox gives the run no network, and {} of {failures} failures {what}", of.len()),
+        confidence: of.iter().map(|suspect| suspect.confidence).min()?,
         evidence: Some(first.place.clone()),
         failures: of.len() as u64,
-        suggestion: Some("replace the host by a local stand-in, or run with the network of the host (`proctor run --network host`), if the tenant may".to_owned()),
+        suggestion: Some(suggestion.to_owned()),
         is_sandbox: true,
     })
 }

@@ -2,6 +2,7 @@
 //! helpers that start sessions and runs.
 
 use crate::clock::Clock;
+use crate::history::History;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::{self, Audit};
@@ -118,6 +119,7 @@ impl World {
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             scan_permits: ScanPermits::for_host(),
+            history: History::off(),
         });
         World { context, fake, orders: order, dir: tempfile::tempdir().unwrap(), log }
     }
@@ -134,6 +136,7 @@ impl World {
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             scan_permits: ScanPermits::for_host(),
+            history: History::off(),
         });
         World { context, ..world }
     }
@@ -151,6 +154,8 @@ impl World {
             workspace,
             run: RunId::new("s-1"),
             request,
+            kind: RunKind::Tests,
+            fingerprint: None,
             notes: Vec::new(),
             accepted_at: clock.now(),
             log,

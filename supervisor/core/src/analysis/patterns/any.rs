@@ -30,7 +30,11 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(Kind::NetworkRefused, "dial tcp: lookup {host}", ""),
     Pattern::new(Kind::NetworkRefused, "Could not resolve host", ""),
     Pattern::new(Kind::NetworkRefused, "Temporary failure in name resolution", ""),
-    Pattern::new(Kind::ConnectionRefused, "connection refused", "nothing listens at that address inside the sandbox"),
+    Pattern::new(
+        Kind::ConnectionRefused,
+        "connection refused",
+        "nothing listens at that address in the network of the run",
+    ),
     Pattern::new(Kind::PermissionDenied, "read-only file system", ""),
     Pattern::new(Kind::PermissionDenied, "permission denied", ""),
     Pattern::new(Kind::DiskFull, "No space left on device", ""),

@@ -72,7 +72,11 @@ pub(super) const TABLE: &[Pattern] = &[
         "every goroutine waits for another: the stacks show for what",
     ),
     Pattern::new(Kind::ArithmeticOverflow, "makeslice: len out of range", ""),
-    Pattern::new(Kind::StackOverflow, "goroutine stack exceeds", "the function calls itself without an end"),
+    Pattern::new(
+        Kind::StackOverflow,
+        "goroutine stack exceeds",
+        "the function calls itself without an end, or too often",
+    ),
     Pattern::new(Kind::Exception, "send on closed channel", "a goroutine sends on a channel after it was closed"),
     Pattern::new(Kind::Exception, "close of closed channel", "the channel is closed twice"),
     Pattern::new(

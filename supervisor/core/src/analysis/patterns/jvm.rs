@@ -9,12 +9,12 @@ pub(super) const TABLE: &[Pattern] = &[
         "Could not initialize class {class}",
         "the initialisation of {class} failed before: look at the first failure",
     ),
-    Pattern::new(Kind::NullDereference, "NullPointerException", "a reference is null there"),
     Pattern::new(
         Kind::NullDereference,
         "Cannot invoke \"{call}\" because {value} is null",
         "{value} is null where {call} is called",
     ),
+    Pattern::new(Kind::NullDereference, "NullPointerException", "a reference is null there"),
     Pattern::new(
         Kind::IndexOutOfRange,
         "Index {index} out of bounds for length {length}",
@@ -24,11 +24,15 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(Kind::TypeMismatch, "ClassCastException", "the object has another class than the cast asks for"),
     Pattern::new(Kind::TypeMismatch, "cannot be cast to class {class}", "the object is no {class}"),
     Pattern::new(Kind::TypeMismatch, "incompatible types: {what}", "{what}"),
-    Pattern::new(Kind::StackOverflow, "StackOverflowError", "the method calls itself without an end"),
+    Pattern::new(Kind::StackOverflow, "StackOverflowError", "the method calls itself without an end, or too often"),
     Pattern::new(Kind::DivisionByZero, "/ by zero", "the divisor is zero there"),
     Pattern::new(Kind::OutOfMemory, "OutOfMemoryError", ""),
     Pattern::new(Kind::NetworkRefused, "UnknownHostException", ""),
-    Pattern::new(Kind::ConnectionRefused, "Connection refused", "nothing listens at that address inside the sandbox"),
+    Pattern::new(
+        Kind::ConnectionRefused,
+        "Connection refused",
+        "nothing listens at that address in the network of the run",
+    ),
     Pattern::new(
         Kind::AddressInUse,
         "Address already in use",

@@ -46,8 +46,16 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(Kind::MissingModule, "Failed opening required '{path}'", "no file is at {path}"),
     Pattern::new(Kind::MissingModule, "Failed to open stream: No such file or directory", ""),
     Pattern::new(Kind::NetworkRefused, "getaddrinfo", ""),
-    Pattern::new(Kind::ConnectionRefused, "Connection refused", "nothing listens at that address inside the sandbox"),
-    Pattern::new(Kind::StackOverflow, "Maximum call stack size", "the function calls itself without an end"),
+    Pattern::new(
+        Kind::ConnectionRefused,
+        "Connection refused",
+        "nothing listens at that address in the network of the run",
+    ),
+    Pattern::new(
+        Kind::StackOverflow,
+        "Maximum call stack size",
+        "the function calls itself without an end, or too often",
+    ),
     Pattern::new(
         Kind::OutOfMemory,
         "Allowed memory size of {bytes} bytes exhausted",

@@ -38,10 +38,14 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(Kind::TypeMismatch, "can't be coerced into {type}", "a value is no {type}"),
     Pattern::new(Kind::TypeMismatch, "no implicit conversion of {types}", "convert the value: {types}"),
     Pattern::new(Kind::DivisionByZero, "divided by 0", "the divisor is zero there"),
-    Pattern::new(Kind::StackOverflow, "stack level too deep", "the method calls itself without an end"),
+    Pattern::new(Kind::StackOverflow, "stack level too deep", "the method calls itself without an end, or too often"),
     Pattern::new(Kind::NetworkRefused, "getaddrinfo", ""),
     Pattern::new(Kind::NetworkRefused, "Failed to open TCP connection to {address} (getaddrinfo", ""),
-    Pattern::new(Kind::ConnectionRefused, "Connection refused", "nothing listens at that address inside the sandbox"),
+    Pattern::new(
+        Kind::ConnectionRefused,
+        "Connection refused",
+        "nothing listens at that address in the network of the run",
+    ),
     Pattern::new(
         Kind::AddressInUse,
         "Address already in use",

@@ -1,0 +1,143 @@
+//! The history of runs: outcome, counts and figures of each run, outcome and time of each test, in one SQLite database
+//! per tenant. It survives restarts and never fails or delays a run: what goes wrong here ends as a note in the report.
+//!
+//! One thread writes, behind a bounded queue. A run's own thread hands it the finished run and waits at most
+//! [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT) for the comparison with earlier runs; the session's actor never
+//! waits. Readers open the database themselves: in WAL mode they and the writer do not block each other. The statistics
+//! are in [`proctor_core::history`].
+
+mod database;
+pub mod query;
+mod recorder;
+mod retention;
+pub mod run_record;
+mod workspace_key;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use recorder::RunRecorder;
+pub use workspace_key::WorkspaceKey;
+
+use proctor_core::bounds::{HISTORY_QUEUED_RUNS_MAX, HISTORY_WAIT};
+use proctor_core::history::{SinceLastGreen, SinceLastRun};
+use run_record::RunRecord;
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+use thiserror::Error;
+
+/// Where the history of one tenant is, and how large it may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryLocation {
+    /// Its directory, of this process alone.
+    pub dir: PathBuf,
+    /// Most bytes of the database file.
+    pub bytes_max: u64,
+}
+
+/// Why there is no history for a run or a query. The texts name no path of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum HistoryError {
+    /// The database has a schema that this version does not know.
+    #[error("a newer version of proctor wrote it")]
+    Newer,
+    /// Another process holds its lock.
+    #[error("another process is writing to it")]
+    Locked,
+    /// Neither the disk nor the quota has room.
+    #[error("its disk is full")]
+    Full,
+    /// The file is no database, or is damaged.
+    #[error("its file is damaged")]
+    Damaged,
+    /// Too many runs wait to be written.
+    #[error("{HISTORY_QUEUED_RUNS_MAX} runs wait to be written already")]
+    Busy,
+    /// The writer did not answer in time. The run is written later.
+    #[error("it did not answer within {} ms", HISTORY_WAIT.as_millis())]
+    Slow,
+    /// The disk or the directory failed.
+    #[error("the host failed to read or write it")]
+    Host,
+}
+
+/// How a recorded run compares with earlier ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Comparison {
+    /// `None` for the first run of its framework in the workspace.
+    pub since_last_run: Option<SinceLastRun>,
+    /// `None` if no run of all tests has passed before.
+    pub since_last_green: Option<SinceLastGreen>,
+    /// Set if the earlier history was damaged: it is kept beside the new one.
+    pub began_anew: bool,
+}
+
+type Reply = SyncSender<Result<Comparison, HistoryError>>;
+
+enum Job {
+    Record { location: HistoryLocation, run: Box<RunRecord>, reply: Reply },
+    Flush { reply: SyncSender<()> },
+}
+
+/// A handle to the writer. The writer ends with its last handle, after what was queued.
+#[derive(Debug, Clone)]
+pub struct History(Option<SyncSender<Job>>);
+
+impl History {
+    /// Starts the writer.
+    #[must_use]
+    pub fn start() -> History {
+        let (jobs, queue) = sync_channel(HISTORY_QUEUED_RUNS_MAX);
+        let thread = std::thread::Builder::new().name("history".to_owned());
+        match thread.spawn(move || writer::write_all(&queue)) {
+            Ok(_) => History(Some(jobs)),
+            Err(error) => {
+                tracing::error!(%error, "no thread for the history: nothing is recorded");
+                History(None)
+            }
+        }
+    }
+
+    /// A history that records nothing.
+    #[must_use]
+    pub fn off() -> History {
+        History(None)
+    }
+
+    /// Records a run and compares it with the earlier ones. Blocks for at most [`HISTORY_WAIT`], so it is for the thread
+    /// of a run.
+    ///
+    /// # Errors
+    /// After [`HistoryError::Slow`] the run is recorded later; after all others it is not.
+    pub fn record(&self, location: HistoryLocation, run: RunRecord) -> Result<Comparison, HistoryError> {
+        self.record_within(HISTORY_WAIT, location, run)
+    }
+
+    fn record_within(
+        &self,
+        at_most: Duration,
+        location: HistoryLocation,
+        run: RunRecord,
+    ) -> Result<Comparison, HistoryError> {
+        let Some(jobs) = &self.0 else { return Err(HistoryError::Host) };
+        let (reply, answer) = sync_channel(1);
+        jobs.try_send(Job::Record { location, run: Box::new(run), reply }).map_err(|error| match error {
+            TrySendError::Full(_) => HistoryError::Busy,
+            TrySendError::Disconnected(_) => HistoryError::Host,
+        })?;
+        answer.recv_timeout(at_most).unwrap_or_else(|error| match error {
+            RecvTimeoutError::Timeout => Err(HistoryError::Slow),
+            RecvTimeoutError::Disconnected => Err(HistoryError::Host),
+        })
+    }
+
+    /// Waits until everything queued is written, at most this long. Returns whether it is.
+    #[must_use]
+    pub fn flush(&self, at_most: Duration) -> bool {
+        let Some(jobs) = &self.0 else { return true };
+        let (reply, answer) = sync_channel(1);
+        jobs.try_send(Job::Flush { reply }).is_ok() && answer.recv_timeout(at_most).is_ok()
+    }
+}

@@ -1,0 +1,372 @@
+//! Questions about the history of one workspace: its latest runs, how tests fared, which are flaky, which became slow.
+//! Blocks on the disk, so it is not for a tokio thread.
+
+use super::database::Database;
+use super::run_record::Conditions;
+use super::{HistoryError, HistoryLocation, WorkspaceKey};
+use proctor_core::bounds::HISTORY_STATISTICS_RUNS_MAX;
+use proctor_core::history::TestResult;
+use proctor_core::history::flakiness::{Flaky, FlakyDetector};
+use proctor_core::history::result_encoding::decode;
+use proctor_core::history::slowness::{Slowdown, slowdown};
+use proctor_core::outcome::Outcome;
+use proctor_core::report::Summary;
+use proctor_core::test_case::{TestId, TestOutcome};
+use proctor_core::timestamp::Timestamp;
+use rusqlite::{OptionalExtension, Row, params};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tests that a name may match. A caller that means one test sees that it matched several.
+const MATCHES_MAX: usize = 8;
+
+/// Bytes of stored results that one question reads at most, newest first: 500 runs of 2,000 tests take 3 MiB. Decoded they
+/// take some five times as much memory.
+const RESULTS_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Latest runs whose times show which tests became slow: what was usual before them says little about today.
+const SLOW_RUNS_MAX: usize = 100;
+
+/// What to look up.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryQuery {
+    /// Most runs, and most tests of each list.
+    pub limit: usize,
+    /// The tests with this name, or whose names contain it; empty for none.
+    pub test: String,
+    /// Whether to look for flaky tests.
+    pub flaky: bool,
+    /// Whether to look for tests that became slow.
+    pub slow: bool,
+}
+
+/// The history of a workspace.
+#[derive(Debug, Clone, Default)]
+pub struct HistoryAnswer {
+    /// The latest runs, newest first.
+    pub runs: Vec<PastRun>,
+    /// Number of all recorded runs.
+    pub total_runs: u64,
+    /// The last run of all tests that passed.
+    pub last_green: Option<LastGreen>,
+    /// Runs of all tests in a row, up to the latest, that did not pass.
+    pub red_streak: u64,
+    /// The results of the tests that match the wanted name.
+    pub trends: Vec<TestTrend>,
+    /// Number of tests that match it.
+    pub matches: u64,
+    /// Flaky tests, those that surely fail most often first.
+    pub flaky: Vec<Flaky<TestId>>,
+    /// Tests that became slow, those with the largest factor first.
+    pub slow: Vec<(TestId, Slowdown)>,
+}
+
+/// A recorded run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PastRun {
+    /// Id of the run.
+    pub run_id: String,
+    /// When its runner started.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// Its outcome.
+    pub outcome: Outcome,
+    /// Name of its framework.
+    pub framework: String,
+    /// What selected its tests: `all`, `filter`, `files`, `tests` or `rerun`.
+    pub selection: String,
+    /// Whether it was cut off.
+    pub partial: bool,
+    /// Counts of tests.
+    pub summary: Summary,
+    /// Wall time in microseconds.
+    pub duration_us: u64,
+    /// Processor time in microseconds.
+    pub cpu_us: u64,
+    /// Highest use of memory in bytes, where it was measured.
+    pub memory_peak_bytes: Option<u64>,
+    /// Numbers of new, fixed and still failing tests; `None` for the first run.
+    pub changes: Option<[u64; 3]>,
+}
+
+/// The last run of all tests that passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastGreen {
+    /// Id of the run.
+    pub run_id: String,
+    /// When it ended.
+    pub ended_at: Timestamp,
+    /// Number of runs after it.
+    pub runs_after: u64,
+}
+
+/// How one test fared in the latest runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TestTrend {
+    /// The test.
+    pub test: TestId,
+    /// Its results, newest first.
+    pub results: Vec<PastResult>,
+    /// Failures in a row, up to the latest result; skips do not count.
+    pub failure_streak: u64,
+}
+
+/// A result of a test in a recorded run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PastResult {
+    /// Id of the run.
+    pub run_id: String,
+    /// When the run ended.
+    pub ended_at: Timestamp,
+    /// The result.
+    pub result: TestResult,
+}
+
+/// Whether any run of the workspace is recorded.
+pub fn has_runs(location: &HistoryLocation, workspace: WorkspaceKey) -> Result<bool, HistoryError> {
+    let Some(database) = Database::open_existing(location)? else { return Ok(false) };
+    let number = workspace_number(&database, workspace).map_err(|error| database.error(error))?;
+    Ok(number.is_some())
+}
+
+/// Looks up the history of a workspace. Empty if nothing is recorded.
+pub fn look_up(
+    location: &HistoryLocation,
+    workspace: WorkspaceKey,
+    query: &HistoryQuery,
+) -> Result<HistoryAnswer, HistoryError> {
+    let Some(database) = Database::open_existing(location)? else { return Ok(HistoryAnswer::default()) };
+    let look_up = || -> rusqlite::Result<HistoryAnswer> {
+        // One state of the database for all questions.
+        let _transaction = database.connection.unchecked_transaction()?;
+        match workspace_number(&database, workspace)? {
+            Some(workspace) => WorkspaceHistory { database: &database, workspace }.look_up(query),
+            None => Ok(HistoryAnswer::default()),
+        }
+    };
+    look_up().map_err(|error| database.error(error))
+}
+
+fn workspace_number(database: &Database, workspace: WorkspaceKey) -> rusqlite::Result<Option<i64>> {
+    let found = "SELECT id FROM workspace WHERE key = ?1";
+    database.connection.query_one(found, [workspace.0], |row| row.get(0)).optional()
+}
+
+/// The history of one workspace in an open database.
+struct WorkspaceHistory<'a> {
+    database: &'a Database,
+    workspace: i64,
+}
+
+/// The stored results of one run.
+struct StoredResults {
+    run_id: String,
+    ended_at: Timestamp,
+    framework: String,
+    conditions: Option<Conditions>,
+    bytes: Vec<u8>,
+}
+
+impl WorkspaceHistory<'_> {
+    fn look_up(&self, query: &HistoryQuery) -> rusqlite::Result<HistoryAnswer> {
+        let (trends, matches) = if query.test.is_empty() { (Vec::new(), 0) } else { self.trends(query)? };
+        let stored = if query.flaky || query.slow { self.stored_results()? } else { Vec::new() };
+        Ok(HistoryAnswer {
+            runs: self.runs(query.limit)?,
+            total_runs: self.count("SELECT count(*) FROM run WHERE workspace = ?1")?,
+            last_green: self.last_green()?,
+            red_streak: self.count(
+                "SELECT count(*) FROM run WHERE workspace = ?1 AND selection = 'all' AND outcome <> 'passed' AND id >
+                     (SELECT coalesce(max(id), 0) FROM run WHERE workspace = ?1 AND selection = 'all' AND outcome = 'passed')",
+            )?,
+            trends,
+            matches,
+            flaky: if query.flaky { self.flaky(&stored, query.limit)? } else { Vec::new() },
+            slow: if query.slow { self.slow(&stored, query.limit)? } else { Vec::new() },
+        })
+    }
+
+    fn count(&self, sql: &str) -> rusqlite::Result<u64> {
+        self.database.connection.query_one(sql, [self.workspace], |row| row.get(0))
+    }
+
+    fn runs(&self, limit: usize) -> rusqlite::Result<Vec<PastRun>> {
+        let mut statement = self.database.connection.prepare(
+            "SELECT run_id, started_ms, ended_ms, outcome, framework, selection, partial, total, passed, failed, skipped,
+                 xfailed, xpassed, error, duration_us, cpu_us, memory_peak_bytes, new, fixed, still_failing
+             FROM run WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2",
+        )?;
+        statement.query_map(params![self.workspace, limit], past_run)?.collect()
+    }
+
+    fn last_green(&self) -> rusqlite::Result<Option<LastGreen>> {
+        let found: Option<(i64, String, u64)> = self
+            .database
+            .connection
+            .query_one(
+                "SELECT id, run_id, ended_ms FROM run WHERE workspace = ?1 AND is_complete AND outcome = 'passed'
+                 ORDER BY id DESC LIMIT 1",
+                [self.workspace],
+                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+            )
+            .optional()?;
+        let Some((id, run_id, ended_ms)) = found else { return Ok(None) };
+        let after = "SELECT count(*) FROM run WHERE workspace = ?1 AND id > ?2";
+        let runs_after = self.database.connection.query_one(after, params![self.workspace, id], |row| row.get(0))?;
+        Ok(Some(LastGreen { run_id, ended_at: Timestamp(ended_ms), runs_after }))
+    }
+
+    /// The results of the latest runs, newest first.
+    fn stored_results(&self) -> rusqlite::Result<Vec<StoredResults>> {
+        let mut statement = self.database.connection.prepare(
+            "SELECT run_id, ended_ms, framework, conditions, tests FROM run JOIN result ON result.run = run.id
+             WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2",
+        )?;
+        let rows = statement.query_map(params![self.workspace, HISTORY_STATISTICS_RUNS_MAX], |row| {
+            Ok(StoredResults {
+                run_id: row.get(0)?,
+                ended_at: Timestamp(row.get(1)?),
+                framework: row.get(2)?,
+                conditions: row.get::<_, Option<[u8; 16]>>(3)?.map(Conditions),
+                bytes: row.get(4)?,
+            })
+        })?;
+        let mut bytes = 0;
+        let mut stored = Vec::new();
+        for row in rows {
+            let row: StoredResults = row?;
+            bytes += row.bytes.len();
+            if bytes > RESULTS_BYTES_MAX && !stored.is_empty() {
+                break;
+            }
+            stored.push(row);
+        }
+        Ok(stored)
+    }
+
+    fn trends(&self, query: &HistoryQuery) -> rusqlite::Result<(Vec<TestTrend>, u64)> {
+        let matching = self.matching(&query.test)?;
+        let matches = matching.len() as u64;
+        let mut trends: BTreeMap<u32, TestTrend> = BTreeMap::new();
+        for (number, test) in matching.into_iter().take(MATCHES_MAX) {
+            trends.insert(number, TestTrend { test, results: Vec::new(), failure_streak: 0 });
+        }
+        let mut ended = BTreeSet::new();
+        for StoredResults { run_id, ended_at, bytes, .. } in
+            if trends.is_empty() { Vec::new() } else { self.stored_results()? }
+        {
+            for (number, result) in decode(&bytes) {
+                let Some(trend) = trends.get_mut(&number) else { continue };
+                if result.outcome.is_failure() && !ended.contains(&number) {
+                    trend.failure_streak += 1;
+                } else if result.outcome != TestOutcome::Skipped {
+                    ended.insert(number);
+                }
+                if trend.results.len() < query.limit {
+                    trend.results.push(PastResult { run_id: run_id.clone(), ended_at, result });
+                }
+            }
+        }
+        Ok((trends.into_values().collect(), matches))
+    }
+
+    // The tests with this name, else those whose names contain it. A name is also written behind its package.
+    fn matching(&self, name: &str) -> rusqlite::Result<Vec<(u32, TestId)>> {
+        let select = |condition: &str| -> rusqlite::Result<Vec<(u32, TestId)>> {
+            let sql = format!(
+                "SELECT id, package, name FROM test WHERE workspace = ?1 AND ({condition}) ORDER BY package, name"
+            );
+            let mut statement = self.database.connection.prepare(&sql)?;
+            let tests = statement.query_map(params![self.workspace, name], |row| {
+                Ok((row.get(0)?, TestId { package: row.get(1)?, name: row.get(2)? }))
+            })?;
+            tests.collect()
+        };
+        let exact = select(
+            "name = ?2 OR package || '/' || name = ?2 OR package || '::' || name = ?2 OR package || '.' || name = ?2",
+        )?;
+        if exact.is_empty() { select("instr(package || '/' || name, ?2) > 0") } else { Ok(exact) }
+    }
+
+    fn flaky(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<Flaky<TestId>>> {
+        let mut runs_by_conditions: BTreeMap<(&str, Conditions), u64> = BTreeMap::new();
+        let known: Vec<(Conditions, &StoredResults)> =
+            stored.iter().filter_map(|stored| Some((stored.conditions?, stored))).collect();
+        for (conditions, stored) in &known {
+            *runs_by_conditions.entry((&stored.framework, *conditions)).or_default() += 1;
+        }
+        let is_repeated = |(conditions, stored): &(Conditions, &StoredResults)| {
+            runs_by_conditions.get(&(stored.framework.as_str(), *conditions)) > Some(&1)
+        };
+        let repeated: Vec<(Conditions, &StoredResults)> = known.iter().copied().filter(is_repeated).collect();
+        // Most tests never fail: only those that did are counted.
+        let failed: BTreeSet<u32> = repeated
+            .iter()
+            .flat_map(|(_, stored)| decode(&stored.bytes))
+            .filter(|(_, result)| result.outcome.is_failure())
+            .map(|(test, _)| test)
+            .collect();
+        let mut detector = FlakyDetector::default();
+        for (conditions, stored) in repeated.iter().filter(|_| !failed.is_empty()) {
+            for (test, result) in decode(&stored.bytes).filter(|(test, _)| failed.contains(test)) {
+                detector.add(test, (stored.framework.as_str(), *conditions), result);
+            }
+        }
+        let named = |found: Flaky<u32>| -> rusqlite::Result<Flaky<TestId>> {
+            let Flaky { test, runs, failures, rate } = found;
+            Ok(Flaky { test: self.name(test)?, runs, failures, rate })
+        };
+        detector.flaky().into_iter().take(limit).map(named).collect()
+    }
+
+    fn slow(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<(TestId, Slowdown)>> {
+        let mut times: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for (test, result) in stored.iter().take(SLOW_RUNS_MAX).rev().flat_map(|stored| decode(&stored.bytes)) {
+            // A failed test may have ended early.
+            if let (TestOutcome::Passed, Some(time)) = (result.outcome, result.duration_us) {
+                times.entry(test).or_default().push(time);
+            }
+        }
+        let mut slow: Vec<(u32, Slowdown)> =
+            times.into_iter().filter_map(|(test, times)| Some((test, slowdown(&times)?))).collect();
+        slow.sort_by(|a, b| b.1.factor().total_cmp(&a.1.factor()));
+        slow.into_iter().take(limit).map(|(test, slowdown)| Ok((self.name(test)?, slowdown))).collect()
+    }
+
+    fn name(&self, number: u32) -> rusqlite::Result<TestId> {
+        self.database.connection.query_one("SELECT package, name FROM test WHERE id = ?1", [number], |row| {
+            Ok(TestId { package: row.get(0)?, name: row.get(1)? })
+        })
+    }
+}
+
+fn past_run(row: &Row<'_>) -> rusqlite::Result<PastRun> {
+    let outcome: String = row.get(3)?;
+    let outcome = Outcome::ALL.into_iter().find(|known| known.name() == outcome);
+    let changes = |row: &Row<'_>| -> rusqlite::Result<Option<[u64; 3]>> {
+        let Some(new) = row.get(17)? else { return Ok(None) };
+        Ok(Some([new, row.get(18)?, row.get(19)?]))
+    };
+    Ok(PastRun {
+        run_id: row.get(0)?,
+        started_at: Timestamp(row.get(1)?),
+        ended_at: Timestamp(row.get(2)?),
+        outcome: outcome.ok_or_else(|| rusqlite::Error::InvalidColumnName("outcome".to_owned()))?,
+        framework: row.get(4)?,
+        selection: row.get(5)?,
+        partial: row.get(6)?,
+        summary: Summary {
+            total: row.get(7)?,
+            passed: row.get(8)?,
+            failed: row.get(9)?,
+            skipped: row.get(10)?,
+            xfailed: row.get(11)?,
+            xpassed: row.get(12)?,
+            error: row.get(13)?,
+        },
+        duration_us: row.get(14)?,
+        cpu_us: row.get(15)?,
+        memory_peak_bytes: row.get(16)?,
+        changes: changes(row)?,
+    })
+}

@@ -1,0 +1,145 @@
+//! What the history stores of one run.
+
+use super::WorkspaceKey;
+use proctor_core::bounds::HISTORY_RUN_NAMES_BYTES_MAX;
+use proctor_core::failure::failures_of_their_own;
+use proctor_core::history::TestResult;
+use proctor_core::id::RunId;
+use proctor_core::outcome::Outcome;
+use proctor_core::report::{Report, Summary};
+use proctor_core::request::{Fingerprint, RunRequest, Selection};
+use proctor_core::test_case::{TestCase, TestId};
+use proctor_core::timestamp::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A hash of everything that a test's result may depend on: files, command, environment, limits. Which tests ran with it
+/// is not part of it, as a result that depends on that is flaky.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conditions(pub [u8; 16]);
+
+impl Conditions {
+    /// The conditions of a run of `request` in a workspace with this fingerprint.
+    #[must_use]
+    pub fn new(fingerprint: &Fingerprint, request: &RunRequest) -> Option<Conditions> {
+        let request = RunRequest { selection: Selection::All, ..request.clone() };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&fingerprint.0).update(&serde_json::to_vec(&request).ok()?);
+        Some(Conditions(first_half(&hasher.finalize())))
+    }
+}
+
+/// The first 16 bytes of a hash.
+pub(super) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.as_bytes()[..16]);
+    half
+}
+
+/// A finished run.
+#[derive(Debug, Clone)]
+pub struct RunRecord {
+    /// Identity of its workspace.
+    pub workspace: WorkspaceKey,
+    /// Id of the run.
+    pub run_id: String,
+    /// When the runner started.
+    pub started_at: Timestamp,
+    /// When the run ended.
+    pub ended_at: Timestamp,
+    /// Outcome of the run.
+    pub outcome: Outcome,
+    /// Name of the framework.
+    pub framework: String,
+    /// What selected its tests: `all`, `filter`, `files`, `tests` or `rerun`.
+    pub selection: &'static str,
+    /// Whether it ran all tests, and all of their results are in `tests`.
+    pub is_complete: bool,
+    /// Whether it was cut off.
+    pub partial: bool,
+    /// Counts of tests.
+    pub summary: Summary,
+    /// Wall time in microseconds.
+    pub duration_us: u64,
+    /// Processor time in microseconds.
+    pub cpu_us: u64,
+    /// Highest use of memory in bytes, where it was measured.
+    pub memory_peak_bytes: Option<u64>,
+    /// `None` if they are not known.
+    pub conditions: Option<Conditions>,
+    /// Results by test.
+    pub tests: BTreeMap<TestId, TestResult>,
+    /// Failed tests that only echo the failure of their subtest: they are in no comparison.
+    pub echoes: Vec<TestId>,
+}
+
+impl RunRecord {
+    /// The record of a run that ended with `report`.
+    #[must_use]
+    pub fn new(
+        workspace: WorkspaceKey,
+        run: &RunId,
+        request: &RunRequest,
+        fingerprint: Option<&Fingerprint>,
+        report: &Report,
+    ) -> RunRecord {
+        let (tests, left_out) = results(&report.tests);
+        let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
+        let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
+        let echoes = echoes.map(|(test, _)| test.clone()).collect();
+        let has_all = request.selection.is_whole() && !report.partial && !report.evidence.unreached;
+        RunRecord {
+            workspace,
+            run_id: run.to_string(),
+            started_at: report.started_at,
+            ended_at: report.ended_at,
+            outcome: report.outcome,
+            framework: report.framework.clone(),
+            selection: selection_name(&request.selection),
+            is_complete: has_all
+                && report.structured
+                && !left_out
+                && report.truncated.tests == 0
+                && matches!(report.outcome, Outcome::Passed | Outcome::Failed),
+            partial: report.partial,
+            summary: report.summary,
+            duration_us: microseconds(report.duration_s),
+            cpu_us: microseconds(report.resources.cpu_user_s + report.resources.cpu_system_s),
+            memory_peak_bytes: report.resources.memory_peak_bytes,
+            conditions: fingerprint.and_then(|fingerprint| Conditions::new(fingerprint, request)),
+            tests,
+            echoes,
+        }
+    }
+}
+
+fn selection_name(selection: &Selection) -> &'static str {
+    match selection {
+        Selection::All => "all",
+        Selection::Matching { filter: Some(_), .. } => "filter",
+        Selection::Matching { filter: None, .. } => "files",
+        Selection::Named(_) => "tests",
+        Selection::LastFailed { .. } | Selection::Exactly(_) => "rerun",
+    }
+}
+
+// The results, and whether the history has no room for some. Failures come first in a report.
+fn results(tests: &[TestCase]) -> (BTreeMap<TestId, TestResult>, bool) {
+    let (mut results, mut bytes) = (BTreeMap::new(), 0);
+    for test in tests {
+        let id = test.id();
+        bytes += id.text_bytes();
+        if bytes > HISTORY_RUN_NAMES_BYTES_MAX {
+            return (results, true);
+        }
+        let result = TestResult { outcome: test.outcome, duration_us: test.duration_s.map(microseconds) };
+        results.entry(id).and_modify(|before: &mut TestResult| *before = before.merge(result)).or_insert(result);
+    }
+    (results, false)
+}
+
+/// Zero for what is no duration.
+fn microseconds(seconds: f64) -> u64 {
+    let micros = Duration::try_from_secs_f64(seconds).map_or(0, |duration| duration.as_micros());
+    u64::try_from(micros).unwrap_or(u64::MAX)
+}
