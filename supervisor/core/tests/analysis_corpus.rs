@@ -1,4 +1,4 @@
-//! The analysis of recorded reports of broken projects in nine languages. `corpus/projects/` has the projects with what the analysis
+//! The analysis of recorded reports of broken projects in eight languages. `corpus/projects/` has the projects with what the analysis
 //! must find, `corpus/reports/` what proctor reported about them, `corpus/record.py` made the latter from the former.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]

@@ -76,7 +76,7 @@ mod tests {
             (Language::Ruby, "Gemfile", "rake", "`bundle add rake`"),
             (Language::Go, "go.mod", "github.com/pkg/errors", "`go get github.com/pkg/errors`"),
         ] {
-            let context = Context { root_files: vec![file.to_owned()], ..Context::default() };
+            let context = Context { root_files: vec![file.to_owned()] };
             assert_eq!(install_command(language, module, &context), command);
         }
     }

@@ -112,14 +112,14 @@ fn message(failed: &Failed<'_>) -> String {
 
 // One place and kind that most failures have. What fails to load or in a fixture fails everywhere with the same words at one place.
 fn agreement(failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
-    let mut at_place: HashMap<(Kind, Option<&str>, Option<u32>, Option<&str>), usize> = HashMap::new();
+    let mut at_place = HashMap::new();
     let key = |cluster: &Cluster| {
         let first = failed[cluster.members[0]];
         // Failures without a place agree only if they have the same message.
         let by_message = first.file.is_none().then_some(first.message);
         (cluster.class.kind, first.file, first.line, by_message)
     };
-    own.iter().for_each(|cluster| *at_place.entry(key(cluster)).or_default() += cluster.members.len());
+    own.iter().for_each(|cluster| *at_place.entry(key(cluster)).or_insert(0_usize) += cluster.members.len());
     let first = own.iter().max_by_key(|cluster| (at_place[&key(cluster)], std::cmp::Reverse(cluster.members[0])))?;
     let count = at_place[&key(first)];
     let consequences: usize =
