@@ -1,6 +1,8 @@
 //! The history of runs: what the command line and gRPC say of earlier runs, across clones, restarts and tenants, and what
 //! is left of it after SIGKILL.
 
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
+
 use nix::sys::signal::Signal;
 use proctor_proto::v1;
 use proctor_tests::grpc_client::Client;
