@@ -256,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn an_environment_variable_is_the_last_word_in_capitals() {
+        for (text, name) in [
+            ("API_KEY", Some("API_KEY")),
+            ("panic: $API_KEY", Some("API_KEY")),
+            ("please set 'API_KEY2'", Some("API_KEY2")),
+            ("called `Result::unwrap()` on an `Err` value", None),
+            ("the timer", None),
+            ("2ND", None),
+            ("", None),
+        ] {
+            assert_eq!(environment_variable(text), name, "{text}");
+        }
+    }
+
+    #[test]
     fn the_same_moment_in_another_zone_is_recognised() {
         let noon = "2024-05-01T12:00:05Z";
         for (expected, actual, is_zone) in [

@@ -97,7 +97,7 @@ fn network_missing(suspects: &[Suspect<'_>], failures: usize) -> Option<RootCaus
     let (of, what, suggestion) = if downloads.is_empty() {
         (hosts, "could not reach a host", LOCAL_STAND_IN)
     } else {
-        (downloads, "lack what was not downloaded before", "run it once with `--network host`, if the tenant may")
+        (downloads, "need what was not downloaded before", "run it once with `--network host`, if the tenant may")
     };
     let first = of.first()?;
     Some(RootCause {

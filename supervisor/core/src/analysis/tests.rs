@@ -42,6 +42,25 @@ fn a_missing_network_is_the_sandboxs_only_if_the_run_has_none() {
 }
 
 #[test]
+fn what_was_not_downloaded_is_asked_for_by_its_setting() {
+    let message = "not downloaded, and the run has no network: run it once with --network host, or `go mod download`";
+    let mut offline = report(Outcome::Failed, vec![failed("a", "go.mod", 3, message)]);
+    offline.isolation.network = Network::None;
+    let cause = analysis(&offline).root_cause.unwrap();
+    let statement = "the sandbox gives the run no network, and 1 of 1 failures need what was not downloaded before";
+    assert_eq!((cause.statement.as_str(), cause.is_sandbox), (statement, true));
+    assert_eq!(cause.suggestion.unwrap(), "run it once with `--network host`, if the tenant may");
+}
+
+#[test]
+fn different_messages_at_one_place_are_not_said_to_be_equal() {
+    let tests = vec![failed("a", "a.go", 7, "undefined: x"), failed("b", "a.go", 7, "undefined: y")];
+    let cause = analysis(&report(Outcome::Failed, tests)).root_cause.unwrap();
+    let statement = "both failures agree in kind and place: an unknown name at a.go:7; the first says: undefined: x";
+    assert_eq!(cause.statement, statement);
+}
+
+#[test]
 fn failures_that_differ_by_numbers_only_are_one_pattern() {
     let tests = (0..30).map(|at| failed(&format!("t{at}"), "a.go", 7, &format!("took {at} ms at 0xc00{at}"))).collect();
     let found = analysis(&report(Outcome::Failed, tests));
