@@ -103,6 +103,20 @@ pub const DISK_BYTES_MIN: u64 = MIB as u64;
 /// Failures in an answer. A reader takes in some; the messages of 500 alone may be 8 MiB.
 pub const FAILURES_PAGE: PageLimits = PageLimits { default: 50, max: 500 };
 
+/// Patterns and failed tests in an analysis: more kinds of failure than a reader takes in.
+pub const ANALYSIS_PAGE: PageLimits = PageLimits { default: 20, max: 500 };
+/// See [`ANALYSIS_PAGE`].
+pub const ANALYSIS_PATTERNS_MAX: usize = 500;
+
+/// Names of failures in one pattern of an analysis; its frequency counts all.
+pub const ANALYSIS_NAMES_MAX: usize = 50;
+
+/// Files in an analysis. A stack of 200 frames in as many files is an exception.
+pub const ANALYSIS_FILES_MAX: usize = 50;
+
+/// Longest message and suggestion in an analysis, in bytes: with all of its patterns, some MiB.
+pub const ANALYSIS_TEXT_BYTES_MAX: usize = 2 * KIB;
+
 /// Runs, or flaky or slow tests, in an answer about the history.
 pub const HISTORY_PAGE: PageLimits = PageLimits { default: 20, max: 500 };
 
