@@ -134,7 +134,13 @@ rows! { NamedCalls, names, own:
     };
     results.analyze_failures "Results/AnalyzeFailures" v1::AnalyzeFailuresRequest {
         session_id: names.session.clone(),
-        limit: 0,
+        ..Default::default()
+    };
+    // Through the caller's own session, which has no such run.
+    results.analyze_failures "Results/AnalyzeFailures" v1::AnalyzeFailuresRequest {
+        session_id: if own.is_empty() { names.session.clone() } else { own.to_owned() },
+        run_id: names.run.clone(),
+        ..Default::default()
     };
     results.history "Results/History" v1::HistoryRequest {
         session_id: names.session.clone(),
@@ -321,6 +327,8 @@ fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
         ("get_test_report", json!({"run_id": run}), true),
         ("get_test_report", json!({}), false),
         ("get_test_report", json!({"artifact": "shot.png"}), false),
+        ("analyze_failures", json!({"run_id": run}), true),
+        ("analyze_failures", json!({}), false),
         ("last_test_failures", json!({"session_id": session}), true),
         ("last_test_failures", json!({}), false),
         ("list_tests", json!({"session_id": session}), true),

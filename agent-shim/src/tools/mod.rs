@@ -1,5 +1,6 @@
 //! The tools, one file each: its description for the agent, and its implementation.
 
+mod analyze_failures;
 mod artifact;
 pub(crate) mod get_run;
 mod get_test_report;
@@ -29,6 +30,7 @@ pub(crate) enum Tool {
     RunTests,
     RunFailingTests,
     LastTestFailures,
+    AnalyzeFailures,
     TestsCovering,
     ListTests,
     GetRun,
@@ -40,6 +42,7 @@ impl Tool {
     pub(crate) const ALL: &[Tool] = &[
         Tool::RunTests,
         Tool::LastTestFailures,
+        Tool::AnalyzeFailures,
         Tool::RunFailingTests,
         Tool::TestsCovering,
         Tool::ListTests,
@@ -57,6 +60,7 @@ impl Tool {
             Tool::RunTests => "run_tests",
             Tool::RunFailingTests => "run_failing_tests",
             Tool::LastTestFailures => "last_test_failures",
+            Tool::AnalyzeFailures => "analyze_failures",
             Tool::TestsCovering => "tests_covering",
             Tool::ListTests => "list_tests",
             Tool::GetRun => "get_run",
@@ -70,6 +74,7 @@ impl Tool {
             Tool::RunTests => run_tests::spec(),
             Tool::RunFailingTests => run_failing_tests::spec(),
             Tool::LastTestFailures => last_test_failures::spec(),
+            Tool::AnalyzeFailures => analyze_failures::spec(),
             Tool::TestsCovering => tests_covering::spec(),
             Tool::ListTests => list_tests::spec(),
             Tool::GetRun => get_run::spec(),
@@ -93,6 +98,7 @@ impl Tool {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,
             Tool::LastTestFailures => last_test_failures::call(call, arguments).await,
+            Tool::AnalyzeFailures => analyze_failures::call(call, arguments).await,
             Tool::TestsCovering => tests_covering::call(call, arguments).await,
             Tool::ListTests => list_tests::call(call, arguments).await,
             Tool::GetRun => get_run::call(call, arguments).await,
@@ -151,6 +157,6 @@ mod tests {
         for tool in Tool::ALL {
             assert_eq!(Tool::from_name(tool.name()), Some(*tool));
         }
-        assert_eq!(Tool::from_name("analyze_failures"), None);
+        assert_eq!(Tool::from_name("analyze_everything"), None);
     }
 }

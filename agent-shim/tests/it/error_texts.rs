@@ -81,6 +81,9 @@ async fn nothing_to_rerun_is_an_answer() {
     fake.state().refuse = failed_precondition(reason::NO_RUN_YET, "x");
     let result = client.call("get_test_report", json!({})).await;
     assert_eq!(block(&result, 0), text::NO_RUN_YET);
+    fake.state().refuse = failed_precondition(reason::NO_RUN_YET, "x");
+    let result = client.call("analyze_failures", json!({})).await;
+    assert_eq!(block(&result, 0), text::NO_RUN_YET);
 }
 
 #[tokio::test]

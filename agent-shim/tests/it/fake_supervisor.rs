@@ -40,6 +40,7 @@ pub(crate) struct FakeState {
     pub(crate) stream_error: Option<(u64, Status)>,
     pub(crate) failures: LastTestFailuresResponse,
     pub(crate) covering: TestsCoveringResponse,
+    pub(crate) analysis: AnalyzeFailuresResponse,
     pub(crate) test_list: ListTestsResponse,
     /// Open sessions; the last one is the newest.
     pub(crate) sessions: Vec<String>,
@@ -400,9 +401,10 @@ impl Results for FakeSupervisor {
 
     async fn analyze_failures(
         &self,
-        _: Request<AnalyzeFailuresRequest>,
+        request: Request<AnalyzeFailuresRequest>,
     ) -> Result<Response<AnalyzeFailuresResponse>, Status> {
-        Err(Status::unimplemented("analyze_failures"))
+        let state = self.in_session(&request.into_inner().session_id)?;
+        Ok(Response::new(state.analysis.clone()))
     }
 
     async fn history(&self, _: Request<HistoryRequest>) -> Result<Response<HistoryResponse>, Status> {

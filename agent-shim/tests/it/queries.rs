@@ -2,6 +2,7 @@
 
 use crate::client::{Client, block, structured};
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
+use proctor_proto::analysis_text;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::*;
 use rmcp::model::ReadResourceRequestParams;
@@ -20,6 +21,7 @@ async fn a_client_lists_the_tools_with_their_schemas() {
         [
             "run_tests",
             "last_test_failures",
+            "analyze_failures",
             "run_failing_tests",
             "tests_covering",
             "list_tests",
@@ -116,6 +118,63 @@ async fn a_page_of_failures_names_many_and_the_call_for_the_next_page() {
     assert!(block(&lost, 1).contains("failures beyond the first 300 were counted and not kept"), "{lost:?}");
     let other = client.call("last_test_failures", json!({"run_id": "another"})).await;
     assert!(block(&other, 0).contains("run \"another\" is not the last one that has ended"), "{other:?}");
+}
+
+fn analysis_of(patterns: u32) -> AnalyzeFailuresResponse {
+    let place = |number: u32| {
+        Some(FailurePlace { test: format!("a/Test{number}"), file: Some("a/b.go".into()), line: Some(number + 1) })
+    };
+    let pattern = |number: u32| ErrorPattern {
+        r#type: "assertion".into(),
+        message: format!("got {number}, {}", "want more ".repeat(40)),
+        frequency: 1,
+        test_names: vec![format!("a/Test{number}")],
+        evidence: place(number),
+        confidence: Confidence::Likely.into(),
+        ..ErrorPattern::default()
+    };
+    AnalyzeFailuresResponse {
+        run_id: "r1".into(),
+        framework: "go".into(),
+        outcome: Outcome::Failed.into(),
+        total: patterns.into(),
+        analyzed: patterns.into(),
+        root_cause: Some(RootCause {
+            r#type: "network_refused".into(),
+            statement: "the sandbox gives the run no network".into(),
+            confidence: Confidence::Certain.into(),
+            evidence: place(0),
+            failures: 1,
+            is_sandbox: true,
+            ..RootCause::default()
+        }),
+        error_patterns: (0..patterns).map(pattern).collect(),
+        ..AnalyzeFailuresResponse::default()
+    }
+}
+
+#[tokio::test]
+async fn an_analysis_has_the_same_root_in_text_and_structure_at_every_budget() {
+    let analysis = analysis_of(300);
+    let fake = FakeSupervisor::start(FakeState { analysis: analysis.clone(), ..FakeState::default() });
+    let client = Client::connected_to(&fake).await;
+    let whole = client.call("analyze_failures", json!({"max_tokens": 1_000_000})).await;
+    assert_eq!(block(&whole, 0), analysis_text::analysis(&analysis));
+    for max_tokens in [300, 2_000, 20_000] {
+        let result = client.call("analyze_failures", json!({"max_tokens": max_tokens})).await;
+        let data = structured(&client, "analyze_failures", &result).await;
+        let shown = data["error_patterns"].as_array().unwrap().len();
+        let left_out = data["patterns_left_out"].as_u64().unwrap_or_default();
+        assert_eq!(shown as u64 + left_out, 300, "{max_tokens}: none is lost without a number");
+        let bytes = block(&result, 0).len() + block(&result, 1).len() + data.to_string().len();
+        assert!(bytes <= 4 * max_tokens, "{max_tokens}: {bytes}");
+        assert!(
+            block(&result, 0).contains("look first (certain): the sandbox gives the run no network\n"),
+            "{result:?}"
+        );
+        let root = &data["root_cause"];
+        assert_eq!((&root["at"], &root["sandbox"]), (&json!("a/b.go:1"), &json!(true)));
+    }
 }
 
 #[tokio::test]

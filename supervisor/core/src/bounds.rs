@@ -103,6 +103,20 @@ pub const DISK_BYTES_MIN: u64 = MIB as u64;
 /// Failures in an answer. A reader takes in some; the messages of 500 alone may be 8 MiB.
 pub const FAILURES_PAGE: PageLimits = PageLimits { default: 50, max: 500 };
 
+/// Patterns and failed tests in an analysis: more kinds of failure than a reader takes in.
+pub const ANALYSIS_PAGE: PageLimits = PageLimits { default: 20, max: 500 };
+/// See [`ANALYSIS_PAGE`].
+pub const ANALYSIS_PATTERNS_MAX: usize = 500;
+
+/// Names of failures in one pattern of an analysis; its frequency counts all.
+pub const ANALYSIS_NAMES_MAX: usize = 50;
+
+/// Files in an analysis. A stack of 200 frames in as many files is an exception.
+pub const ANALYSIS_FILES_MAX: usize = 50;
+
+/// Longest message and suggestion in an analysis, in bytes: with all of its patterns, some MiB.
+pub const ANALYSIS_TEXT_BYTES_MAX: usize = 2 * KIB;
+
 /// Runs, or flaky or slow tests, in an answer about the history.
 pub const HISTORY_PAGE: PageLimits = PageLimits { default: 20, max: 500 };
 
@@ -322,8 +336,9 @@ pub const HISTORY_QUEUED_RUNS_MAX: usize = 16;
 /// Most bytes of test names of one run in the history, some 100,000 names; the run's further tests are left out.
 pub const HISTORY_RUN_NAMES_BYTES_MAX: usize = 8 * MIB;
 
-/// Longest time that the end of a run waits for its comparison with the history, which takes milliseconds.
-pub const HISTORY_WAIT: Duration = Duration::from_secs(1);
+/// Longest time that the end of a run waits for its comparison with the history, which takes milliseconds. A busy disk may
+/// take seconds for the first record of a new database.
+pub const HISTORY_WAIT: Duration = Duration::from_secs(5);
 
 /// Latest runs whose results show which tests are flaky or slow, or how one test fared: a few weeks of work. Their
 /// results are read within 50 ms for a suite of 2,000 tests.

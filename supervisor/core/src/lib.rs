@@ -4,6 +4,7 @@
 //! return values. `step` in [`session`] is the whole behaviour of a session actor; the other modules are the types that
 //! it uses. The crate depends on no other crate of the workspace.
 
+pub mod analysis;
 pub mod artifact;
 pub mod bounds;
 pub mod coverage;

@@ -2,7 +2,7 @@
 
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_core::bounds::{DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX};
+use proctor_core::bounds::{ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX};
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and reports what broke.
@@ -19,6 +19,7 @@ Examples:
   proctor run --filter TestParse       only the tests that match the runner's filter
   proctor run --failed                 rerun exactly what failed
   proctor failures                     file, line and message of each failure
+  proctor analyze                      what the failures have in common, and where to look first
   proctor covering internal/a.go:42    tests that execute this line
   proctor history                      earlier runs: what broke when
   proctor doctor                       what this host can enforce, with remedies";
@@ -31,6 +32,8 @@ pub(super) enum Command {
     List(ListArgs),
     /// Show the failures of the last run in this workspace.
     Failures(FailuresArgs),
+    /// Show what the failures of the last run have in common, and where to look first.
+    Analyze(AnalyzeArgs),
     /// Show the tests that execute a file or a line, as measured by earlier runs.
     Covering(CoveringArgs),
     /// Show earlier runs of a workspace: what broke when, and which tests are flaky or became slow.
@@ -146,6 +149,17 @@ Examples:
   proctor failures --limit 500              up to 500 failures
   proctor run --failed                      rerun exactly these";
 
+const ANALYZE_HELP: &str = "\
+Each statement has its evidence and one of three degrees: certain (the kernel,
+proctor, or the compiler or runner itself recorded it), likely (the failure's own
+message has a known form), possible (only circumstances agree).
+
+Exit status: 0, whatever was found; 2 if there is no run yet.
+
+Examples:
+  proctor analyze                           root cause, suggestions, patterns, files
+  proctor analyze --output json | jq -r '.root_cause.statement'";
+
 const COVERING_HELP: &str = "\
 Exit status: 0, even if no test executes it; 2 if the workspace has no such file.
 
@@ -226,6 +240,19 @@ pub(super) struct FailuresArgs {
     /// Maximum number of failures to show, 1 to 500.
     #[arg(long, default_value_t = FAILURES_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(FAILURES_PAGE.max)))]
     pub(super) limit: u32,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = ANALYZE_HELP)]
+pub(super) struct AnalyzeArgs {
+    /// The workspace; by default this directory, or the nearest parent that has had a run.
+    pub(super) path: Option<PathBuf>,
+    /// Maximum number of patterns and failed tests, 1 to 500.
+    #[arg(long, value_name = "N", default_value_t = ANALYSIS_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(ANALYSIS_PAGE.max)))]
+    pub(super) limit: u32,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Args)]

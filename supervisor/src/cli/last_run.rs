@@ -22,7 +22,7 @@ pub(super) fn failures(arguments: &FailuresArgs) -> Result<u8, CommandError> {
     print::text(&text::failures(&answer, Reader::Person)).map(|()| 0)
 }
 
-fn no_run_yet() -> CommandError {
+pub(super) fn no_run_yet() -> CommandError {
     CommandError::usage("no run here yet: `proctor run` first")
 }
 
@@ -80,10 +80,13 @@ pub(super) fn report(arguments: &ReportArgs) -> Result<u8, CommandError> {
     print::document(&report).map(|()| 0)
 }
 
-// The named workspace; otherwise the nearest directory from here upwards that has had a run, as a person in a
-// subdirectory means the run of the workspace above; otherwise this directory.
 fn last_run_at(arguments: &LastRunArgs) -> Result<(Workspace, LastRunStore), CommandError> {
-    let named = arguments.workspace.as_deref();
+    workspace_of_last_run(arguments.workspace.as_deref())
+}
+
+/// The named workspace; otherwise the nearest directory from here upwards that has had a run, as a person in a
+/// subdirectory means the run of the workspace above; otherwise this directory.
+pub(super) fn workspace_of_last_run(named: Option<&Path>) -> Result<(Workspace, LastRunStore), CommandError> {
     let here = in_process::workspace(named.unwrap_or(Path::new(".")))?;
     let with_store = |workspace: Workspace| {
         let store = LastRunStore::for_workspace(&workspace);

@@ -1,6 +1,7 @@
 //! The command line of `proctor`: dispatches subcommands. Exit codes and outputs are a contract with scripts.
 
 mod admin;
+mod analyze;
 mod arguments;
 mod config_reload;
 mod doctor;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
+        Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),

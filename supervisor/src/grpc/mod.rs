@@ -6,6 +6,7 @@ mod admission;
 mod authentication;
 mod call_record;
 pub mod convert;
+pub mod convert_analysis;
 mod encode_permit;
 mod event_stream;
 mod history_answer;

@@ -3,13 +3,16 @@
 use super::encode_permit::EncodePermit;
 use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
-use crate::grpc::convert;
-use crate::runs::{RunEnd, StartedTests};
-use proctor_core::bounds::{COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE};
+use crate::grpc::{convert, convert_analysis};
+use crate::runs::{RunEnd, StartedTests, analyze_run};
+use crate::sessions::SessionHandle;
+use proctor_core::bounds::{ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE};
 use proctor_core::id::RunId;
+use proctor_core::report::Report;
 use proctor_core::request::RunKind;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
+use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 #[tonic::async_trait]
@@ -97,8 +100,15 @@ impl Results for Api {
         request: Request<v1::AnalyzeFailuresRequest>,
     ) -> Result<Response<v1::AnalyzeFailuresResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        self.session(&tenant, &request.get_ref().session_id).await?;
-        Err(status::not_in_this_version("AnalyzeFailures"))
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        let (run, report) = ended_run(&session, message.run_id).await?;
+        let permit = EncodePermit::acquire(tenant.allowance.in_flight()).await;
+        let began_at = self.context.clock.for_file_times(report.started_at);
+        let limit = ANALYSIS_PAGE.clamp(message.limit);
+        let workspace = session.workspace().clone();
+        let analyzed = permit.encode(move || analyze_run(&report, &workspace, began_at, limit)).await?;
+        Ok(Response::new(convert_analysis::analysis(run.to_string(), analyzed)))
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
@@ -122,20 +132,7 @@ impl Results for Api {
         if !matches!(message.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
             return Err(status::invalid("format", "format must be JSON in this version"));
         }
-        let run = if message.run_id.is_empty() {
-            let last = session.status().await.map_err(|error| status::session(&error))?.last;
-            last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
-        } else {
-            call_record::set_run(&message.run_id);
-            RunId::new(message.run_id)
-        };
-        let denied = || status::denied("run");
-        let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
-        let report = match handle.snapshot().await.map_err(|_| denied())?.end {
-            Some(RunEnd::Report(report)) => report,
-            Some(RunEnd::NotStarted(why)) => return Err(status::not_started(&why)),
-            None => return Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
-        };
+        let (run, report) = ended_run(&session, message.run_id).await?;
         let encoded = EncodePermit::acquire(tenant.allowance.in_flight())
             .await
             .encode(move || serde_json::to_vec(report.as_ref()))
@@ -146,5 +143,23 @@ impl Results for Api {
             content_type: "application/json".to_owned(),
             document,
         }))
+    }
+}
+
+// The named run of the session, or its last one, with its report.
+async fn ended_run(session: &SessionHandle, run_id: String) -> Result<(RunId, Arc<Report>), Status> {
+    let run = if run_id.is_empty() {
+        let last = session.status().await.map_err(|error| status::session(&error))?.last;
+        last.ok_or_else(|| status::failed(reason::NO_RUN_YET, "no run has ended in this session"))?.0
+    } else {
+        call_record::set_run(&run_id);
+        RunId::new(run_id)
+    };
+    let denied = || status::denied("run");
+    let handle = session.run(run.clone()).await.map_err(|_| denied())?.ok_or_else(denied)?;
+    match handle.snapshot().await.map_err(|_| denied())?.end {
+        Some(RunEnd::Report(report)) => Ok((run, report)),
+        Some(RunEnd::NotStarted(why)) => Err(status::not_started(&why)),
+        None => Err(status::failed(reason::NO_RUN_YET, "the run has not ended")),
     }
 }

@@ -17,7 +17,7 @@ const FILE: &str = "history.sqlite";
 const DAMAGED: &str = "damaged";
 
 /// How long to wait for another process that writes: less than a run waits.
-const LOCK_WAIT: Duration = Duration::from_millis(500);
+const LOCK_WAIT: Duration = Duration::from_secs(4);
 
 /// Bytes of a page, SQLite's default; the quota is enforced in pages.
 pub(super) const PAGE_BYTES: u64 = 4_096;

@@ -1,7 +1,7 @@
 //! Records a run when it has ended, on the run's own thread, and writes the comparison into its report.
 
 use super::run_record::RunRecord;
-use super::{History, HistoryLocation, WorkspaceKey};
+use super::{History, HistoryError, HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
 use proctor_core::bounds::NOTES_MAX;
 use proctor_core::id::RunId;
@@ -26,7 +26,8 @@ pub struct RunRecorder {
 
 impl RunRecorder {
     /// Records the run and adds to its report how it compares with earlier runs, or a note why that is not known. Blocks
-    /// for at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT).
+    /// for at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT); a slow disk is worth no note, as the run is recorded
+    /// nevertheless.
     pub fn record(self, report: &mut Report) {
         let workspace = WorkspaceKey::for_workspace(&self.workspace);
         let run = RunRecord::new(workspace, &self.run, &self.request, self.fingerprint.as_ref(), report);
@@ -38,6 +39,10 @@ impl RunRecorder {
                     "the history of earlier runs was damaged: it is kept aside, and a new one begins with this run"
                         .to_owned()
                 })
+            }
+            Err(error @ HistoryError::Slow) => {
+                tracing::warn!(run = %self.run, %error, "a run's report has no comparison with earlier runs");
+                None
             }
             Err(error) => Some(format!("history unavailable: {error}")),
         };

@@ -6,6 +6,7 @@ mod combined_exit;
 pub mod context;
 mod driver;
 mod event_log;
+mod failure_analysis;
 mod output_files;
 pub mod prepare;
 pub mod project_file;
@@ -21,6 +22,7 @@ pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
     LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,
 };
+pub use failure_analysis::analyze_run;
 pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};

@@ -3,10 +3,11 @@
 use crate::mcp_client::Answer;
 use serde_json::{Value, json};
 
-const TOOLS: [&str; 7] = [
+const TOOLS: [&str; 8] = [
     "run_tests",
     "run_failing_tests",
     "last_test_failures",
+    "analyze_failures",
     "tests_covering",
     "list_tests",
     "get_run",

@@ -146,11 +146,9 @@ async fn unimplemented_calls_name_themselves() {
     let session_id = client.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
     let affected = v1::RunAffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
     let tests = v1::AffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
-    let analyze = v1::AnalyzeFailuresRequest { session_id: session_id.clone(), limit: 0 };
     for (name, answer) in [
         ("RunAffectedTests", client.runs.clone().run_affected_tests(affected).await.map(drop)),
         ("AffectedTests", client.results.clone().affected_tests(tests).await.map(drop)),
-        ("AnalyzeFailures", client.results.clone().analyze_failures(analyze).await.map(drop)),
     ] {
         let status = answer.unwrap_err();
         let wanted = format!("{name} is not in this version");

@@ -15,6 +15,7 @@ async fn session_from_first_query_to_fixed_bug() {
     assert_eq!(mcp.call("run_failing_tests", json!({})).await.text, not_yet);
     assert_eq!(mcp.call("get_run", json!({})).await.text, not_yet);
     assert_eq!(mcp.call("get_test_report", json!({})).await.text, not_yet);
+    assert_eq!(mcp.call("analyze_failures", json!({})).await.text, not_yet);
     let no_coverage = "no coverage data yet — run `run_tests` first";
     assert_eq!(mcp.call("tests_covering", json!({"file": "beta/beta.go"})).await.text, no_coverage);
 
@@ -104,6 +105,7 @@ async fn offers_the_tools_of_the_contract() {
     let mut names: Vec<&str> = mcp.tools().iter().map(|tool| tool.name.as_ref()).collect();
     names.sort_unstable();
     let wanted = [
+        "analyze_failures",
         "get_run",
         "get_test_report",
         "last_test_failures",

@@ -221,10 +221,15 @@ public class Report implements EventSpy, MojoExecutionListener, Runnable, Invoca
         String state = stateOf(file);
         if (state == null || state.equals(known.get(file))) return;
         try {
-            byte[] content = Files.size(file) > FILE_BYTES_MAX ? new byte[0] : Files.readAllBytes(file);
-            int tail = Math.max(0, content.length - 64);
-            String end = new String(content, tail, content.length - tail, StandardCharsets.ISO_8859_1);
-            if (content.length > 0 && !end.contains(WHOLE) || !state.equals(stateOf(file))) return;
+            byte[] content = new byte[0];
+            if (Files.size(file) <= FILE_BYTES_MAX) {
+                content = Files.readAllBytes(file);
+                int tail = Math.max(0, content.length - 64);
+                String end = new String(content, tail, content.length - tail, StandardCharsets.ISO_8859_1);
+                // Also a file that Surefire has created and not written yet.
+                if (!end.contains(WHOLE)) return;
+            }
+            if (!state.equals(stateOf(file))) return;
             known.put(file, state);
             say("file", relative(file), content);
         } catch (IOException gone) {

@@ -1,0 +1,151 @@
+//! The text form of a failure analysis, the same for agents and people.
+
+use crate::printable::{block, line};
+use crate::text::outcome_name;
+use crate::v1::{AnalyzeFailuresResponse, Confidence, ErrorPattern, FailurePlace};
+use std::fmt::Write as _;
+
+/// Most names of tests in the text of one pattern; the structured answer has more.
+const NAMES_SHOWN: usize = 3;
+
+/// Name of a confidence.
+#[must_use]
+pub fn confidence_name(confidence: Confidence) -> &'static str {
+    match confidence {
+        Confidence::Unspecified => "unknown",
+        Confidence::Possible => "possible",
+        Confidence::Likely => "likely",
+        Confidence::Certain => "certain",
+    }
+}
+
+/// `file:line`, or the file if the line is unknown; empty without a file.
+#[must_use]
+pub fn location(place: &FailurePlace) -> String {
+    let Some(file) = &place.file else { return String::new() };
+    place.line.map_or_else(|| line(file).into_owned(), |number| format!("{}:{number}", line(file)))
+}
+
+/// The analysis as text: the root cause first, then suggestions, patterns and files.
+#[must_use]
+pub fn analysis(answer: &AnalyzeFailuresResponse) -> String {
+    let outcome = outcome_name(answer.outcome());
+    let mut text =
+        format!("{outcome}: {} failure(s), {} pattern(s) ({})\n", answer.total, patterns(answer), answer.framework);
+    if let Some(cause) = &answer.root_cause {
+        let _ = writeln!(text, "look first ({}): {}", confidence_name(cause.confidence()), line(&cause.statement));
+        write_evidence(&mut text, cause.evidence.as_ref());
+    }
+    answer.notes.iter().for_each(|note| {
+        let _ = writeln!(text, "note: {}", line(note));
+    });
+    if !answer.suggestions.is_empty() {
+        text.push_str("suggestions:\n");
+    }
+    for suggestion in &answer.suggestions {
+        let at = suggestion.evidence.as_ref().map(location).filter(|at| !at.is_empty());
+        let at = at.map(|at| format!("{at}: ")).unwrap_or_default();
+        let _ = writeln!(text, "- {at}{} ({})", line(&suggestion.text), confidence_name(suggestion.confidence()));
+    }
+    if !answer.error_patterns.is_empty() {
+        text.push_str("patterns:\n");
+    }
+    answer.error_patterns.iter().for_each(|pattern| write_pattern(&mut text, pattern));
+    if answer.patterns_left_out > 0 {
+        let _ = writeln!(text, "({} more patterns)", answer.patterns_left_out);
+    }
+    if !answer.affected_files.is_empty() {
+        text.push_str("files:\n");
+    }
+    for file in &answer.affected_files {
+        let edited = if file.is_edited { ", edited since the run began" } else { "" };
+        let _ = writeln!(text, "- {} ({} failure(s){edited})", line(&file.path), file.failures);
+    }
+    text
+}
+
+fn patterns(answer: &AnalyzeFailuresResponse) -> u64 {
+    answer.error_patterns.len() as u64 + answer.patterns_left_out
+}
+
+fn write_evidence(text: &mut String, evidence: Option<&FailurePlace>) {
+    let Some(evidence) = evidence else { return };
+    let at = Some(location(evidence)).filter(|at| !at.is_empty()).map(|at| format!(" at {at}")).unwrap_or_default();
+    let _ = writeln!(text, "  seen in {}{at}", line(&evidence.test));
+}
+
+fn write_pattern(text: &mut String, pattern: &ErrorPattern) {
+    let at = pattern.evidence.as_ref().map(location).filter(|at| !at.is_empty());
+    let at = at.map(|at| format!(" at {at}")).unwrap_or_default();
+    let follows = if pattern.is_consequence { ", follows from another failure" } else { "" };
+    let _ = writeln!(
+        text,
+        "- {} x {}{at} ({}{follows})",
+        pattern.frequency,
+        pattern.r#type,
+        confidence_name(pattern.confidence())
+    );
+    block(&pattern.message).lines().for_each(|message| {
+        let _ = writeln!(text, "    {message}");
+    });
+    let names: Vec<_> = pattern.test_names.iter().take(NAMES_SHOWN).map(|name| line(name)).collect();
+    let more = pattern.frequency.saturating_sub(names.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let _ = writeln!(text, "    in {}{more}", names.join(", "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v1::{AffectedFile, Outcome, RootCause, Suggestion};
+
+    #[test]
+    fn the_root_cause_comes_first_and_hostile_names_stay_on_their_line() {
+        let place = FailurePlace { test: "test_a\nforged".into(), file: Some("shop.py".into()), line: Some(5) };
+        let pattern = ErrorPattern {
+            r#type: "null_dereference".into(),
+            message: "AttributeError: x\nsecond line".into(),
+            frequency: 5,
+            test_names: vec!["a".into(), "b".into(), "c".into(), "d".into()],
+            evidence: Some(place.clone()),
+            confidence: Confidence::Likely.into(),
+            ..Default::default()
+        };
+        let answer = AnalyzeFailuresResponse {
+            framework: "pytest".into(),
+            outcome: Outcome::Failed.into(),
+            total: 5,
+            root_cause: Some(RootCause {
+                statement: "all 5 failures agree".into(),
+                confidence: Confidence::Likely.into(),
+                evidence: Some(place.clone()),
+                ..Default::default()
+            }),
+            suggestions: vec![Suggestion {
+                text: "check it".into(),
+                confidence: Confidence::Likely.into(),
+                evidence: Some(place),
+            }],
+            error_patterns: vec![pattern],
+            affected_files: vec![AffectedFile { path: "shop.py".into(), failures: 5, is_place: true, is_edited: true }],
+            ..Default::default()
+        };
+        let text = analysis(&answer);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "failed: 5 failure(s), 1 pattern(s) (pytest)");
+        assert_eq!(lines[1], "look first (likely): all 5 failures agree");
+        assert!(lines[2].starts_with("  seen in test_a") && lines[2].ends_with("forged at shop.py:5"), "{text}");
+        assert_eq!(&lines[3..5], ["suggestions:", "- shop.py:5: check it (likely)"]);
+        assert_eq!(lines[6], "- 5 x null_dereference at shop.py:5 (likely)");
+        assert_eq!(
+            &lines[7..],
+            [
+                "    AttributeError: x",
+                "    second line",
+                "    in a, b, c and 2 more",
+                "files:",
+                "- shop.py (5 failure(s), edited since the run began)",
+            ]
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Groups failures that have the same kind, the same message but for what is masked, and the same place.
+
+use super::classify::{Class, classify};
+use super::failures::Failed;
+use super::kind::Kind;
+use super::mask::masked;
+use super::{ErrorPattern, Project, names};
+use crate::bounds::{ANALYSIS_TEXT_BYTES_MAX, clip};
+use std::collections::{HashMap, HashSet};
+
+/// Failures of one kind, message and place.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) class: Class,
+    /// Positions in the list of failures, never empty.
+    pub(super) members: Vec<usize>,
+    pub(super) is_consequence: bool,
+}
+
+/// The clusters, causes before consequences, and the most frequent first.
+pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Cluster> {
+    let mut by_key: HashMap<(String, Option<&str>, Option<u32>), usize> = HashMap::new();
+    let mut clusters: Vec<Cluster> = Vec::new();
+    for (at, one) in failed.iter().enumerate() {
+        // Alike messages have one kind, so that each is compared with the patterns once.
+        let key = (masked(one.message), one.file, one.line);
+        let same = by_key.get(&key).copied().filter(|_| !one.message.is_empty());
+        if let Some(cluster) = same {
+            clusters[cluster].members.push(at);
+            continue;
+        }
+        by_key.insert(key, clusters.len());
+        let class = classify(one, project);
+        clusters.push(Cluster { class, members: vec![at], is_consequence: false });
+    }
+    mark_consequences(failed, &mut clusters);
+    clusters.sort_by_key(|cluster| (cluster.is_consequence, std::cmp::Reverse(cluster.members.len())));
+    clusters
+}
+
+// Failures that by their own words follow from another one, if that one is there.
+fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
+    let follows = |cluster: &Cluster| matches!(cluster.class.kind, Kind::PoisonedLock | Kind::DependencyFailed);
+    let roots: HashSet<&str> = clusters
+        .iter()
+        .filter(|cluster| !follows(cluster))
+        .flat_map(|cluster| cluster.members.iter().map(|at| failed[*at].package))
+        .collect();
+    let marks: Vec<bool> = clusters
+        .iter()
+        .map(|cluster| {
+            // The processes of tests are those of packages; ctest's prerequisites are in one package.
+            let packages = cluster.members.iter().map(|at| failed[*at].package);
+            follows(cluster) && packages.into_iter().any(|package| roots.contains(package))
+        })
+        .collect();
+    clusters.iter_mut().zip(marks).for_each(|(cluster, mark)| cluster.is_consequence = mark);
+}
+
+impl Cluster {
+    /// The cluster as part of an answer.
+    pub(super) fn pattern(&self, failed: &[Failed<'_>]) -> ErrorPattern {
+        let first = failed[self.members[0]];
+        ErrorPattern {
+            kind: self.class.kind,
+            message: clip(first.message.to_owned(), ANALYSIS_TEXT_BYTES_MAX),
+            frequency: self.members.len() as u64,
+            test_names: names(self.members.iter().map(|at| failed[*at].name)),
+            evidence: first.place(),
+            confidence: self.class.confidence,
+            suggestion: self.class.suggestion.clone().map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)),
+            is_consequence: self.is_consequence,
+        }
+    }
+}

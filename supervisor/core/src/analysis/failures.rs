@@ -1,0 +1,93 @@
+//! The failures of a report as the analysis reads them: tests and build or collection errors in one form.
+
+use super::frames::{Frame, project_frames};
+use super::{Place, frames};
+use crate::failure::failures_of_their_own;
+use crate::report::Report;
+use crate::test_case::{Collector, CollectorKind, TestCase};
+
+/// Extensions of sources whose frames have a file name without its directory.
+const JVM: [&str; 4] = [".java", ".kt", ".scala", ".groovy"];
+
+/// A failed test, or a package or file that could not be built or loaded.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failed<'a> {
+    pub(super) name: &'a str,
+    pub(super) package: &'a str,
+    pub(super) collector: Option<CollectorKind>,
+    pub(super) file: Option<&'a str>,
+    pub(super) line: Option<u32>,
+    pub(super) message: &'a str,
+    pub(super) expected: Option<&'a str>,
+    pub(super) actual: Option<&'a str>,
+    stack: &'a str,
+    pub(super) output: &'a str,
+}
+
+/// All failures of `report`, build and collection errors first. A test that failed only because a subtest did is none.
+pub(super) fn failures(report: &Report) -> Vec<Failed<'_>> {
+    let collectors = report.collectors.iter().map(Failed::from_collector);
+    collectors.chain(failures_of_their_own(&report.tests).map(Failed::from_test)).collect()
+}
+
+impl<'a> Failed<'a> {
+    fn from_test(test: &'a TestCase) -> Failed<'a> {
+        let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();
+        let failed = Failed {
+            name: &test.nodeid,
+            package: &test.package,
+            collector: None,
+            file: test.file.as_deref(),
+            line: test.line,
+            message: text(&test.message),
+            expected: test.expected.as_deref(),
+            actual: test.actual.as_deref(),
+            stack: text(&test.stack),
+            output: text(&test.output),
+        };
+        failed.with_place()
+    }
+
+    fn from_collector(collector: &'a Collector) -> Failed<'a> {
+        let failed = Failed {
+            name: &collector.nodeid,
+            package: &collector.nodeid,
+            collector: Some(collector.kind),
+            file: collector.file.as_deref(),
+            line: collector.line,
+            message: &collector.message,
+            expected: None,
+            actual: None,
+            stack: "",
+            output: &collector.output,
+        };
+        failed.with_place()
+    }
+
+    // A file alone is that of the test: a frame of the stack says more.
+    fn with_place(self) -> Failed<'a> {
+        let frame = self.frames().first().map(|frame| (frame.file, frame.line));
+        match (self.file, self.line, frame) {
+            (None, _, Some((file, line))) => Failed { file: Some(file), line: Some(line), ..self },
+            (Some(file), None, Some((innermost, line))) if innermost == file => Failed { line: Some(line), ..self },
+            _ => Failed { file: self.file.filter(|file| !frames::is_foreign(file)), ..self },
+        }
+    }
+
+    /// Frames of the project in the stack, innermost first. Those of the JVM name no path and are left out.
+    pub(super) fn frames(&self) -> Vec<Frame<'a>> {
+        let mut frames = project_frames(self.stack);
+        frames.retain(|frame| !JVM.iter().any(|extension| frame.file.ends_with(extension)) || frame.file.contains('/'));
+        frames
+    }
+
+    /// Whether the innermost frames show code with these words.
+    pub(super) fn innermost_shows(&self, words: &str) -> bool {
+        self.stack.lines().take(4).any(|line| line.contains(words))
+    }
+
+    /// The failure's name and place, as evidence for a statement about it.
+    pub(super) fn place(&self) -> Place {
+        Place { test: self.name.to_owned(), file: self.file.map(str::to_owned), line: self.line }
+    }
+}

@@ -1,0 +1,262 @@
+//! Failure analysis: what the failures of a run have in common, and where to look first.
+//!
+//! Reads nothing but a [`Report`] and facts that the caller passes. Every statement has its evidence and one of three degrees of
+//! [`Confidence`]; where nothing is known there is no statement. Matching is linear in the length of the texts.
+
+mod affected;
+mod classify;
+mod clusters;
+mod failures;
+mod frames;
+mod install;
+mod kind;
+mod mask;
+mod patterns;
+mod root;
+mod sandbox;
+mod template;
+#[cfg(test)]
+mod tests;
+
+pub use kind::Kind;
+
+use crate::bounds::{ANALYSIS_FILES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX, ANALYSIS_TEXT_BYTES_MAX, clip};
+use crate::outcome::Outcome;
+use crate::report::Report;
+use patterns::Language;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// How sure a statement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Confidence {
+    /// Only circumstances agree: a place in common, captured output.
+    Possible,
+    /// The failure's own message has a known form.
+    Likely,
+    /// The kernel, proctor, or the compiler or runner itself recorded it.
+    Certain,
+}
+
+impl Confidence {
+    /// The name in answers.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Confidence::Possible => "possible",
+            Confidence::Likely => "likely",
+            Confidence::Certain => "certain",
+        }
+    }
+}
+
+/// Facts about the project beside the report; empty if nothing is known.
+#[derive(Debug, Clone, Default)]
+pub struct Context {
+    /// Names of those [`Context::ROOT_FILES`] that the workspace's root has.
+    pub root_files: Vec<String>,
+}
+
+/// A test, package or file that failed, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// The runner's own name of the test, or of the package or file that was not built or loaded.
+    pub test: String,
+    /// File, relative to the workspace.
+    pub file: Option<String>,
+    /// Line, from 1.
+    pub line: Option<u32>,
+}
+
+impl Place {
+    /// `file:line`, or the file if the line is unknown.
+    #[must_use]
+    pub fn file_and_line(&self) -> Option<String> {
+        let file = self.file.as_deref()?;
+        Some(self.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}")))
+    }
+}
+
+/// A failed test, package or file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedTest {
+    /// Its name and place.
+    #[serde(flatten)]
+    pub place: Place,
+    /// Kind of the failure.
+    pub kind: Kind,
+}
+
+/// Failures that have the same kind, message and place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorPattern {
+    /// Kind of the failures.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// The message of the first of them.
+    pub message: String,
+    /// Number of these failures.
+    pub frequency: u64,
+    /// Names of the first of them, at most [`ANALYSIS_NAMES_MAX`].
+    pub test_names: Vec<String>,
+    /// The first of them.
+    pub evidence: Place,
+    /// How sure the kind is.
+    pub confidence: Confidence,
+    /// What follows from it.
+    pub suggestion: Option<String>,
+    /// Whether another failure of the run is the reason of these.
+    pub is_consequence: bool,
+}
+
+/// Where to look first, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootCause {
+    /// Kind of the failure, if it is one.
+    pub kind: Option<Kind>,
+    /// What the run shows, in one sentence.
+    pub statement: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// The failure that shows it.
+    pub evidence: Option<Place>,
+    /// Number of failures behind it.
+    pub failures: u64,
+    /// What to do.
+    pub suggestion: Option<String>,
+    /// Whether the sandbox is the cause.
+    pub is_sandbox: bool,
+}
+
+/// What to do, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suggestion {
+    /// One sentence.
+    pub text: String,
+    /// How sure its reason is.
+    pub confidence: Confidence,
+    /// The failure that shows it.
+    pub evidence: Option<Place>,
+}
+
+/// A file of the project that has to do with the failures.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AffectedFile {
+    /// Path, relative to the workspace.
+    pub path: String,
+    /// Failures whose place or stack is in the file.
+    pub failures: u64,
+    /// Whether one of them is at this file's innermost frame.
+    pub is_place: bool,
+    /// Whether it was edited or removed after the run began, so that lines may have moved and the failure may be gone.
+    pub is_edited: bool,
+}
+
+/// The analysis of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// Framework of the run.
+    pub framework: String,
+    /// Outcome of the run.
+    pub outcome: Outcome,
+    /// Number of failures, those beyond the report's bounds included.
+    pub total: u64,
+    /// Number of failures that the report has and that were analysed.
+    pub analyzed: u64,
+    /// Where to look first. The sandbox comes before everything else, and may be followed by further causes.
+    pub root_cause: Option<RootCause>,
+    /// Why `root_cause` is absent; what else the run shows.
+    pub notes: Vec<String>,
+    /// Patterns, the most frequent first, at most [`ANALYSIS_PATTERNS_MAX`].
+    pub error_patterns: Vec<ErrorPattern>,
+    /// Patterns beyond these.
+    pub patterns_left_out: u64,
+    /// What to do, the root cause first.
+    pub suggestions: Vec<Suggestion>,
+    /// Files, those to look at first first, at most [`ANALYSIS_FILES_MAX`].
+    pub affected_files: Vec<AffectedFile>,
+    /// The failures, at most as many as were asked for.
+    pub failed_tests: Vec<FailedTest>,
+}
+
+/// What is known about the project of a run.
+struct Project<'a> {
+    language: Language,
+    context: &'a Context,
+    /// Packages of the run's tests and errors.
+    packages: HashSet<&'a str>,
+}
+
+impl<'a> Project<'a> {
+    fn new(report: &'a Report, language: Language, context: &'a Context) -> Project<'a> {
+        let tests = report.tests.iter().map(|test| test.package.as_str());
+        let packages = tests.chain(report.collectors.iter().map(|collector| collector.nodeid.as_str())).collect();
+        Project { language, context, packages }
+    }
+
+    /// Whether an imported package is below one of the run's own: then no command installs it.
+    fn has_own(&self, module: &str) -> bool {
+        let above = module.match_indices('/').map(|(at, _)| &module[..at]);
+        self.language == Language::Go && above.into_iter().any(|package| self.packages.contains(package))
+    }
+}
+
+impl Analysis {
+    /// Marks the affected files that were edited or removed after the run began, as `is_edited` knows them.
+    pub fn mark_edited(&mut self, is_edited: impl Fn(&str) -> bool) {
+        self.affected_files.iter_mut().for_each(|file| file.is_edited = is_edited(&file.path));
+    }
+}
+
+/// Analyses the failures of a run; `limit` is the most patterns and failed tests in the answer.
+#[must_use]
+pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
+    let limit = limit.min(ANALYSIS_PATTERNS_MAX);
+    let failed = failures::failures(report);
+    let language = Language::of_framework(&report.framework);
+    let clusters = clusters::clusters(&failed, &Project::new(report, language, context));
+    let causes = root::causes(report, &failed, &clusters);
+    let affected_files = affected::files(&failed, &clusters, &causes);
+    let left_out = report
+        .summary
+        .failures()
+        .saturating_sub(report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64)
+        + report.truncated.collectors;
+    let mut suggestions: Vec<Suggestion> = Vec::new();
+    let of_causes =
+        causes.found.iter().map(|cause| (cause.suggestion.clone(), cause.confidence, cause.evidence.clone()));
+    let of_patterns = clusters.iter().filter(|cluster| !cluster.is_consequence).take(limit).map(|cluster| {
+        (cluster.class.suggestion.clone(), cluster.class.confidence, Some(failed[cluster.members[0]].place()))
+    });
+    for (text, confidence, evidence) in of_causes.chain(of_patterns) {
+        let Some(text) = text.map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)) else { continue };
+        if !suggestions.iter().any(|one| one.text == text && one.evidence == evidence) {
+            suggestions.push(Suggestion { text, confidence, evidence });
+        }
+    }
+    let mut kinds = vec![Kind::Unknown; failed.len()];
+    clusters.iter().for_each(|cluster| cluster.members.iter().for_each(|at| kinds[*at] = cluster.class.kind));
+    Analysis {
+        framework: report.framework.clone(),
+        outcome: report.outcome,
+        total: failed.len() as u64 + left_out,
+        analyzed: failed.len() as u64,
+        error_patterns: clusters.iter().take(limit).map(|cluster| cluster.pattern(&failed)).collect(),
+        patterns_left_out: clusters.len().saturating_sub(limit) as u64,
+        suggestions,
+        affected_files: affected_files.into_iter().take(ANALYSIS_FILES_MAX).collect(),
+        failed_tests: failed
+            .iter()
+            .zip(kinds)
+            .take(limit)
+            .map(|(failed, kind)| FailedTest { place: failed.place(), kind })
+            .collect(),
+        notes: causes.notes,
+        root_cause: causes.found.into_iter().next(),
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    names.take(ANALYSIS_NAMES_MAX).map(str::to_owned).collect()
+}

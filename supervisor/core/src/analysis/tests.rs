@@ -1,0 +1,120 @@
+//! Tests of whole analyses: sandbox, files, functions in common, empty and hostile reports.
+
+use super::*;
+use crate::isolation::Network;
+use crate::outcome::KillReason;
+use crate::report::tests::report;
+use crate::test_case::{TestCase, TestId, TestOutcome};
+
+fn failed(name: &str, file: &str, line: u32, message: &str) -> TestCase {
+    let id = TestId { package: "p".to_owned(), name: name.to_owned() };
+    TestCase {
+        file: Some(file.to_owned()),
+        line: Some(line),
+        message: Some(message.to_owned()),
+        ..TestCase::new(id, format!("p/{name}"), TestOutcome::Failed)
+    }
+}
+
+fn analysis(report: &Report) -> Analysis {
+    analyze(report, &Context::default(), 20)
+}
+
+#[test]
+fn a_limit_of_the_sandbox_comes_before_the_failures() {
+    let mut stopped = report(Outcome::OutOfMemory, vec![failed("a", "a_test.go", 3, "got 1, want 2")]);
+    stopped.evidence.killed = Some(KillReason::OutOfMemory);
+    stopped.evidence.running = vec![TestId { package: "p".to_owned(), name: "b".to_owned() }];
+    let cause = analysis(&stopped).root_cause.unwrap();
+    assert_eq!(cause.statement, "the sandbox stopped the run at its memory limit of 2 GiB while b ran");
+    assert!(cause.is_sandbox && cause.confidence == Confidence::Certain);
+    assert!(cause.suggestion.unwrap().contains("`memory`"));
+}
+
+#[test]
+fn a_missing_network_is_the_sandboxs_only_if_the_run_has_none() {
+    let mut offline = report(Outcome::Failed, vec![failed("a", "a.go", 3, "dial tcp: lookup x.example: no such host")]);
+    offline.isolation.network = Network::None;
+    let cause = analysis(&offline).root_cause.unwrap();
+    assert!(cause.is_sandbox && cause.statement.contains("1 of 1 failures could not reach a host"), "{cause:?}");
+    offline.isolation.network = Network::Host;
+    assert!(!analysis(&offline).root_cause.unwrap().is_sandbox);
+}
+
+#[test]
+fn what_was_not_downloaded_is_asked_for_by_its_setting() {
+    let message = "not downloaded, and the run has no network: run it once with --network host, or `go mod download`";
+    let mut offline = report(Outcome::Failed, vec![failed("a", "go.mod", 3, message)]);
+    offline.isolation.network = Network::None;
+    let cause = analysis(&offline).root_cause.unwrap();
+    let statement = "the sandbox gives the run no network, and 1 of 1 failures need what was not downloaded before";
+    assert_eq!((cause.statement.as_str(), cause.is_sandbox), (statement, true));
+    assert_eq!(cause.suggestion.unwrap(), "run it once with `--network host`, if the tenant may");
+}
+
+#[test]
+fn different_messages_at_one_place_are_not_said_to_be_equal() {
+    let tests = vec![failed("a", "a.go", 7, "undefined: x"), failed("b", "a.go", 7, "undefined: y")];
+    let cause = analysis(&report(Outcome::Failed, tests)).root_cause.unwrap();
+    let statement = "both failures agree in kind and place: an unknown name at a.go:7; the first says: undefined: x";
+    assert_eq!(cause.statement, statement);
+}
+
+#[test]
+fn failures_that_differ_by_numbers_only_are_one_pattern() {
+    let tests = (0..30).map(|at| failed(&format!("t{at}"), "a.go", 7, &format!("took {at} ms at 0xc00{at}"))).collect();
+    let found = analysis(&report(Outcome::Failed, tests));
+    assert_eq!((found.error_patterns.len(), found.error_patterns[0].frequency), (1, 30));
+    assert_eq!(found.root_cause.unwrap().failures, 30);
+}
+
+#[test]
+fn unrelated_failures_have_no_root() {
+    let tests = vec![failed("a", "a.go", 1, "one"), failed("b", "b.go", 2, "two"), failed("c", "c.go", 3, "three")];
+    let found = analysis(&report(Outcome::Failed, tests));
+    assert_eq!(found.root_cause, None);
+    let note =
+        "the 3 failures have 3 different messages or places: the run shows no cause that most of them have in common";
+    assert_eq!(found.notes, [note]);
+}
+
+#[test]
+fn a_function_in_most_stacks_is_named_as_possible() {
+    let with_stack = |name: &str, file: &str, line| TestCase {
+        stack: Some(format!("{file}:{line} in check\nshop.py:9 in load\ntest_{name}.py:1 in test_{name}")),
+        ..failed(name, file, line, name)
+    };
+    let tests = vec![with_stack("a", "a.py", 1), with_stack("b", "b.py", 2), with_stack("c", "c.py", 3)];
+    let cause = analysis(&report(Outcome::Failed, tests)).root_cause.unwrap();
+    assert_eq!(cause.statement, "3 of 3 failures pass through load in shop.py");
+    assert_eq!((cause.confidence, cause.kind), (Confidence::Possible, None));
+}
+
+#[test]
+fn affected_files_are_ranked_by_their_failures() {
+    let tests = vec![failed("a", "a.go", 1, "one"), failed("b", "b.go", 2, "two"), failed("b2", "b.go", 4, "four")];
+    let mut found = analysis(&report(Outcome::Failed, tests));
+    found.mark_edited(|file| file == "a.go");
+    let files: Vec<(&str, u64, bool)> =
+        found.affected_files.iter().map(|file| (file.path.as_str(), file.failures, file.is_edited)).collect();
+    assert_eq!(files, [("b.go", 2, false), ("a.go", 1, true)]);
+}
+
+#[test]
+fn says_that_there_is_nothing_to_analyse() {
+    assert_eq!(analysis(&report(Outcome::Passed, Vec::new())).notes, ["the run passed: there is nothing to analyse"]);
+    let notes = analysis(&report(Outcome::Crashed, Vec::new())).notes;
+    assert_eq!(notes, ["the run ended as crashed and names no failure: its output may say more"]);
+}
+
+#[test]
+fn hostile_texts_are_bounded() {
+    let hostile = "'{'{module}:1:(é/0x".repeat(900);
+    let mut test = failed("a", &hostile, 1, &hostile);
+    test.stack = Some(hostile.clone());
+    let tests = (0..200).map(|at| TestCase { name: format!("{at}{hostile}"), ..test.clone() }).collect();
+    let found = analyze(&report(Outcome::Failed, tests), &Context::default(), 500);
+    assert!(found.error_patterns.iter().all(|pattern| pattern.message.len() <= ANALYSIS_TEXT_BYTES_MAX));
+    assert!(found.error_patterns.iter().all(|pattern| pattern.test_names.len() <= ANALYSIS_NAMES_MAX));
+    assert!(found.affected_files.len() <= ANALYSIS_FILES_MAX && found.total == 200);
+}

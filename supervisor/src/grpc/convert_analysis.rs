@@ -1,0 +1,82 @@
+//! Conversion of a failure analysis to its wire form.
+
+use super::convert;
+use proctor_core::analysis::{Analysis, Confidence, ErrorPattern, Place, RootCause, Suggestion};
+use proctor_proto::v1;
+
+/// The analysis of the run `run_id`.
+#[must_use]
+pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresResponse {
+    v1::AnalyzeFailuresResponse {
+        run_id,
+        framework: analysis.framework,
+        outcome: convert::outcome(analysis.outcome).into(),
+        total: analysis.total,
+        analyzed: analysis.analyzed,
+        root_cause: analysis.root_cause.map(root_cause),
+        notes: analysis.notes,
+        error_patterns: analysis.error_patterns.into_iter().map(error_pattern).collect(),
+        patterns_left_out: analysis.patterns_left_out,
+        suggestions: analysis.suggestions.into_iter().map(suggestion).collect(),
+        affected_files: analysis
+            .affected_files
+            .into_iter()
+            .map(|file| v1::AffectedFile {
+                path: file.path,
+                failures: file.failures,
+                is_place: file.is_place,
+                is_edited: file.is_edited,
+            })
+            .collect(),
+        failed_tests: analysis
+            .failed_tests
+            .into_iter()
+            .map(|failed| v1::FailedTest { place: Some(place(failed.place)), r#type: failed.kind.name().to_owned() })
+            .collect(),
+    }
+}
+
+fn root_cause(cause: RootCause) -> v1::RootCause {
+    v1::RootCause {
+        r#type: cause.kind.map_or_else(String::new, |kind| kind.name().to_owned()),
+        statement: cause.statement,
+        confidence: confidence(cause.confidence).into(),
+        evidence: cause.evidence.map(place),
+        failures: cause.failures,
+        suggestion: cause.suggestion.unwrap_or_default(),
+        is_sandbox: cause.is_sandbox,
+    }
+}
+
+fn error_pattern(pattern: ErrorPattern) -> v1::ErrorPattern {
+    v1::ErrorPattern {
+        r#type: pattern.kind.name().to_owned(),
+        message: pattern.message,
+        frequency: pattern.frequency,
+        test_names: pattern.test_names,
+        evidence: Some(place(pattern.evidence)),
+        confidence: confidence(pattern.confidence).into(),
+        suggestion: pattern.suggestion.unwrap_or_default(),
+        is_consequence: pattern.is_consequence,
+    }
+}
+
+fn suggestion(suggestion: Suggestion) -> v1::Suggestion {
+    v1::Suggestion {
+        text: suggestion.text,
+        confidence: confidence(suggestion.confidence).into(),
+        evidence: suggestion.evidence.map(place),
+    }
+}
+
+fn place(place: Place) -> v1::FailurePlace {
+    v1::FailurePlace { test: place.test, file: place.file, line: place.line }
+}
+
+fn confidence(confidence: Confidence) -> v1::Confidence {
+    match confidence {
+        Confidence::Possible => v1::Confidence::Possible,
+        Confidence::Likely => v1::Confidence::Likely,
+        Confidence::Certain => v1::Confidence::Certain,
+    }
+}
