@@ -29,7 +29,8 @@ const READ_LOG: &str = "the log of the server says why";
 /// One connection to the server.
 struct Agent {
     requests: SendRequest<Full<Bytes>>,
-    address: SocketAddr,
+    // Where agents reach the server, which takes requests for no other host.
+    host: String,
     token: Option<String>,
     session: Option<String>,
     // Drives the connection while this lives.
@@ -41,7 +42,8 @@ pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<(
     let token = read_token(&settings.token_file)
         .map_err(|error| Failure::new("read the token", &error, "check --http-token-file"))?;
     let address = settings.address;
-    let mut stranger = Agent::connect(address, None).await?;
+    let host = settings.url.as_ref().map_or_else(|| address.to_string(), |url| url.host.clone());
+    let mut stranger = Agent::connect(address, &host, None).await?;
     print(&format!("ok      {address} takes connections"));
     let refused = stranger.request(Method::POST, &paths[0], Some(&initialize())).await?.status();
     if refused != StatusCode::UNAUTHORIZED {
@@ -50,13 +52,13 @@ pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<(
     }
     print("ok      a caller without a token is refused");
     for path in paths {
-        check_workspace(address, &token, path).await?;
+        check_workspace(address, &host, &token, path).await?;
     }
     Ok(())
 }
 
-async fn check_workspace(address: SocketAddr, token: &str, path: &str) -> Result<(), Failure> {
-    let mut agent = Agent::connect(address, Some(token.to_owned())).await?;
+async fn check_workspace(address: SocketAddr, host: &str, token: &str, path: &str) -> Result<(), Failure> {
+    let mut agent = Agent::connect(address, host, Some(token.to_owned())).await?;
     let response = agent.request(Method::POST, path, Some(&initialize())).await?;
     let session = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let server = result_of("initialize", response).await?;
@@ -83,12 +85,12 @@ async fn check_workspace(address: SocketAddr, token: &str, path: &str) -> Result
 }
 
 impl Agent {
-    async fn connect(address: SocketAddr, token: Option<String>) -> Result<Agent, Failure> {
+    async fn connect(address: SocketAddr, host: &str, token: Option<String>) -> Result<Agent, Failure> {
         let stream = step("connect", START_IT, TcpStream::connect(address)).await?;
         let (requests, connection) = step("connect", START_IT, http1::handshake(TokioIo::new(stream))).await?;
         let mut driver = JoinSet::new();
         driver.spawn(async move { _ = connection.await });
-        Ok(Agent { requests, address, token, session: None, _connection: driver })
+        Ok(Agent { requests, host: host.to_owned(), token, session: None, _connection: driver })
     }
 
     async fn request(
@@ -100,7 +102,7 @@ impl Agent {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header(HOST, self.address.to_string())
+            .header(HOST, &self.host)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, "application/json, text/event-stream");
         if let Some(token) = &self.token {

@@ -6,7 +6,7 @@ use crate::answer::error_result;
 use crate::arguments::{Arguments, clip};
 use crate::call_context::{AnswerDefaults, CallContext, CallSignals};
 use crate::handshake;
-use crate::http::SESSION_HEADER;
+use crate::http::OpenSessionId;
 use crate::long_calls;
 use crate::progress::ProgressClient;
 use crate::request_error::{Named, request_error};
@@ -151,8 +151,7 @@ impl McpServer {
 /// The agent that made a request. Over HTTP the headers are there, those of versions with sessions with the id of one.
 pub(crate) fn caller_of(context: &RequestContext<RoleServer>) -> Caller {
     let Some(request) = context.extensions.get::<Parts>() else { return Caller::Only };
-    let session = request.headers.get(SESSION_HEADER).and_then(|id| id.to_str().ok());
-    session.map_or(Caller::Unknown, |id| Caller::Session(id.to_owned()))
+    request.extensions.get::<OpenSessionId>().map_or(Caller::Unknown, |id| Caller::Session(id.0.to_string()))
 }
 
 // Every list is one page, so no cursor was ever given.

@@ -23,7 +23,8 @@ const RESULT_KEPT_MS: u64 = 30 * 60 * 1_000;
 /// Most tasks of one client that are known at a time: as many as it may have requests.
 const TASKS_MAX: usize = crate::requests_in_flight::REQUESTS_MAX;
 
-/// Most tasks of all clients: some for each of a hundred agents of one workspace.
+/// Most tasks of all clients: some for each of a hundred agents of one workspace. Agents over HTTP without a session cannot be
+/// told apart and share them all.
 const ALL_TASKS_MAX: usize = 1_024;
 
 /// The answer of a call, once it has one, and when that was.
@@ -63,16 +64,21 @@ impl RunTasks {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.retain(|_, task| !task.is_outdated(now));
         let own = tasks.keys().filter(|(owner, _)| owner == caller).count();
-        if own >= TASKS_MAX || tasks.len() >= ALL_TASKS_MAX {
-            // A task makes room only for another one of its own client.
-            let ended = tasks.iter().filter(|((owner, _), _)| owner == caller);
+        let own_max = if *caller == Caller::Unknown { ALL_TASKS_MAX } else { TASKS_MAX };
+        if own >= own_max || tasks.len() >= ALL_TASKS_MAX {
+            // The results of another client make room only where there is none for all clients together.
+            let ended = tasks.iter().filter(|((owner, _), _)| owner == caller || own < own_max);
             let ended = ended.filter_map(|(key, task)| Some((task.ended_at()?, key)));
             let oldest = ended.min_by_key(|(ended_at, _)| *ended_at).map(|(_, key)| key.clone());
             let Some(oldest) = oldest else { return Err(call) };
             tasks.remove(&oldest);
         }
-        // A second call that attached to the same run is the same task.
-        tasks.entry((caller.clone(), run_id.to_owned())).or_insert(RunTask { created_at, call, is_cancelled: false });
+        // A second call that attached to the same run is the same task, unless the first one has ended: it may have lost the
+        // run.
+        let key = (caller.clone(), run_id.to_owned());
+        if tasks.get(&key).is_none_or(|known| known.ended_at().is_some()) {
+            tasks.insert(key, RunTask { created_at, call, is_cancelled: false });
+        }
         Ok(task(run_id, created_at, now))
     }
 

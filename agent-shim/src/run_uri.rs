@@ -1,6 +1,7 @@
 //! URIs of what a run left: `proctor://runs/<id>/report`, `stdout`, `stderr` and `artifacts/<name>`. The name of an artifact is
 //! percent-encoded, except for its slashes.
 
+use crate::run_output::stream_name;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use proctor_proto::v1::Stream;
 
@@ -18,9 +19,9 @@ pub(crate) enum Part {
     Artifact(String),
 }
 
-/// The standard output of a run.
-pub(crate) fn of_output(run_id: &str) -> String {
-    format!("{SCHEME}{run_id}/stdout")
+/// The output of a run.
+pub(crate) fn output_uri(run_id: &str, stream: Stream) -> String {
+    format!("{SCHEME}{run_id}/{}", stream_name(stream))
 }
 
 /// An artifact of a run.

@@ -10,7 +10,7 @@ use crate::run_follower::EndedRun;
 use crate::run_uri;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{LimitHit, Outcome, Report, Summary};
+use proctor_proto::v1::{LimitHit, Outcome, Report, Stream, Summary};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ const NOTE_BYTES_MAX: usize = 400;
 /// Most bytes of a stream's end that is shown without being asked for.
 const TAIL_BYTES_MAX: usize = 1_500;
 
-/// The shortest wait before a run that its answer mentions, in seconds.
-const WAIT_SHOWN_S: f64 = 1.0;
+/// Shortest wait in the queue, in seconds, that an answer names. A loaded host takes a second to prepare a run.
+const WAIT_SHOWN_S: f64 = 5.0;
 
 /// Most artifacts named.
 const ARTIFACTS_MAX: usize = 3;
@@ -136,17 +136,17 @@ impl RunAnswer {
         (!calls.is_empty()).then(|| calls.join("; "))
     }
 
-    // Where the rest of the output is, if only its end is shown.
-    fn whole_output(&self, detail: &Detail) -> Option<String> {
+    // Where more of the output is, for each stream of which only the end is shown.
+    fn more_output(&self, detail: &Detail) -> Option<String> {
         let report = self.report();
-        let is_shown = |[stdout, stderr]: [(&str, String); 2]| {
-            stdout.1.len() == run_text::tail(&report.stdout_tail).len()
-                && stderr.1.len() == run_text::tail(&report.stderr_tail).len()
-        };
         let tails = self.tails(detail);
-        let has_tail = tails.iter().any(|(_, tail)| !tail.is_empty());
-        (has_tail && !is_shown(tails))
-            .then(|| format!("the whole output is the resource {}", run_uri::of_output(&self.ended.run_id)))
+        if tails.iter().all(|(_, tail)| tail.is_empty()) {
+            return None;
+        }
+        let streams = [(Stream::Stdout, &report.stdout_tail), (Stream::Stderr, &report.stderr_tail)];
+        let cut = tails.iter().zip(streams).filter(|((_, tail), (_, whole))| tail.len() < run_text::tail(whole).len());
+        let uris: Vec<_> = cut.map(|(_, (stream, _))| run_uri::output_uri(&self.ended.run_id, stream)).collect();
+        (!uris.is_empty()).then(|| format!("more of the output: resource {}", uris.join(", ")))
     }
 
     fn notes(&self, detail: &Detail) -> Vec<String> {
@@ -169,7 +169,7 @@ impl RunAnswer {
             .chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
             .chain(run_text::artifacts(report, &self.ended.run_id, ARTIFACTS_MAX))
-            .chain(self.whole_output(detail))
+            .chain(self.more_output(detail))
             .chain(lost.filter(|_| self.verbose.is_some()).map(str::to_owned))
             .chain(self.notes.iter().cloned())
             .collect()

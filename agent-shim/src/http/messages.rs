@@ -1,10 +1,10 @@
 //! The messages that agents post to one workspace: size, JSON, batches and ids are checked here, the rest by rmcp.
 
-use super::SESSION_HEADER;
 use super::early_headers;
 use super::error_response::{busy_response, error_response, json_response, with_typed_error};
 use super::response_body::{HttpResponse, ResponseBody, full, hold};
 use super::sessions::{HttpSessions, OpenRequest};
+use super::{OpenSessionId, SESSION_HEADER};
 use crate::batch_answers::array;
 use crate::handshake::initialize_error;
 use crate::json_rpc_line::{IncomingLine, MESSAGE_BYTES_MAX, parse_line, reject_long_line};
@@ -31,7 +31,8 @@ const REQUESTS_MAX: usize = 256;
 /// Most event streams without a request (GET) in a workspace. An agent has one at most.
 const STREAMS_MAX: usize = 128;
 
-/// Most bytes of a body that needs no permit: those of nearly every request. All connections together hold 32 MiB of them.
+/// Most bytes of a body that needs no permit: those of nearly every request. All connections together hold less than
+/// 100 MiB of them, with what was read and not taken yet.
 const SMALL_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Most larger bodies that are being received. Bounds their memory to as many MiB. Slow senders of them delay each other, and
@@ -109,17 +110,17 @@ impl Messages {
         let refuse = |status, text: &str| {
             Box::new(error_response(status, ErrorData::invalid_request(format!("Invalid request: {text}"), None), None))
         };
-        match tokio::time::timeout(BODY_TIMEOUT, read_body(&mut body, &self.bodies)).await {
-            Ok(Ok((bytes, false))) => Ok(bytes.into()),
-            Ok(Ok((head, true))) => {
+        match read_body(&mut body, &self.bodies).await {
+            Ok((bytes, false)) => Ok(bytes.into()),
+            Ok((head, true)) => {
                 let IncomingLine::Invalid(error, id) = reject_long_line(&head) else { return Ok(head.into()) };
                 Err(Box::new(error_response(StatusCode::PAYLOAD_TOO_LARGE, error, id)))
             }
-            Ok(Err(error)) => {
+            Err(BodyError::BrokeOff(error)) => {
                 tracing::debug!(%error, "a body broke off");
                 Err(refuse(StatusCode::BAD_REQUEST, "the body broke off"))
             }
-            Err(_) => Err(refuse(
+            Err(BodyError::Slow) => Err(refuse(
                 StatusCode::REQUEST_TIMEOUT,
                 &format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()),
             )),
@@ -154,7 +155,10 @@ impl Messages {
             let text = "busy: every session is in use; wait for one of them to end".to_owned();
             return busy_response(StatusCode::SERVICE_UNAVAILABLE, text, id);
         }
-        let request = with_body(parts, bytes);
+        let mut request = with_body(parts, bytes);
+        if let (Some(_), Some(session)) = (&open, session_of(&parts.headers)) {
+            request.extensions_mut().insert(OpenSessionId(session.into()));
+        }
         let (messages, request_id) = (self.clone(), id);
         let response = early_headers::respond(async move { messages.handle(request, request_id).await }).await;
         if let Some(Some(room)) = room
@@ -208,11 +212,22 @@ impl Messages {
     }
 }
 
-// The body, and whether it is only the head of a longer one, whose rest was discarded. A large one waits for a permit.
-async fn read_body(body: &mut Incoming, permits: &Semaphore) -> Result<(Vec<u8>, bool), hyper::Error> {
+enum BodyError {
+    BrokeOff(hyper::Error),
+    /// The sender took longer than [`BODY_TIMEOUT`].
+    Slow,
+}
+
+// The body, and whether it is only the head of a longer one, whose rest was discarded. A large one waits for a permit, which
+// is not the sender's time.
+async fn read_body(body: &mut Incoming, permits: &Semaphore) -> Result<(Vec<u8>, bool), BodyError> {
     let (mut bytes, mut discarded, mut permit) = (Vec::new(), 0, None);
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame?.into_data() else { continue };
+    let mut left = BODY_TIMEOUT;
+    loop {
+        let begun = tokio::time::Instant::now();
+        let Some(frame) = tokio::time::timeout(left, body.frame()).await.map_err(|_| BodyError::Slow)? else { break };
+        left = left.saturating_sub(begun.elapsed());
+        let Ok(data) = frame.map_err(BodyError::BrokeOff)?.into_data() else { continue };
         if permit.is_none() && bytes.len() + data.len() > SMALL_BODY_BYTES_MAX {
             // The semaphore is never closed.
             permit = permits.acquire().await.ok();

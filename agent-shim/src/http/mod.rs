@@ -27,6 +27,11 @@ use crate::mcp_server::McpServer;
 /// Header with the id of an MCP session.
 pub(crate) const SESSION_HEADER: &str = "mcp-session-id";
 
+/// Id of the MCP session of a request, as an extension of the request. Only sessions that are open have one: any text may
+/// stand in the header.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenSessionId(pub(crate) std::sync::Arc<str>);
+
 /// One configured workspace.
 pub(crate) struct HttpWorkspace {
     /// Its name in the path; `None` for the only one, which is at `/mcp`.

@@ -60,8 +60,9 @@ impl Draw for TextArtifact {
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let content = clip_end(&self.content, detail.items);
-        let cut = format!("the first {} of {} bytes; max_tokens cut the rest", detail.items, self.content.len());
-        let is_cut = content.len() < self.content.len();
+        let is_cut = self.content.len() > detail.items;
+        let shown_bytes = content.len() - if is_cut { '…'.len_utf8() } else { 0 };
+        let cut = format!("the first {shown_bytes} of {} bytes; max_tokens cut the rest", self.content.len());
         let mut shown = self.description.clone().with_notes(is_cut.then_some(cut));
         shown.members.push(("content", content.as_str().into()));
         ToolAnswer { text: crate::answer::Text::Fixed(content), ..shown }

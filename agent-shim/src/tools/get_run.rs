@@ -27,8 +27,8 @@ const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 const DESCRIPTION: &str = "\
 Look at a run: the one that is going on, or the last one, unless run_id names another. Without other arguments it says at \
 once how far the run is, or answers as run_tests does when it has ended. wait_s waits for the end, also of a run whose call \
-your own timer cut off (such a run ends by itself after 30 s without a caller, or when another starts). stream and cursor read the output page by \
-page. cancel kills the run at once.";
+your own timer cut off (such a run ends by itself after 30 s without a caller, or when you start another). stream and cursor read the output \
+page by page. cancel kills the run at once.";
 
 pub(super) fn spec() -> ToolSpec {
     let page = [

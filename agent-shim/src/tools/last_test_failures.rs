@@ -3,7 +3,7 @@
 use super::Answer;
 use super::tool_spec::ToolSpec;
 use crate::answer::budget::{Detail, Draw};
-use crate::answer::failure::{FailureEntry, FailureKind};
+use crate::answer::failure::FailureEntry;
 use crate::answer::failure_list::{FailureList, Selection, named_json, named_text};
 use crate::answer::next_call::{FAILURES_LIMIT, failures_from, output};
 use crate::answer::{ToolAnswer, by_package};
@@ -21,6 +21,9 @@ const DESCRIPTION: &str = "\
 The failures of the last run in this session, with file:line, message and the wanted and actual value, without running \
 anything. Use it for what the answer of a run had to leave out. Build and collection errors are listed as failures too. \
 While a run is going on it still shows the run before.";
+
+/// Most running tests of an answer that say where they hang: as many as were asked for their stacks.
+const RUNNING_MAX: usize = 16;
 
 pub(super) fn spec() -> ToolSpec {
     let members = ["outcome", "failures", "named", "run_id", "nothing_ran"];
@@ -41,7 +44,8 @@ pub(super) fn spec() -> ToolSpec {
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let limit = arguments.count("limit", FAILURES_LIMIT)?.unwrap_or_default();
-    let cursor = arguments.offset("cursor")?.unwrap_or_default();
+    // No run has that many failures, and their numbers do not overflow.
+    let cursor = arguments.offset("cursor")?.unwrap_or_default().min(u32::MAX.into());
     let run_id = arguments.text("run_id")?;
     let answer = call
         .request_in_session(|mut clients, session_id| {
@@ -61,6 +65,8 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
 /// The failures of a run that has ended, from `cursor` on.
 struct LastFailures {
     answer: LastTestFailuresResponse,
+    /// Tests that were running when the run was cut off, on the first page: the cursor counts failures only.
+    running: Vec<FailureEntry>,
     failures: FailureList,
     cursor: u64,
     limit: u32,
@@ -69,16 +75,19 @@ struct LastFailures {
 impl LastFailures {
     fn new(answer: LastTestFailuresResponse, cursor: u64, limit: u32) -> LastFailures {
         let hung = |test: &TestId| answer.hung.iter().find(|hung| hung.test.as_ref() == Some(test));
-        // Tests that were running are no failures, which the cursor counts: the first page has them.
-        let running = answer.running.iter().filter(|_| cursor == 0);
-        let running = running.map(|test| FailureEntry::from_running(test, hung(test)));
-        let entries = running.chain(answer.failures.iter().map(FailureEntry::from_listed)).collect();
-        LastFailures { failures: FailureList::new(entries), answer, cursor, limit }
+        let running = answer.running.iter().filter(|_| cursor == 0).take(RUNNING_MAX);
+        let running = running.map(|test| FailureEntry::from_running(test, hung(test))).collect();
+        let failures = FailureList::new(answer.failures.iter().map(FailureEntry::from_listed).collect());
+        LastFailures { running, failures, answer, cursor, limit }
+    }
+
+    fn next_cursor(&self, shown: &Selection) -> u64 {
+        self.cursor + shown.shown as u64
     }
 
     // Failures after those of `shown`.
     fn more(&self, shown: &Selection) -> u64 {
-        self.answer.total.saturating_sub(self.cursor + shown.shown as u64)
+        self.answer.total.saturating_sub(self.next_cursor(shown))
     }
 
     // Whether the supervisor has none of the failures after those of `shown`.
@@ -88,15 +97,14 @@ impl LastFailures {
 
     fn text(&self, shown: &Selection, detail: &Detail) -> String {
         let all = &self.answer;
-        let (is_first, next) = (self.cursor == 0, self.cursor + shown.shown as u64);
+        let (is_first, next) = (self.cursor == 0, self.next_cursor(shown));
         let advice = match shown.left_out {
-            0 if is_first && self.limit < FAILURES_LIMIT => "pass a larger limit".to_owned(),
+            0 if self.limit < FAILURES_LIMIT => "pass a larger limit".to_owned(),
             0 => format!("pass cursor {next}"),
             _ => "pass a larger max_tokens".to_owned(),
         };
         let (not_run, not_run_left_out) = self.not_run(detail);
-        let explained = shown.explained.iter().filter(|entry| entry.kind != FailureKind::Running);
-        let failures: Vec<Failure> = explained.map(listed).collect();
+        let failures: Vec<Failure> = shown.explained.iter().map(listed).collect();
         let first = self.cursor + 1;
         let named =
             named_text(&shown.named, usize::try_from(first).unwrap_or(usize::MAX).saturating_add(failures.len()));
@@ -129,7 +137,7 @@ impl LastFailures {
 
     fn next(&self, shown: &Selection) -> Option<String> {
         let usual = next_call(&self.answer);
-        let (more, cursor) = (self.more(shown), self.cursor + shown.shown as u64);
+        let (more, cursor) = (self.more(shown), self.next_cursor(shown));
         if more == 0 || self.is_rest_lost(shown) {
             return usual;
         }
@@ -151,7 +159,7 @@ impl LastFailures {
 
 impl Draw for LastFailures {
     fn items(&self) -> usize {
-        self.failures.entries().len()
+        self.failures.entries().len().max(self.running.len())
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
@@ -159,9 +167,10 @@ impl Draw for LastFailures {
         // The form of the text has no place for failures made one.
         let shown = self.failures.select(&Detail { folds_failures: false, ..*detail });
         let (not_run, _) = self.not_run(detail);
+        let running = self.running.iter().take(detail.items).map(|entry| entry.clipped(detail).to_json());
         let members = vec![
             ("outcome", text::outcome_name(all.outcome()).into()),
-            ("failures", shown.explained.iter().map(FailureEntry::to_json).collect::<Value>()),
+            ("failures", running.chain(shown.explained.iter().map(FailureEntry::to_json)).collect::<Value>()),
             ("named", named_json(&shown.named)),
             ("run_id", all.run_id.as_str().into()),
             ("total", all.total.into()),

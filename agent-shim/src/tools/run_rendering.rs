@@ -18,8 +18,8 @@ use proctor_proto::v1::{Limits, RunEvent, Stream};
 use serde_json::{Map, Value};
 use tonic::{Status, Streaming};
 
-const OUTPUT_LOST: &str = "the output and the report of this run can no longer be read, because the supervisor closed the session or ended when \
-                           the run had";
+const OUTPUT_LOST: &str = "the output and the report of this run can no longer be read, because the supervisor closed the \
+                           session or ended when the run had";
 
 /// What a caller wants to see of a run.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,6 @@ where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
     let guard = CallGuard::new(call);
-    abandoned_runs::keep_those_of_others(call).await;
     let ended = call
         .with_progress(ProgressState::waiting("starting"), async |progress| {
             match start_and_follow(call, progress, &start).await {
@@ -66,7 +65,10 @@ where
             }
         })
         .await;
-    guard.end();
+    // Without its event stream a run may still be going on.
+    if !matches!(ended, Err(CallError::StreamLost { .. })) {
+        guard.end();
+    }
     Ok(Box::new(render(call, ended?, view).await?))
 }
 
@@ -78,7 +80,9 @@ async fn start_and_follow<F>(
 where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
+    let watched = abandoned_runs::watch_runs_of_others(call).await;
     let events = call.request_in_session(start).await?;
+    drop(watched);
     // After the call, because it may have reconnected.
     let clients = call.clients().await?;
     let on_run_id = |run_id: &str| call.record_run(run_id);

@@ -93,6 +93,33 @@ fn many_failures(total: u64) -> LastTestFailuresResponse {
 }
 
 #[tokio::test]
+async fn running_tests_take_no_room_from_failures() {
+    let running: Vec<TestId> = (0..60).map(|n| test("a/package/with/a/long/name", &format!("TestRuns{n}"))).collect();
+    let failures = LastTestFailuresResponse { running, outcome: Outcome::TimedOut.into(), ..many_failures(3) };
+    let fake = FakeSupervisor::start(FakeState { failures, ..FakeState::default() });
+    let client = Client::connected_to(&fake).await;
+    let mut seen = Vec::new();
+    let mut cursor = 0;
+    while seen.len() < 3 {
+        let result = client.call("last_test_failures", json!({"max_tokens": 300, "cursor": cursor})).await;
+        let data = structured(&client, "last_test_failures", &result).await;
+        let listed = data["failures"].as_array().into_iter().flatten().filter(|failure| failure["kind"].is_null());
+        let named = data["named"].as_array().into_iter().flatten().flat_map(|group| group["names"].as_array().unwrap());
+        let shown: Vec<String> =
+            listed.map(|failure| failure["name"].to_string()).chain(named.map(json_text)).collect();
+        assert!(!shown.is_empty(), "a page has at least one failure: {data}");
+        cursor += shown.len();
+        seen.extend(shown);
+    }
+    let largest = client.call("last_test_failures", json!({"cursor": u64::MAX})).await;
+    assert!(block(&largest, 1).contains("nothing is at cursor"), "{largest:?}");
+}
+
+fn json_text(value: &serde_json::Value) -> String {
+    value.to_string()
+}
+
+#[tokio::test]
 async fn a_page_of_failures_names_many_and_the_call_for_the_next_page() {
     let fake = FakeSupervisor::start(FakeState { failures: many_failures(300), ..FakeState::default() });
     let client = Client::connected_to(&fake).await;

@@ -90,7 +90,7 @@ fixtures! {
     after_failures "go/fail" {}
     after_a_build_error "go/builderror" {}
     after_no_tests "go/notests" {}
-    after_a_timeout "go/hang" {"timeout": 4}
+    after_a_timeout "go/hang" {"timeout": 10}
     after_a_crash "go/crash" {}
     after_a_command "go/pass" {"command": ["sh", "-c", "echo no; exit 3"]}
 }
