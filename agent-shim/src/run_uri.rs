@@ -19,13 +19,18 @@ pub(crate) enum Part {
     Artifact(String),
 }
 
+/// The report of a run.
+pub(crate) fn report_uri(run_id: &str) -> String {
+    format!("{SCHEME}{run_id}/report")
+}
+
 /// The output of a run.
 pub(crate) fn output_uri(run_id: &str, stream: Stream) -> String {
     format!("{SCHEME}{run_id}/{}", stream_name(stream))
 }
 
 /// An artifact of a run.
-pub(crate) fn of_artifact(run_id: &str, name: &str) -> String {
+pub(crate) fn artifact_uri(run_id: &str, name: &str) -> String {
     format!("{SCHEME}{run_id}/artifacts/{}", utf8_percent_encode(name, ENCODED))
 }
 
@@ -68,10 +73,10 @@ mod tests {
     #[test]
     fn an_artifact_of_any_name_has_a_uri() {
         for name in ["0/shot.png", "a b?c#d%20", "über/\u{1F600}.txt", "100%"] {
-            let uri = of_artifact("r1", name);
+            let uri = artifact_uri("r1", name);
             assert!(uri.is_ascii() && !uri.contains([' ', '?', '#']), "{uri}");
             assert_eq!(parse(&uri), Some(("r1".to_owned(), Part::Artifact(name.to_owned()))));
         }
-        assert_eq!(of_artifact("r1", "0/shot 1.png"), "proctor://runs/r1/artifacts/0/shot%201.png");
+        assert_eq!(artifact_uri("r1", "0/shot 1.png"), "proctor://runs/r1/artifacts/0/shot%201.png");
     }
 }

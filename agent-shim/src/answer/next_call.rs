@@ -50,14 +50,18 @@ pub(crate) fn unfinished(run_id: &str) -> String {
     format!("{wait} waits for the end; {kill} kills it")
 }
 
-/// The run of one test.
-pub(crate) fn exactly(name: &str) -> String {
-    call("run_tests", &json!({"tests": [name]}))
+/// The run of one test. `framework`: the one that its list was asked for; empty if it need not be named.
+pub(crate) fn run_one_test(framework: &str, name: &str) -> String {
+    match framework {
+        "" => call("run_tests", &json!({"tests": [name]})),
+        framework => call("run_tests", &json!({"framework": framework, "tests": [name]})),
+    }
 }
 
-/// The report of the last run as JSON.
-pub(crate) fn report_document(max_tokens: usize) -> String {
-    call("get_test_report", &json!({"format": "json", "max_tokens": max_tokens}))
+/// The report of the last run as JSON, if any budget holds it.
+pub(crate) fn report_document(max_tokens: usize) -> Option<String> {
+    let is_possible = u32::try_from(max_tokens).is_ok_and(|tokens| tokens <= MAX_TOKENS_MAX);
+    is_possible.then(|| call("get_test_report", &json!({"format": "json", "max_tokens": max_tokens})))
 }
 
 /// A file that the last run left.
@@ -66,7 +70,7 @@ pub(crate) fn artifact(name: &str) -> String {
 }
 
 /// A run with twice the time, where that is allowed.
-pub(crate) fn longer(wall_ms: u64) -> String {
+pub(crate) fn run_with_more_time(wall_ms: u64) -> String {
     let less = "tests or files run less";
     match wall_ms.saturating_mul(2) / 1_000 {
         seconds if seconds == 0 || wall_ms >= u64::from(TIMEOUT_S_MAX) * 1_000 => format!("run_tests with {less}"),
@@ -78,7 +82,7 @@ pub(crate) fn longer(wall_ms: u64) -> String {
 }
 
 /// A run of these tests, if naming them costs little.
-pub(crate) fn these(tests: &[TestId]) -> Option<String> {
+pub(crate) fn run_these_tests(tests: &[TestId]) -> Option<String> {
     let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
     let bytes: usize = names.iter().map(|name| name.len()).sum();
     let is_short = names.len() <= NAMES_MAX && bytes <= NAME_BYTES_MAX;

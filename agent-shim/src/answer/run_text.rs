@@ -82,7 +82,7 @@ pub(crate) fn artifacts(report: &Report, run_id: &str, names_max: usize) -> Opti
     let more = report.artifacts.len().saturating_sub(names_max);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let call = next_call::artifact(&first.name);
-    let uri = run_uri::of_artifact(run_id, &first.name);
+    let uri = run_uri::artifact_uri(run_id, &first.name);
     Some(format!("artifacts: {}{more}; {call} shows one, which is the resource {uri}", names.join(", ")))
 }
 
@@ -98,7 +98,9 @@ pub(crate) fn next(report: &Report, run_id: &str) -> Option<String> {
             return Some(format!("run_tests after a fix; {output} reads the output page by page"));
         }
         Outcome::NoTests => "list_tests shows what there is",
-        Outcome::TimedOut => return Some(next_call::longer(report.limits.map_or(0, |limits| limits.wall_ms))),
+        Outcome::TimedOut => {
+            return Some(next_call::run_with_more_time(report.limits.map_or(0, |limits| limits.wall_ms)));
+        }
         Outcome::OutOfMemory | Outcome::DiskFull | Outcome::PidsExhausted | Outcome::OutputFlood => {
             "run_tests with tests or files finds the test that reaches the limit"
         }

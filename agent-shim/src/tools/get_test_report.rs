@@ -10,6 +10,7 @@ use crate::bounded_report;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
+use crate::run_uri;
 use proctor_proto::reason;
 use proctor_proto::v1::GetReportResponse;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
 
 /// The whole JSON document. Half of one would not parse, so it is shown whole or not at all.
 struct Document {
+    run_id: String,
     text: String,
     members: Arc<ReportMembers>,
 }
@@ -61,7 +63,8 @@ struct Document {
 impl Document {
     fn new(fetched: &GetReportResponse) -> Result<Document, CallError> {
         let members = ReportMembers::new(bounded_report::parse_and_bound(&fetched.document)?);
-        Ok(Document { text: String::from_utf8_lossy(&fetched.document).into_owned(), members })
+        let (run_id, text) = (fetched.run_id.clone(), String::from_utf8_lossy(&fetched.document).into_owned());
+        Ok(Document { run_id, text, members })
     }
 }
 
@@ -76,11 +79,12 @@ impl Draw for Document {
             let whole = ToolAnswer::fixed(format!("the report, {bytes} bytes of JSON"), self.text.clone(), Vec::new());
             return ToolAnswer { report: Some(self.members.clone()), ..whole };
         }
-        // Text and structured content have it once each.
+        // As if the structured content had the whole of it as well, of which it has the tests that fit.
         let tokens = bytes.div_ceil(2) + 200;
+        let next = next_call::report_document(tokens).map(|call| format!("{call} shows it"));
+        let next = next.unwrap_or_else(|| format!("the resource {} has it", run_uri::report_uri(&self.run_id)));
         let headline = format!("the report has {bytes} bytes of JSON, more than max_tokens allows");
-        ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new())
-            .with_next(format!("{} shows it", next_call::report_document(tokens)))
+        ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new()).with_next(next)
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
             .await
         })
         .await?;
-    let next = next_call(&answer);
+    let next = next_call(&request.framework, &answer);
     Ok(Box::new(TestList { answer, next }))
 }
 
@@ -108,9 +108,9 @@ impl Draw for TestList {
     }
 }
 
-fn next_call(answer: &ListTestsResponse) -> String {
+fn next_call(framework: &str, answer: &ListTestsResponse) -> String {
     match example(&answer.tests) {
-        Some(name) => format!("{} runs exactly this test", calls::exactly(name)),
+        Some(name) => format!("{} runs exactly this test", calls::run_one_test(framework, name)),
         None if !answer.tests.is_empty() => "run_tests with tests, a list of these names".to_owned(),
         None if !answer.collectors.is_empty() => "mend what could not be listed, then list_tests again".to_owned(),
         None => "list_tests with another filter or framework, or after a test was added".to_owned(),

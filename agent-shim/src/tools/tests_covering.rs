@@ -94,7 +94,7 @@ fn next_call(answer: &TestsCoveringResponse) -> String {
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",
-        _ => match calls::these(&answer.tests) {
+        _ => match calls::run_these_tests(&answer.tests) {
             Some(these) => return format!("{these} runs these tests"),
             None => "run_tests with tests, a list of these names",
         },
