@@ -1,5 +1,9 @@
-//! Flaky tests: those that passed and failed in runs with equal conditions. The rate of failure comes with its Wilson
-//! score interval (E. B. Wilson, 1927), because few runs say little.
+//! Flaky tests: those that passed, failed and passed again, or failed, passed and failed again, in runs with equal
+//! conditions. The rate of failure comes with its Wilson score interval (E. B. Wilson, 1927), because few runs say little.
+//!
+//! One change of the result is not enough: conditions do not cover everything outside the workspace, so a new version of
+//! the toolchain or of an installed package may break or repair a test for good. A result that comes back shows that
+//! nothing was broken or repaired. Within one run both results are enough, as nothing was installed in between.
 
 use super::TestResult;
 use crate::test_case::TestOutcome;
@@ -37,12 +41,15 @@ impl Rate {
     }
 }
 
-/// A test that passed and failed under equal conditions.
+/// Changes of the result, in the order of the runs, that make a test flaky.
+const CHANGES_MIN: u64 = 2;
+
+/// A test whose result changed and came back under equal conditions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Flaky<T> {
     /// The test.
     pub test: T,
-    /// Runs that passed or failed it, under the conditions in which it did both.
+    /// Executions that passed or failed it, under the conditions in which it was flaky.
     pub runs: u64,
     /// The failures among these.
     pub failures: u64,
@@ -50,10 +57,26 @@ pub struct Flaky<T> {
     pub rate: Rate,
 }
 
-/// Counts passes and failures by test and conditions. Feed it the runs in any order.
+/// Counts passes, failures and changes by test and conditions. Feed it the runs in their order, or in the reverse order.
 #[derive(Debug, Clone)]
 pub struct FlakyDetector<T, C> {
-    counts: BTreeMap<(T, C), (u64, u64)>,
+    counts: BTreeMap<(T, C), Counts>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    changes: u64,
+    last_failed: Option<bool>,
+}
+
+impl Counts {
+    fn add(&mut self, failed: bool) {
+        *(if failed { &mut self.failed } else { &mut self.passed }) += 1;
+        self.changes += u64::from(self.last_failed.is_some_and(|last| last != failed));
+        self.last_failed = Some(failed);
+    }
 }
 
 impl<T: Ord + Copy, C: Ord + Copy> Default for FlakyDetector<T, C> {
@@ -65,20 +88,27 @@ impl<T: Ord + Copy, C: Ord + Copy> Default for FlakyDetector<T, C> {
 impl<T: Ord + Copy, C: Ord + Copy> FlakyDetector<T, C> {
     /// Counts one result. `conditions` are equal for runs of the same files, command and environment.
     pub fn add(&mut self, test: T, conditions: C, result: TestResult) {
-        let (passed, failed) = self.counts.entry((test, conditions)).or_default();
         match result.outcome {
-            TestOutcome::Passed => *passed += 1,
-            TestOutcome::Failed | TestOutcome::Error => *failed += 1,
+            TestOutcome::Passed => self.counts.entry((test, conditions)).or_default().add(false),
+            TestOutcome::Failed | TestOutcome::Error => self.counts.entry((test, conditions)).or_default().add(true),
             TestOutcome::Skipped | TestOutcome::Xfailed | TestOutcome::Xpassed => {}
         }
+    }
+
+    /// Counts a test that one run executed several times with both results, of which `failures` failed.
+    pub fn add_repeated(&mut self, test: T, conditions: C, executions: u64, failures: u64) {
+        let counts = self.counts.entry((test, conditions)).or_default();
+        counts.passed += executions.saturating_sub(failures);
+        counts.failed += failures;
+        counts.changes += if failures > 0 && failures < executions { CHANGES_MIN } else { 0 };
     }
 
     /// The flaky tests, those that surely fail most often first.
     #[must_use]
     pub fn flaky(self) -> Vec<Flaky<T>> {
         let mut by_test: BTreeMap<T, (u64, u64)> = BTreeMap::new();
-        for ((test, _), (passed, failed)) in self.counts {
-            if passed > 0 && failed > 0 {
+        for ((test, _), Counts { passed, failed, changes, .. }) in self.counts {
+            if changes >= CHANGES_MIN {
                 let (runs, failures) = by_test.entry(test).or_default();
                 *runs += passed + failed;
                 *failures += failed;
@@ -113,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_test_with_both_results_under_equal_conditions_is_flaky() {
+    fn only_a_test_whose_result_came_back_under_equal_conditions_is_flaky() {
         let mut detector = FlakyDetector::default();
         for (test, conditions, outcome) in [
             ("flaky", 1, TestOutcome::Passed),
@@ -126,12 +156,20 @@ mod tests {
             ("skipped at times", 1, TestOutcome::Failed),
             ("error", 3, TestOutcome::Error),
             ("error", 3, TestOutcome::Passed),
+            ("error", 3, TestOutcome::Skipped),
+            ("error", 3, TestOutcome::Failed),
+            ("repaired by an upgrade", 1, TestOutcome::Failed),
+            ("repaired by an upgrade", 1, TestOutcome::Failed),
+            ("repaired by an upgrade", 1, TestOutcome::Passed),
+            ("repaired by an upgrade", 1, TestOutcome::Passed),
         ] {
             detector.add(test, conditions, result(outcome));
         }
+        detector.add_repeated("both in one run", 1, 10, 1);
+        detector.add_repeated("broken in each execution", 1, 10, 10);
         let flaky: Vec<_> =
             detector.flaky().into_iter().map(|found| (found.test, found.runs, found.failures)).collect();
-        assert_eq!(flaky, [("error", 2, 1), ("flaky", 3, 1)]);
+        assert_eq!(flaky, [("error", 3, 2), ("flaky", 3, 1), ("both in one run", 10, 1)]);
     }
 
     proptest! {
