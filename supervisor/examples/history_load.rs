@@ -6,7 +6,7 @@
 
 use proctor::history::query::{HistoryQuery, look_up};
 use proctor::history::run_record::{Conditions, RunRecord};
-use proctor::history::{History, HistoryLocation, WorkspaceKey};
+use proctor::history::{DirectoryKey, History, HistoryLocation, WorkspaceKey};
 use proctor_core::history::TestResult;
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Summary;
@@ -25,7 +25,7 @@ fn main() {
         return;
     };
     let (runs, tests): (u64, u64) = (runs.parse().unwrap(), tests.parse().unwrap());
-    let location = HistoryLocation { dir: PathBuf::from(dir).join("history"), bytes_max: 1 << 30 };
+    let location = HistoryLocation::new(PathBuf::from(dir).join("history"), 1 << 30);
     let history = History::start();
     let mut slowest = Duration::ZERO;
     let begun = Instant::now();
@@ -82,6 +82,7 @@ fn run(number: u64, tests: u64) -> RunRecord {
     conditions[..8].copy_from_slice(&(number / 4).to_le_bytes());
     RunRecord {
         workspace: WORKSPACE,
+        directory: DirectoryKey([7; 16]),
         run_id: format!("session-{number}"),
         started_at: Timestamp(number * 60_000),
         ended_at: Timestamp(number * 60_000 + 3_000),

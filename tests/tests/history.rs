@@ -62,7 +62,7 @@ fn a_run_says_what_changed_and_the_command_lists_the_runs() {
     assert_eq!(column("new"), ["1", "0", "0", "1", "null"]);
     assert_eq!((&history["total_runs"], &history["red_streak"]), (&5.into(), &3.into()));
     let table = workspace.proctor(&["history", "--limit", "2"]).stdout;
-    assert!(table.starts_with("WHEN ") && table.contains("… and 3 earlier"), "{table}");
+    assert!(table.starts_with("AGE ") && table.contains("FRAMEWORK") && table.contains("… and 3 earlier"), "{table}");
     assert!(table.contains("all tests passed last") && table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let by_name = workspace.proctor(&["history", "--test", "test_shop.py::test_b", "--output", "json"]).json();
     let results = by_name["trends"][0]["results"].as_array().unwrap();

@@ -329,9 +329,12 @@ pub const TENANT_HISTORY_BYTES_MIN: u64 = 16 * MIB as u64;
 /// Most runs in the history of one workspace: a year of one run each hour.
 pub const HISTORY_RUNS_MAX: u64 = 10_000;
 
-/// Runs that may wait to be written to the history: more only pile up while a disk does not answer, and then their
-/// reports say that the history is unavailable. Together they take at most 128 MiB.
-pub const HISTORY_QUEUED_RUNS_MAX: usize = 16;
+/// Runs that may wait to be written to the histories of all tenants: more only pile up while a disk does not answer, and
+/// then their reports say that the history is unavailable. Together they take at most 256 MiB.
+pub const HISTORY_QUEUED_RUNS_MAX: usize = 32;
+
+/// Runs of one tenant among them: a quarter, so that one tenant's locked or slow database leaves room for others.
+pub const HISTORY_QUEUED_RUNS_OF_TENANT_MAX: u32 = 8;
 
 /// Most bytes of test names of one run in the history, some 100,000 names; the run's further tests are left out.
 pub const HISTORY_RUN_NAMES_BYTES_MAX: usize = 8 * MIB;

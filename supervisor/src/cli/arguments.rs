@@ -273,7 +273,7 @@ pub(super) struct HistoryArgs {
     /// Show how one test fared instead: its name, alone or behind its package, or a part of it.
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(super) test: Option<String>,
-    /// Show tests that passed and failed on the same files, command and environment.
+    /// Show tests whose result changed and came back on the same files, command and environment.
     #[arg(long)]
     pub(super) flaky: bool,
     /// Show tests whose latest three runs each took 30 % and 50 ms longer than the median before, beyond their noise.

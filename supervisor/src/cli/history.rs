@@ -3,7 +3,9 @@
 use super::arguments::{HistoryArgs, Output};
 use super::{CommandError, in_process, print, xdg_dirs};
 use crate::clock::Clock;
-use crate::history::query::{HistoryAnswer, HistoryQuery, PastResult, PastRun, TestTrend, has_runs, look_up};
+use crate::history::query::{
+    FrameworkState, HistoryAnswer, HistoryQuery, PastResult, PastRun, TestTrend, has_runs, look_up,
+};
 use crate::history::{HistoryError, HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
 use proctor_core::test_case::TestId;
@@ -16,6 +18,9 @@ use std::path::Path;
 
 /// Columns shown of a name, which is last in its line: all of any that a person would type.
 const NAME_COLUMNS: usize = 400;
+
+/// Columns shown of an outcome; only `collection_failed` is longer.
+const OUTCOME_COLUMNS_MAX: usize = 14;
 
 const DAY_MS: u64 = 24 * 3_600_000;
 
@@ -79,11 +84,15 @@ fn human(answer: &HistoryAnswer, query: &HistoryQuery, now: Timestamp) -> String
 }
 
 fn runs(text: &mut String, answer: &HistoryAnswer, now: Timestamp) {
+    let outcome_columns =
+        answer.runs.iter().map(|run| run.outcome.name().len()).max().unwrap_or(0).clamp(7, OUTCOME_COLUMNS_MAX);
     let _ = writeln!(
         text,
-        "{:<11} {:<17} {:>6} {:>6} {:>5} {:>5} {:>5} {:>9}  TESTS",
-        "WHEN", "OUTCOME", "PASSED", "FAILED", "NEW", "FIXED", "STILL", "TIME"
+        "{:<7} {:<outcome_columns$} {:>6} {:>6} {:>5} {:>5} {:>5} {:>7} {:<7} FRAMEWORK",
+        "AGE", "OUTCOME", "PASSED", "FAILED", "NEW", "FIXED", "STILL", "TIME", "TESTS"
     );
+    // The name of the framework is last and takes what is left of eighty columns.
+    let framework_columns = 23 - outcome_columns;
     for run in &answer.runs {
         let [new, fixed, still] = match run.changes {
             Some(changes) => changes.map(|count| count.to_string()),
@@ -91,30 +100,43 @@ fn runs(text: &mut String, answer: &HistoryAnswer, now: Timestamp) {
         };
         let _ = writeln!(
             text,
-            "{:<11} {:<17} {:>6} {:>6} {new:>5} {fixed:>5} {still:>5} {:>9}  {}",
-            age(now, run.ended_at),
-            run.outcome.name(),
+            "{:<7} {:<outcome_columns$} {:>6} {:>6} {new:>5} {fixed:>5} {still:>5} {:>7} {:<7} {}",
+            age(now, run.ended_at).trim_end_matches(" ago").trim_start_matches("just "),
+            cut(run.outcome.name(), outcome_columns),
             run.summary.passed,
             run.summary.failures(),
-            duration(Some(run.duration_us)),
+            run_time(run.duration_us),
             run.selection,
+            cut(&line(&run.framework), framework_columns),
         );
     }
     let shown = answer.runs.len() as u64;
     if answer.total_runs > shown {
         let _ = writeln!(text, "… and {} earlier: `--limit N`", answer.total_runs - shown);
     }
-    match &answer.last_green {
-        Some(green) if green.runs_after == 0 => text.push_str("all tests passed in the latest run\n"),
+    for state in &answer.frameworks {
+        framework_state(text, state, answer.frameworks.len() > 1, now);
+    }
+}
+
+fn framework_state(text: &mut String, state: &FrameworkState, is_named: bool, now: Timestamp) {
+    let name = if is_named { format!("{}: ", line(&state.framework)) } else { String::new() };
+    let _ = match &state.last_green {
+        Some(green) if green.runs_after == 0 => writeln!(text, "{name}all tests passed in the latest run"),
         Some(green) => {
             let (age, runs) = (age(now, green.ended_at), counted(green.runs_after, "run"));
-            let _ = writeln!(text, "all tests passed last {age}, {runs} before the latest");
+            writeln!(text, "{name}all tests passed last {age}, {runs} before the latest")
         }
-        None => text.push_str("no run of all tests has passed yet\n"),
+        None => writeln!(text, "{name}no run of all tests has passed yet"),
+    };
+    if state.red_streak > 1 {
+        let _ = writeln!(text, "{name}the last {} of all tests did not pass", counted(state.red_streak, "run"));
     }
-    if answer.red_streak > 1 {
-        let _ = writeln!(text, "the last {} of all tests did not pass", counted(answer.red_streak, "run"));
-    }
+}
+
+/// Seven columns for all but the longest runs.
+fn run_time(us: u64) -> String {
+    if us < 100_000_000 { duration(Some(us)) } else { format!("{}.{}s", us / 1_000_000, us / 100_000 % 10) }
 }
 
 fn trends(text: &mut String, answer: &HistoryAnswer, query: &HistoryQuery, now: Timestamp) {
@@ -139,7 +161,7 @@ fn trends(text: &mut String, answer: &HistoryAnswer, query: &HistoryQuery, now: 
 
 fn flaky(text: &mut String, answer: &HistoryAnswer) {
     if answer.flaky.is_empty() {
-        text.push_str("no flaky test: none passed and failed on the same files, command and environment\n");
+        text.push_str("no flaky test: no result changed and came back on the same files, command and environment\n");
         return;
     }
     text.push_str("FAILED / RUNS   RATE  95% INTERVAL  TEST\n");
@@ -204,10 +226,11 @@ fn document(answer: &HistoryAnswer) -> Value {
     };
     json!({
         "total_runs": answer.total_runs,
-        "red_streak": answer.red_streak,
-        "last_green": answer.last_green.as_ref().map(|green| {
-            json!({"run_id": green.run_id, "ended_at": green.ended_at, "runs_after": green.runs_after})
-        }),
+        "red_streak": answer.frameworks.first().map_or(0, |state| state.red_streak),
+        "last_green": answer.frameworks.first().and_then(green_document),
+        "frameworks": answer.frameworks.iter().map(|state| json!({
+            "framework": state.framework, "last_green": green_document(state), "red_streak": state.red_streak,
+        })).collect::<Vec<_>>(),
         "runs": answer.runs.iter().map(run_document).collect::<Vec<_>>(),
         "matches": answer.matches,
         "trends": answer.trends.iter().map(trend).collect::<Vec<_>>(),
@@ -220,6 +243,11 @@ fn document(answer: &HistoryAnswer) -> Value {
             "now_s": slowdown.now_us / 1e6, "factor": slowdown.factor(), "earlier_runs": slowdown.earlier_runs,
         })).collect::<Vec<_>>(),
     })
+}
+
+fn green_document(state: &FrameworkState) -> Option<Value> {
+    let green = state.last_green.as_ref()?;
+    Some(json!({"run_id": green.run_id, "ended_at": green.ended_at, "runs_after": green.runs_after}))
 }
 
 fn run_document(run: &PastRun) -> Value {
@@ -273,12 +301,18 @@ mod tests {
                 run(5_000, Outcome::Passed, None),
             ],
             total_runs: 40,
-            last_green: Some(LastGreen {
-                run_id: "s-5000".to_owned(),
-                ended_at: Timestamp(NOW.0 - 300_000_000),
-                runs_after: 2,
-            }),
-            red_streak: 2,
+            frameworks: vec![
+                FrameworkState {
+                    framework: "go".to_owned(),
+                    last_green: Some(LastGreen {
+                        run_id: "s-5000".to_owned(),
+                        ended_at: Timestamp(NOW.0 - 300_000_000),
+                        runs_after: 2,
+                    }),
+                    red_streak: 2,
+                },
+                FrameworkState { framework: "pytest".to_owned(), last_green: None, red_streak: 1 },
+            ],
             trends: vec![TestTrend {
                 test: test.clone(),
                 results: vec![PastResult {
@@ -314,13 +348,14 @@ mod tests {
     fn shows_runs_with_what_changed() {
         let text = human(&answer(), &HistoryQuery::default(), NOW);
         let expected = "\
-WHEN        OUTCOME           PASSED FAILED   NEW FIXED STILL      TIME  TESTS
-3m0s ago    collection_failed    498      2 12345 12345 12345    3.200s  all
-1h15m ago   timed_out            498      2     0     0     0    3.200s  all
-3d ago      passed               498      2     -     -     -    3.200s  all
+AGE     OUTCOME        PASSED FAILED   NEW FIXED STILL    TIME TESTS   FRAMEWORK
+3m0s    collection_fa…    498      2 12345 12345 12345  3.200s all     go
+1h15m   timed_out         498      2     0     0     0  3.200s all     go
+3d      passed            498      2     -     -     -  3.200s all     go
 … and 37 earlier: `--limit N`
-all tests passed last 3d ago, 2 runs before the latest
-the last 2 runs of all tests did not pass
+go: all tests passed last 3d ago, 2 runs before the latest
+go: the last 2 runs of all tests did not pass
+pytest: no run of all tests has passed yet
 ";
         assert_eq!(text, expected);
         let none = human(&HistoryAnswer::default(), &HistoryQuery::default(), NOW);

@@ -32,7 +32,7 @@ use std::time::Duration;
 /// Chunk size for live output, in bytes.
 const CHUNK_BYTES: usize = 256 * 1_024;
 
-/// How long the command waits at its end until its run is in the history.
+/// How long the command waits at its end, after the report is printed, until its run is in the history.
 const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command; returns the exit status of the program.
@@ -70,8 +70,8 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     } else if is_complete && !report.partial {
         store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
     }
-    // Not even a slow disk keeps the prompt.
-    _ = history.flush(HISTORY_FLUSH_TIMEOUT);
+    // On a thread that may block: signals are still handled meanwhile.
+    _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
     printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
 }

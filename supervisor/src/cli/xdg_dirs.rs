@@ -18,7 +18,7 @@ pub(super) fn user_dir(variable: &str, fallback: &str) -> Option<PathBuf> {
 /// The history of the runs of this user, who is one tenant; `None` without a home directory.
 pub(super) fn history() -> Option<HistoryLocation> {
     let dir = user_dir("XDG_STATE_HOME", ".local/state")?.join("history");
-    Some(HistoryLocation { dir, bytes_max: TENANT_HISTORY_BYTES_MAX })
+    Some(HistoryLocation::new(dir, TENANT_HISTORY_BYTES_MAX))
 }
 
 /// The cache directory for runs with `run_as`, created if needed; one for this user's workspaces and one per other

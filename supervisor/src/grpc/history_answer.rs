@@ -3,7 +3,7 @@
 use super::convert;
 use super::encode_permit::EncodePermit;
 use super::status;
-use crate::history::query::{HistoryAnswer, HistoryQuery, PastRun, TestTrend, look_up};
+use crate::history::query::{FrameworkState, HistoryAnswer, HistoryQuery, PastRun, TestTrend, look_up};
 use crate::history::{HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
 use proctor_core::bounds::{HISTORY_PAGE, REQUEST_TEST_BYTES_MAX};
@@ -11,7 +11,7 @@ use proctor_core::timestamp::Timestamp;
 use proctor_proto::v1;
 use tonic::Status;
 
-/// Answers the request for `workspace`; a question about many tests takes some 40 MiB of memory, so it has a permit.
+/// Answers the request for `workspace`; a question about many tests takes up to 50 MiB of memory, so it has a permit.
 /// Without a place for a history, the answer is empty.
 pub(super) async fn answer(
     message: v1::HistoryRequest,
@@ -39,15 +39,15 @@ pub(super) async fn answer(
 }
 
 fn convert_answer(answer: HistoryAnswer, now: Timestamp) -> v1::HistoryResponse {
+    let frameworks: Vec<v1::FrameworkState> =
+        answer.frameworks.into_iter().map(|state| framework_state(state, now)).collect();
+    let latest = frameworks.first().cloned().unwrap_or_default();
     v1::HistoryResponse {
         runs: answer.runs.into_iter().map(|run| past_run(run, now)).collect(),
         total_runs: answer.total_runs,
-        last_green: answer.last_green.map(|green| v1::GreenRun {
-            run_id: green.run_id,
-            age_ms: now.ms_since(green.ended_at),
-            runs_after: green.runs_after,
-        }),
-        red_streak: answer.red_streak,
+        last_green: latest.last_green,
+        red_streak: latest.red_streak,
+        frameworks,
         trends: answer.trends.into_iter().map(|trend| test_trend(trend, now)).collect(),
         matches: answer.matches,
         flaky: answer
@@ -73,6 +73,18 @@ fn convert_answer(answer: HistoryAnswer, now: Timestamp) -> v1::HistoryResponse 
                 earlier_runs: slowdown.earlier_runs as u64,
             })
             .collect(),
+    }
+}
+
+fn framework_state(state: FrameworkState, now: Timestamp) -> v1::FrameworkState {
+    v1::FrameworkState {
+        framework: state.framework,
+        last_green: state.last_green.map(|green| v1::GreenRun {
+            run_id: green.run_id,
+            age_ms: now.ms_since(green.ended_at),
+            runs_after: green.runs_after,
+        }),
+        red_streak: state.red_streak,
     }
 }
 

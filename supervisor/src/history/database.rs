@@ -23,7 +23,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(4);
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// Each step brings a database from the version before it to its own: its position, from 1. Never edit one; append.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE workspace (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE);
     CREATE TABLE test (
         id INTEGER PRIMARY KEY, workspace INTEGER NOT NULL, package TEXT NOT NULL, name TEXT NOT NULL,
@@ -41,7 +42,16 @@ const MIGRATIONS: [&str; 1] = ["
     CREATE INDEX run_of_workspace ON run (workspace, id);
     CREATE INDEX green_run ON run (workspace, id) WHERE is_complete AND outcome = 'passed';
     CREATE TABLE result (run INTEGER PRIMARY KEY, tests BLOB NOT NULL);
-"];
+",
+    // `directory` is null in runs of version 1. `repeated` has the tests that a run executed more than once.
+    "
+    ALTER TABLE run ADD COLUMN directory BLOB;
+    CREATE TABLE repeated (
+        run INTEGER NOT NULL, test INTEGER NOT NULL, executions INTEGER NOT NULL, failures INTEGER NOT NULL,
+        PRIMARY KEY (run, test)
+    ) WITHOUT ROWID;
+",
+];
 
 /// An open database.
 #[derive(Debug)]

@@ -1,11 +1,12 @@
 //! The history of runs: outcome, counts and figures of each run, outcome and time of each test, in one SQLite database
-//! per tenant. It survives restarts and never fails or delays a run: what goes wrong here ends as a note in the report.
+//! per tenant. It survives restarts and never fails a run: what goes wrong here ends as a note in the report.
 //!
-//! One thread writes, behind a bounded queue. A run's own thread hands it the finished run and waits at most
-//! [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT) for the comparison with earlier runs; the session's actor never
-//! waits. Readers open the database themselves: in WAL mode they and the writer do not block each other. The statistics
+//! One thread writes, behind a bounded queue in which each tenant has a bounded share. A run's own thread hands it the
+//! finished run and waits at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT) for the comparison with earlier
+//! runs, so a run's report may come that much later; the session's actor never waits. Readers open the database themselves: in WAL mode they and the writer do not block each other. The statistics
 //! are in [`proctor_core::history`].
 
+mod comparison;
 mod database;
 pub mod query;
 mod recorder;
@@ -18,15 +19,20 @@ mod writer;
 mod tests;
 
 pub use recorder::RunRecorder;
-pub use workspace_key::WorkspaceKey;
+pub use workspace_key::{DirectoryKey, WorkspaceKey};
 
-use proctor_core::bounds::{HISTORY_QUEUED_RUNS_MAX, HISTORY_WAIT};
+use crate::tenants::allowance::{Gauge, Reservation};
+use proctor_core::bounds::{HISTORY_QUEUED_RUNS_MAX, HISTORY_QUEUED_RUNS_OF_TENANT_MAX, HISTORY_WAIT};
 use proctor_core::history::{SinceLastGreen, SinceLastRun};
 use run_record::RunRecord;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
+
+/// Interval between the tries to enter a full queue: as long as some records take.
+const FLUSH_RETRY: Duration = Duration::from_millis(20);
 
 /// Where the history of one tenant is, and how large it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +41,29 @@ pub struct HistoryLocation {
     pub dir: PathBuf,
     /// Most bytes of the database file.
     pub bytes_max: u64,
+    queued: QueueShare,
 }
+
+impl HistoryLocation {
+    /// The history in the directory `dir`.
+    #[must_use]
+    pub fn new(dir: PathBuf, bytes_max: u64) -> HistoryLocation {
+        HistoryLocation { dir, bytes_max, queued: QueueShare::default() }
+    }
+}
+
+/// Counts the runs of one tenant that wait to be written; clones of a location share it.
+#[derive(Debug, Clone, Default)]
+struct QueueShare(Arc<Gauge>);
+
+/// Equal, whatever waits: it is no part of the location.
+impl PartialEq for QueueShare {
+    fn eq(&self, _: &QueueShare) -> bool {
+        true
+    }
+}
+
+impl Eq for QueueShare {}
 
 /// Why there is no history for a run or a query. The texts name no path of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -53,7 +81,7 @@ pub enum HistoryError {
     #[error("its file is damaged")]
     Damaged,
     /// Too many runs wait to be written.
-    #[error("{HISTORY_QUEUED_RUNS_MAX} runs wait to be written already")]
+    #[error("too many runs wait to be written already")]
     Busy,
     /// The writer did not answer in time. The run is written later.
     #[error("it did not answer within {} ms", HISTORY_WAIT.as_millis())]
@@ -77,7 +105,7 @@ pub struct Comparison {
 type Reply = SyncSender<Result<Comparison, HistoryError>>;
 
 enum Job {
-    Record { location: HistoryLocation, run: Box<RunRecord>, reply: Reply },
+    Record { location: HistoryLocation, run: Box<RunRecord>, reply: Reply, place: Reservation },
     Flush { reply: SyncSender<()> },
 }
 
@@ -122,8 +150,9 @@ impl History {
         run: RunRecord,
     ) -> Result<Comparison, HistoryError> {
         let Some(jobs) = &self.0 else { return Err(HistoryError::Host) };
+        let place = location.queued.0.try_add_one(HISTORY_QUEUED_RUNS_OF_TENANT_MAX).ok_or(HistoryError::Busy)?;
         let (reply, answer) = sync_channel(1);
-        jobs.try_send(Job::Record { location, run: Box::new(run), reply }).map_err(|error| match error {
+        jobs.try_send(Job::Record { location, run: Box::new(run), reply, place }).map_err(|error| match error {
             TrySendError::Full(_) => HistoryError::Busy,
             TrySendError::Disconnected(_) => HistoryError::Host,
         })?;
@@ -133,11 +162,22 @@ impl History {
         })
     }
 
-    /// Waits until everything queued is written, at most this long. Returns whether it is.
+    /// Waits until everything queued is written, at most this long. Returns whether it is. Blocks.
     #[must_use]
     pub fn flush(&self, at_most: Duration) -> bool {
         let Some(jobs) = &self.0 else { return true };
+        let deadline = Instant::now() + at_most;
+        let left = || deadline.saturating_duration_since(Instant::now());
         let (reply, answer) = sync_channel(1);
-        jobs.try_send(Job::Flush { reply }).is_ok() && answer.recv_timeout(at_most).is_ok()
+        let mut job = Job::Flush { reply };
+        loop {
+            match jobs.try_send(job) {
+                Ok(()) => return answer.recv_timeout(left()).is_ok(),
+                // The queue is full: it has room again when the writer has written one run.
+                Err(TrySendError::Full(refused)) if !left().is_zero() => job = refused,
+                Err(_) => return false,
+            }
+            std::thread::sleep(FLUSH_RETRY.min(left()));
+        }
     }
 }

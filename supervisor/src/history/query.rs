@@ -19,9 +19,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Tests that a name may match. A caller that means one test sees that it matched several.
 const MATCHES_MAX: usize = 8;
 
-/// Bytes of stored results that one question reads at most, newest first: 500 runs of 2,000 tests take 3 MiB. Decoded they
-/// take some five times as much memory.
-const RESULTS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of stored results that one question reads at most, newest first: 500 runs of 2,000 tests take 3 MiB. A result has
+/// at least two bytes, and takes at most 24 more while it is counted: 50 MiB together.
+const RESULTS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Frameworks whose state is answered, those used last: more than any project has.
+const FRAMEWORKS_MAX: u64 = 16;
 
 /// Latest runs whose times show which tests became slow: what was usual before them says little about today.
 const SLOW_RUNS_MAX: usize = 100;
@@ -46,10 +49,8 @@ pub struct HistoryAnswer {
     pub runs: Vec<PastRun>,
     /// Number of all recorded runs.
     pub total_runs: u64,
-    /// The last run of all tests that passed.
-    pub last_green: Option<LastGreen>,
-    /// Runs of all tests in a row, up to the latest, that did not pass.
-    pub red_streak: u64,
+    /// When all tests of each framework passed last, the framework used last first.
+    pub frameworks: Vec<FrameworkState>,
     /// The results of the tests that match the wanted name.
     pub trends: Vec<TestTrend>,
     /// Number of tests that match it.
@@ -73,7 +74,7 @@ pub struct PastRun {
     pub outcome: Outcome,
     /// Name of its framework.
     pub framework: String,
-    /// What selected its tests: `all`, `filter`, `files`, `tests` or `rerun`.
+    /// What selected its tests: `all`, `filter`, `files`, `tests`, `rerun`, or `command` for a command of the request.
     pub selection: String,
     /// Whether it was cut off.
     pub partial: bool,
@@ -89,14 +90,26 @@ pub struct PastRun {
     pub changes: Option<[u64; 3]>,
 }
 
-/// The last run of all tests that passed.
+/// When all tests of a framework passed last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FrameworkState {
+    /// Name of the framework.
+    pub framework: String,
+    /// Its last run of all tests that passed.
+    pub last_green: Option<LastGreen>,
+    /// Its runs of all tests since then that did not pass. A run that was cut off, or that the host failed, tells nothing of
+    /// the tests and does not count.
+    pub red_streak: u64,
+}
+
+/// The last run of all tests of a framework that passed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastGreen {
     /// Id of the run.
     pub run_id: String,
     /// When it ended.
     pub ended_at: Timestamp,
-    /// Number of runs after it.
+    /// Number of runs of the framework after it.
     pub runs_after: u64,
 }
 
@@ -174,11 +187,7 @@ impl WorkspaceHistory<'_> {
         Ok(HistoryAnswer {
             runs: self.runs(query.limit)?,
             total_runs: self.count("SELECT count(*) FROM run WHERE workspace = ?1")?,
-            last_green: self.last_green()?,
-            red_streak: self.count(
-                "SELECT count(*) FROM run WHERE workspace = ?1 AND selection = 'all' AND outcome <> 'passed' AND id >
-                     (SELECT coalesce(max(id), 0) FROM run WHERE workspace = ?1 AND selection = 'all' AND outcome = 'passed')",
-            )?,
+            frameworks: self.frameworks()?,
             trends,
             matches,
             flaky: if query.flaky { self.flaky(&stored, query.limit)? } else { Vec::new() },
@@ -199,21 +208,47 @@ impl WorkspaceHistory<'_> {
         statement.query_map(params![self.workspace, limit], past_run)?.collect()
     }
 
-    fn last_green(&self) -> rusqlite::Result<Option<LastGreen>> {
+    fn frameworks(&self) -> rusqlite::Result<Vec<FrameworkState>> {
+        let mut statement = self.database.connection.prepare(
+            "SELECT framework FROM run WHERE workspace = ?1 AND selection <> 'command'
+             GROUP BY framework ORDER BY max(id) DESC LIMIT ?2",
+        )?;
+        let names = statement.query_map(params![self.workspace, FRAMEWORKS_MAX], |row| row.get::<_, String>(0))?;
+        names
+            .map(|name| {
+                let framework = name?;
+                let last_green = self.last_green(&framework)?;
+                let green_id = last_green.as_ref().map_or(0, |(id, _)| *id);
+                let red =
+                    "SELECT count(*) FROM run WHERE workspace = ?1 AND framework = ?2 AND id > ?3 AND selection = 'all'
+                     AND NOT partial AND outcome NOT IN ('passed', 'cancelled', 'worker_lost', 'runner_missing')";
+                let red_streak = self.count_of(red, &framework, green_id)?;
+                Ok(FrameworkState { framework, last_green: last_green.map(|(_, green)| green), red_streak })
+            })
+            .collect()
+    }
+
+    fn count_of(&self, sql: &str, framework: &str, after: i64) -> rusqlite::Result<u64> {
+        self.database.connection.query_one(sql, params![self.workspace, framework, after], |row| row.get(0))
+    }
+
+    // The last green run of a framework, with its number.
+    fn last_green(&self, framework: &str) -> rusqlite::Result<Option<(i64, LastGreen)>> {
         let found: Option<(i64, String, u64)> = self
             .database
             .connection
             .query_one(
-                "SELECT id, run_id, ended_ms FROM run WHERE workspace = ?1 AND is_complete AND outcome = 'passed'
-                 ORDER BY id DESC LIMIT 1",
-                [self.workspace],
+                "SELECT id, run_id, ended_ms FROM run
+                 WHERE workspace = ?1 AND framework = ?2 AND is_complete AND outcome = 'passed' ORDER BY id DESC LIMIT 1",
+                params![self.workspace, framework],
                 |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
             )
             .optional()?;
         let Some((id, run_id, ended_ms)) = found else { return Ok(None) };
-        let after = "SELECT count(*) FROM run WHERE workspace = ?1 AND id > ?2";
-        let runs_after = self.database.connection.query_one(after, params![self.workspace, id], |row| row.get(0))?;
-        Ok(Some(LastGreen { run_id, ended_at: Timestamp(ended_ms), runs_after }))
+        let after = "SELECT count(*) FROM run WHERE workspace = ?1 AND framework = ?2 AND id > ?3
+             AND selection <> 'command'";
+        let runs_after = self.count_of(after, framework, id)?;
+        Ok(Some((id, LastGreen { run_id, ended_at: Timestamp(ended_ms), runs_after })))
     }
 
     /// The results of the latest runs, newest first.
@@ -245,10 +280,9 @@ impl WorkspaceHistory<'_> {
     }
 
     fn trends(&self, query: &HistoryQuery) -> rusqlite::Result<(Vec<TestTrend>, u64)> {
-        let matching = self.matching(&query.test)?;
-        let matches = matching.len() as u64;
+        let (matching, matches) = self.matching(&query.test)?;
         let mut trends: BTreeMap<u32, TestTrend> = BTreeMap::new();
-        for (number, test) in matching.into_iter().take(MATCHES_MAX) {
+        for (number, test) in matching {
             trends.insert(number, TestTrend { test, results: Vec::new(), failure_streak: 0 });
         }
         let mut ended = BTreeSet::new();
@@ -270,35 +304,48 @@ impl WorkspaceHistory<'_> {
         Ok((trends.into_values().collect(), matches))
     }
 
-    // The tests with this name, else those whose names contain it. A name is also written behind its package.
-    fn matching(&self, name: &str) -> rusqlite::Result<Vec<(u32, TestId)>> {
-        let select = |condition: &str| -> rusqlite::Result<Vec<(u32, TestId)>> {
-            let sql = format!(
-                "SELECT id, package, name FROM test WHERE workspace = ?1 AND ({condition}) ORDER BY package, name"
-            );
-            let mut statement = self.database.connection.prepare(&sql)?;
-            let tests = statement.query_map(params![self.workspace, name], |row| {
-                Ok((row.get(0)?, TestId { package: row.get(1)?, name: row.get(2)? }))
-            })?;
-            tests.collect()
-        };
-        let exact = select(
+    // The first tests with this name, else of those whose names contain it, and the number of all. A name is also written
+    // behind its package.
+    fn matching(&self, name: &str) -> rusqlite::Result<(Vec<(u32, TestId)>, u64)> {
+        let exact = self.matching_by(
             "name = ?2 OR package || '/' || name = ?2 OR package || '::' || name = ?2 OR package || '.' || name = ?2",
+            name,
         )?;
-        if exact.is_empty() { select("instr(package || '/' || name, ?2) > 0") } else { Ok(exact) }
+        if exact.1 > 0 { Ok(exact) } else { self.matching_by("instr(package || '/' || name, ?2) > 0", name) }
+    }
+
+    // A part of a name may match all tests: these are counted, not collected.
+    fn matching_by(&self, condition: &str, name: &str) -> rusqlite::Result<(Vec<(u32, TestId)>, u64)> {
+        let connection = &self.database.connection;
+        let count = format!("SELECT count(*) FROM test WHERE workspace = ?1 AND ({condition})");
+        let matches = connection.query_one(&count, params![self.workspace, name], |row| row.get(0))?;
+        let first = format!(
+            "SELECT id, package, name FROM test WHERE workspace = ?1 AND ({condition})
+             ORDER BY package, name LIMIT {MATCHES_MAX}"
+        );
+        let mut statement = connection.prepare(&first)?;
+        let tests = statement.query_map(params![self.workspace, name], |row| {
+            Ok((row.get(0)?, TestId { package: row.get(1)?, name: row.get(2)? }))
+        })?;
+        Ok((tests.collect::<rusqlite::Result<_>>()?, matches))
     }
 
     fn flaky(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<Flaky<TestId>>> {
-        let mut runs_by_conditions: BTreeMap<(&str, Conditions), u64> = BTreeMap::new();
-        let known: Vec<(Conditions, &StoredResults)> =
-            stored.iter().filter_map(|stored| Some((stored.conditions?, stored))).collect();
-        for (conditions, stored) in &known {
-            *runs_by_conditions.entry((&stored.framework, *conditions)).or_default() += 1;
+        // Conditions and framework by a small number: there may be a million results.
+        let mut groups: BTreeMap<(&str, Conditions), (u32, u64)> = BTreeMap::new();
+        let known =
+            || stored.iter().filter_map(|stored| Some(((stored.framework.as_str(), stored.conditions?), stored)));
+        for (conditions, _) in known() {
+            let number = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+            groups.entry(conditions).or_insert((number, 0)).1 += 1;
         }
-        let is_repeated = |(conditions, stored): &(Conditions, &StoredResults)| {
-            runs_by_conditions.get(&(stored.framework.as_str(), *conditions)) > Some(&1)
-        };
-        let repeated: Vec<(Conditions, &StoredResults)> = known.iter().copied().filter(is_repeated).collect();
+        let grouped = |conditions: &(&str, Conditions)| groups.get(conditions).copied().unwrap_or_default();
+        // Fewer runs cannot show that a result came back.
+        let repeated: Vec<(u32, &StoredResults)> = known()
+            .map(|(conditions, stored)| (grouped(&conditions), stored))
+            .filter(|((_, runs), _)| *runs >= 3)
+            .map(|((group, _), stored)| (group, stored))
+            .collect();
         // Most tests never fail: only those that did are counted.
         let failed: BTreeSet<u32> = repeated
             .iter()
@@ -307,9 +354,9 @@ impl WorkspaceHistory<'_> {
             .map(|(test, _)| test)
             .collect();
         let mut detector = FlakyDetector::default();
-        for (conditions, stored) in repeated.iter().filter(|_| !failed.is_empty()) {
+        for (group, stored) in repeated.iter().filter(|_| !failed.is_empty()) {
             for (test, result) in decode(&stored.bytes).filter(|(test, _)| failed.contains(test)) {
-                detector.add(test, (stored.framework.as_str(), *conditions), result);
+                detector.add(test, *group, result);
             }
         }
         let named = |found: Flaky<u32>| -> rusqlite::Result<Flaky<TestId>> {

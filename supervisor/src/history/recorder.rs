@@ -1,7 +1,7 @@
 //! Records a run when it has ended, on the run's own thread, and writes the comparison into its report.
 
 use super::run_record::RunRecord;
-use super::{History, HistoryError, HistoryLocation, WorkspaceKey};
+use super::{DirectoryKey, History, HistoryError, HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
 use proctor_core::bounds::NOTES_MAX;
 use proctor_core::id::RunId;
@@ -16,6 +16,8 @@ pub struct RunRecorder {
     pub location: HistoryLocation,
     /// The run's workspace.
     pub workspace: Workspace,
+    /// Its key, from before the run: tests can write what it is made of.
+    pub workspace_key: WorkspaceKey,
     /// Id of the run.
     pub run: RunId,
     /// The request, with its selection resolved.
@@ -29,7 +31,7 @@ impl RunRecorder {
     /// for at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT); a slow disk is worth no note, as the run is recorded
     /// nevertheless.
     pub fn record(self, report: &mut Report) {
-        let workspace = WorkspaceKey::for_workspace(&self.workspace);
+        let workspace = (self.workspace_key, DirectoryKey::for_workspace(&self.workspace));
         let run = RunRecord::new(workspace, &self.run, &self.request, self.fingerprint.as_ref(), report);
         let note = match self.history.record(self.location, run) {
             Ok(comparison) => {

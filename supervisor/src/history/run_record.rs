@@ -1,6 +1,6 @@
 //! What the history stores of one run.
 
-use super::WorkspaceKey;
+use super::{DirectoryKey, WorkspaceKey};
 use proctor_core::bounds::HISTORY_RUN_NAMES_BYTES_MAX;
 use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
@@ -41,6 +41,8 @@ pub(super) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
 pub struct RunRecord {
     /// Identity of its workspace.
     pub workspace: WorkspaceKey,
+    /// The directory of the workspace.
+    pub directory: DirectoryKey,
     /// Id of the run.
     pub run_id: String,
     /// When the runner started.
@@ -51,9 +53,10 @@ pub struct RunRecord {
     pub outcome: Outcome,
     /// Name of the framework.
     pub framework: String,
-    /// What selected its tests: `all`, `filter`, `files`, `tests` or `rerun`.
+    /// What selected its tests: `all`, `filter`, `files`, `tests`, `rerun`, or `command` for a command of the request.
     pub selection: &'static str,
-    /// Whether it ran all tests, and all of their results are in `tests`.
+    /// Whether it ran all tests, and all of their results are in `tests`. Never for a command of the request, which may run
+    /// any part of them.
     pub is_complete: bool,
     /// Whether it was cut off.
     pub partial: bool,
@@ -77,7 +80,7 @@ impl RunRecord {
     /// The record of a run that ended with `report`.
     #[must_use]
     pub fn new(
-        workspace: WorkspaceKey,
+        (workspace, directory): (WorkspaceKey, DirectoryKey),
         run: &RunId,
         request: &RunRequest,
         fingerprint: Option<&Fingerprint>,
@@ -87,15 +90,17 @@ impl RunRecord {
         let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
         let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
         let echoes = echoes.map(|(test, _)| test.clone()).collect();
-        let has_all = request.selection.is_whole() && !report.partial && !report.evidence.unreached;
+        let has_all =
+            request.selection.is_whole() && request.command.is_empty() && !report.partial && !report.evidence.unreached;
         RunRecord {
             workspace,
+            directory,
             run_id: run.to_string(),
             started_at: report.started_at,
             ended_at: report.ended_at,
             outcome: report.outcome,
             framework: report.framework.clone(),
-            selection: selection_name(&request.selection),
+            selection: selection_name(request),
             is_complete: has_all
                 && report.structured
                 && !left_out
@@ -113,8 +118,12 @@ impl RunRecord {
     }
 }
 
-fn selection_name(selection: &Selection) -> &'static str {
-    match selection {
+/// What selected the tests of a run with a command of the request.
+pub(super) const COMMAND_SELECTION: &str = "command";
+
+fn selection_name(request: &RunRequest) -> &'static str {
+    match &request.selection {
+        _ if !request.command.is_empty() => COMMAND_SELECTION,
         Selection::All => "all",
         Selection::Matching { filter: Some(_), .. } => "filter",
         Selection::Matching { filter: None, .. } => "files",

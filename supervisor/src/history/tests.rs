@@ -1,5 +1,6 @@
 //! The store as its callers use it: comparison, bounds, and databases that cannot be used.
 
+use super::DirectoryKey;
 use super::query::{HistoryAnswer, HistoryQuery, look_up};
 use super::run_record::{Conditions, RunRecord};
 use super::{Comparison, History, HistoryError, HistoryLocation, WorkspaceKey};
@@ -27,7 +28,7 @@ impl Store {
     }
 
     fn location(&self) -> HistoryLocation {
-        HistoryLocation { dir: self.dir.path().join("history"), bytes_max: 64 << 20 }
+        HistoryLocation::new(self.dir.path().join("history"), 64 << 20)
     }
 
     fn file(&self) -> PathBuf {
@@ -68,6 +69,7 @@ fn run(run_id: &str, passed: &[&str], failed: &[&str]) -> RunRecord {
     tests.iter().for_each(|(_, result)| summary.count(result.outcome));
     RunRecord {
         workspace: WORKSPACE,
+        directory: DirectoryKey([1; 16]),
         run_id: run_id.to_owned(),
         started_at: Timestamp(1_000),
         ended_at: Timestamp(2_000),
@@ -134,6 +136,111 @@ fn a_skipped_test_keeps_its_last_real_result() {
     skipped.is_complete = false;
     assert_eq!(groups(&store.record(skipped)), [vec![""; 0], vec![], vec![]]);
     assert_eq!(groups(&store.record(run("3", &["a", "b"], &[]))), [vec![], vec!["a"], vec![]]);
+    // A run of all tests that skips one does not hide its result.
+    store.record(run("4", &["b"], &["a"]));
+    let mut skips = run("5", &["a", "b"], &[]);
+    skips.tests.get_mut(&id("a")).unwrap().outcome = TestOutcome::Skipped;
+    store.record(skips);
+    assert_eq!(groups(&store.record(run("6", &["b"], &["a"]))), [vec![], vec![], vec!["a"]]);
+}
+
+#[test]
+fn many_runs_of_some_tests_hide_no_result_of_the_others() {
+    let store = Store::new();
+    store.record(run("1", &["b"], &["a"]));
+    for number in 2..70 {
+        store.record(filtered(run(&number.to_string(), &["b"], &[])));
+    }
+    assert_eq!(groups(&store.record(run("all", &["b"], &["a"]))), [vec![""; 0], vec![], vec!["a"]]);
+}
+
+#[test]
+fn compares_with_the_same_directory_before_clones() {
+    let store = Store::new();
+    let here = |run: RunRecord| RunRecord { directory: DirectoryKey([2; 16]), ..run };
+    store.record(run("main", &["a"], &["b"]));
+    let first = store.record(here(run("branch", &[], &["a", "b"])));
+    assert_eq!(groups(&first), [vec!["a"], vec![], vec!["b"]], "a directory without runs is compared with its clone");
+    store.record(run("main again", &["a", "b"], &[]));
+    let second = store.record(here(run("branch again", &[], &["a", "b"])));
+    assert_eq!(
+        groups(&second),
+        [vec![""; 0], vec![], vec!["a", "b"]],
+        "the clone's results are those of another branch"
+    );
+    assert_eq!(second.since_last_run.unwrap().run_id, "branch");
+    assert_eq!(second.since_last_green.unwrap().run_id, "main again", "no run has passed here");
+}
+
+#[test]
+fn a_command_of_the_request_is_compared_with_nothing() {
+    let store = Store::new();
+    let command =
+        |run: RunRecord| RunRecord { selection: "command", is_complete: false, framework: "custom".to_owned(), ..run };
+    let of_project = |run: RunRecord| RunRecord { framework: "custom".to_owned(), ..run };
+    store.record(of_project(run("1", &["a"], &[])));
+    assert_eq!(store.record(command(run("2", &[], &["a"]))), Comparison::default());
+    let third = store.record(of_project(run("3", &[], &["a"])));
+    assert_eq!(groups(&third), [vec!["a"], vec![], vec![]], "a command of the project is its suite");
+}
+
+#[test]
+fn a_database_of_version_1_is_brought_to_this_version() {
+    let store = Store::new();
+    store.record(run("1", &[], &["a"]));
+    let edit = Connection::open(store.file()).unwrap();
+    edit.execute_batch("ALTER TABLE run DROP COLUMN directory; DROP TABLE repeated; PRAGMA user_version = 1;").unwrap();
+    drop(edit);
+    let fresh = Store { history: History::start(), ..store };
+    let second = fresh.record(run("2", &[], &["a"]));
+    assert_eq!(
+        groups(&second),
+        [vec![""; 0], vec![], vec!["a"]],
+        "a run whose directory is not known counts as a clone's"
+    );
+    assert_eq!(fresh.run_ids(), ["2", "1"]);
+}
+
+#[test]
+fn one_tenant_leaves_room_in_the_queue_for_others() {
+    let busy = Store::new();
+    busy.record(run("0", &["a"], &[]));
+    let other = Connection::open(busy.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let location = busy.location();
+    let results: Vec<_> = (0..20)
+        .map(|number| {
+            busy.history.record_within(Duration::ZERO, location.clone(), run(&number.to_string(), &["a"], &[]))
+        })
+        .collect();
+    let refused = results.iter().filter(|result| **result == Err(HistoryError::Busy)).count();
+    assert!(refused >= 11, "eight runs of a tenant wait at most: {results:?}");
+    let elsewhere = HistoryLocation::new(busy.dir.path().join("other"), 64 << 20);
+    let recorded = busy.history.record_within(Duration::ZERO, elsewhere.clone(), run("1", &["a"], &[]));
+    assert!(matches!(recorded, Ok(_) | Err(HistoryError::Slow)), "another tenant's run has a place: {recorded:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(busy.history.flush(Duration::from_secs(60)));
+    assert_eq!(look_up(&elsewhere, WORKSPACE, &HistoryQuery::default()).unwrap().total_runs, 1);
+}
+
+#[test]
+fn a_flush_waits_for_room_in_a_full_queue() {
+    let store = Store::new();
+    store.record(run("0", &["a"], &[]));
+    let other = Connection::open(store.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // Each with a share of its own, until the queue is full.
+    let mut queued = 0;
+    while store.history.record_within(Duration::ZERO, store.location(), run("1", &["a"], &[]))
+        != Err(HistoryError::Busy)
+    {
+        queued += 1;
+    }
+    assert!(queued >= 32);
+    assert!(!store.history.flush(Duration::ZERO), "the deadline ends it");
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(store.history.flush(Duration::from_secs(120)));
+    assert!(store.run_ids().len() > 30);
 }
 
 #[test]
@@ -144,14 +251,45 @@ fn answers_trend_streak_and_last_green() {
         store.record(run(&number.to_string(), &["ab"], &["a"]));
     }
     let answer = store.look_up(&HistoryQuery { limit: 2, test: "p/a".to_owned(), ..HistoryQuery::default() });
-    assert_eq!((answer.total_runs, answer.red_streak, answer.matches), (4, 3, 1));
-    let green = answer.last_green.unwrap();
+    assert_eq!((answer.total_runs, answer.frameworks[0].red_streak, answer.matches), (4, 3, 1));
+    let green = answer.frameworks[0].last_green.clone().unwrap();
     assert_eq!((green.run_id.as_str(), green.runs_after), ("1", 3));
     assert_eq!(answer.runs[0].changes, Some([0, 0, 1]));
     let trend = &answer.trends[0];
     assert_eq!((trend.failure_streak, trend.results.len(), trend.results[0].run_id.as_str()), (3, 2, "4"));
     let both = store.look_up(&HistoryQuery { limit: 2, test: "p/".to_owned(), ..HistoryQuery::default() });
     assert_eq!((both.matches, both.trends.len()), (2, 2), "part of a name");
+}
+
+#[test]
+fn last_green_and_red_streak_are_those_of_each_framework_and_of_whole_runs() {
+    let store = Store::new();
+    let of = |framework: &str, run: RunRecord| RunRecord { framework: framework.to_owned(), ..run };
+    store.record(of("go", run("1", &["a"], &[])));
+    store.record(of("pytest", run("2", &[], &["b"])));
+    store.record(of("pytest", run("3", &[], &["b"])));
+    let cut_off = RunRecord { partial: true, is_complete: false, outcome: Outcome::Cancelled, ..run("4", &[], &["b"]) };
+    store.record(of("pytest", cut_off));
+    let command = RunRecord { selection: "command", is_complete: false, ..run("5", &[], &["b"]) };
+    store.record(of("custom", command));
+    let states = store.look_up(&HistoryQuery { limit: 9, ..HistoryQuery::default() }).frameworks;
+    let shown: Vec<_> = states
+        .iter()
+        .map(|state| {
+            let green = state.last_green.as_ref().map(|green| (green.run_id.as_str(), green.runs_after));
+            (state.framework.as_str(), green, state.red_streak)
+        })
+        .collect();
+    assert_eq!(shown, [("pytest", None, 2), ("go", Some(("1", 0)), 0)]);
+}
+
+#[test]
+fn a_name_that_every_test_contains_is_counted_and_not_collected() {
+    let store = Store::new();
+    let names: Vec<String> = (0..40).map(|number| format!("t{number:02}")).collect();
+    store.record(run("1", &names.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
+    let answer = store.look_up(&HistoryQuery { limit: 1, test: "/".to_owned(), ..HistoryQuery::default() });
+    assert_eq!((answer.matches, answer.trends.len(), answer.trends[0].test.name.as_str()), (40, 8, "t00"));
 }
 
 #[test]
@@ -310,11 +448,54 @@ fn the_oldest_runs_make_room_for_new_ones() {
         let bytes = fs::metadata(store.file()).unwrap().len();
         assert!(bytes <= location.bytes_max, "{number}: {bytes} bytes");
     }
+    assert!(store.history.flush(Duration::from_secs(60)));
     let left = store.run_ids();
-    assert!(!left.is_empty() && left.len() < 60, "{} runs are left", left.len());
+    assert!(left.len() >= 8 && left.len() < 60, "{} runs are left", left.len());
+    let names: u64 =
+        Connection::open(store.file()).unwrap().query_one("SELECT count(*) FROM test", [], |row| row.get(0)).unwrap();
+    assert_eq!(names, left.len() as u64 * 200, "only names that a run has");
     let newest: Vec<String> = (0..60).rev().take(left.len()).map(|number| number.to_string()).collect();
     assert_eq!(left, newest);
     let check: String =
         Connection::open(store.file()).unwrap().query_one("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+#[test]
+fn the_latest_run_of_a_workspace_outlives_many_runs_of_others() {
+    let store = Store::new();
+    let location = HistoryLocation { bytes_max: 1 << 20, ..store.location() };
+    let rare = RunRecord { workspace: WorkspaceKey([9; 16]), ..run("rare", &[], &["a"]) };
+    store.history.record_within(Duration::from_secs(60), location.clone(), rare.clone()).unwrap();
+    for number in 0..60 {
+        let names: Vec<String> = (0..200).map(|test| format!("{number}-{test}-{}", "x".repeat(80))).collect();
+        let run = run(&number.to_string(), &names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+        store.history.record_within(Duration::from_secs(60), location.clone(), run).unwrap();
+    }
+    let again = store.history.record_within(
+        Duration::from_secs(60),
+        location,
+        RunRecord { run_id: "again".to_owned(), ..rare },
+    );
+    assert_eq!(groups(&again.unwrap()), [vec![""; 0], vec![], vec!["a"]]);
+}
+
+#[test]
+fn a_full_disk_costs_no_earlier_run() {
+    let store = Store::new();
+    for number in 0..5 {
+        store.record(run(&number.to_string(), &["a"], &[]));
+    }
+    // SQLite's own bound stands for the disk: the file may not grow, and the quota is far away.
+    let location = store.location();
+    let full = HistoryLocation { bytes_max: fs::metadata(store.file()).unwrap().len(), ..location.clone() };
+    let database = super::database::Database::open(&full).unwrap();
+    let names: Vec<String> = (0..2_000).map(|test| format!("{test}-{}", "x".repeat(80))).collect();
+    let large = run("large", &names.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    assert_eq!(
+        super::writer::insert_or_make_room(&database, &large, location.bytes_max).err(),
+        Some(HistoryError::Full)
+    );
+    drop(database);
+    assert_eq!(store.run_ids().len(), 5);
 }

@@ -1,34 +1,53 @@
 //! The identity of a workspace in the history: that of its repository, so that clones, worktrees and moved directories
-//! share one history. Reads two small files of `.git`; git itself is never executed.
+//! share one history. Git itself is never executed.
+//!
+//! Tests can write everything that is read here. So it is read before a run, when the workspace is scanned: only files
+//! below the tenant's root, only their first 256 KiB, and without following a symbolic link. The files are `.git` if it is
+//! a file, the `commondir` of the directory that it names, and `config` and `logs/HEAD` of the repository.
 
 use super::run_record::first_half;
 use crate::workspace::Workspace;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Most bytes read of a file of git: a configuration with hundreds of remotes.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 
+/// Directories above the workspace in which a repository is looked for: deeper than any project.
+const ANCESTORS_MAX: usize = 64;
+
 /// A hash of the workspace's identity. It is unique within one tenant only, as tests may write `.git`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspaceKey(pub [u8; 16]);
+
+/// A hash of the path of a workspace's directory, which tells clones of one repository apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirectoryKey(pub [u8; 16]);
+
+impl DirectoryKey {
+    /// The key of the workspace's directory.
+    #[must_use]
+    pub fn for_workspace(workspace: &Workspace) -> DirectoryKey {
+        DirectoryKey(first_half(&blake3::hash(workspace.root().as_os_str().as_bytes())))
+    }
+}
 
 impl WorkspaceKey {
     /// The key of a workspace: of the origin of its repository, else of the repository's first commit here, each with the
     /// directory in the repository; else of its path. Blocks.
     #[must_use]
     pub fn for_workspace(workspace: &Workspace) -> WorkspaceKey {
-        WorkspaceKey::for_dir(workspace.root())
-    }
-
-    fn for_dir(root: &Path) -> WorkspaceKey {
-        let repository = root.ancestors().find_map(|above| {
-            let git = git_dir(above)?;
-            let (kind, name) = repository_name(&git)?;
-            Some((kind, name, root.strip_prefix(above).ok()?.to_owned()))
+        let root = workspace.root();
+        let repository = GitFiles::near(workspace).and_then(|files| {
+            let above = root.ancestors().take_while(|above| above.starts_with(workspace.boundary()));
+            above.take(ANCESTORS_MAX).find_map(|above| {
+                let (kind, name) = files.repository_name(&files.git_dir(above)?)?;
+                Some((kind, name, root.strip_prefix(above).ok()?.to_owned()))
+            })
         });
         let (kind, name, below) =
             repository.unwrap_or_else(|| ("path", root.as_os_str().as_bytes().to_vec(), PathBuf::new()));
@@ -40,28 +59,93 @@ impl WorkspaceKey {
     }
 }
 
-/// The directory with the configuration of the repository at `dir`: `.git`, or the one that a worktree shares.
-fn git_dir(dir: &Path) -> Option<PathBuf> {
-    let git = dir.join(".git");
-    if git.symlink_metadata().ok()?.is_dir() {
-        return Some(git);
-    }
-    let link = read_small(&git)?;
-    let own = dir.join(link.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let common = read_small(&own.join("commondir"));
-    common.map_or_else(|| Some(own.clone()), |common| own.join(common.trim()).canonicalize().ok())
+/// Reads the files of git around a workspace, within its boundary.
+struct GitFiles<'a> {
+    boundary: OwnedFd,
+    boundary_path: &'a Path,
+    /// UID of the workspace's owner.
+    owner: u32,
 }
 
-fn repository_name(git: &Path) -> Option<(&'static str, Vec<u8>)> {
-    let origin = read_small(&git.join("config")).and_then(|config| origin_url(&config));
-    if let Some(origin) = origin {
-        return Some(("origin", normalized_url(&origin).into_bytes()));
+impl<'a> GitFiles<'a> {
+    fn near(workspace: &'a Workspace) -> Option<GitFiles<'a>> {
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let boundary = openat2(CWD, workspace.boundary(), how, Mode::empty(), resolve).ok()?;
+        Some(GitFiles { boundary, boundary_path: workspace.boundary(), owner: workspace.owner().ok()? })
     }
-    // The first line of the log of a repository that was created here: from no commit to the first one.
-    let log = read_small(&git.join("logs/HEAD"))?;
-    let (_, first) = log.lines().next()?.split_once(' ')?;
-    let commit = first.split(' ').next().filter(|commit| commit.len() >= 40)?;
-    Some(("commit", commit.as_bytes().to_vec()))
+
+    /// The directory with the configuration of the repository at `dir`: `.git`, or the one that a worktree shares.
+    fn git_dir(&self, dir: &Path) -> Option<PathBuf> {
+        let git = dir.join(".git");
+        if self.owner_of_dir(&git).is_some() {
+            return Some(git);
+        }
+        let link = self.read(&git)?;
+        let own = self.linked_dir(dir, link.strip_prefix("gitdir:")?)?;
+        match self.read(&own.join("commondir")) {
+            Some(common) => self.linked_dir(&own, &common),
+            None => Some(own),
+        }
+    }
+
+    /// The directory that the text of a file in `dir` names. It must belong to the workspace's owner, as the text may name
+    /// any directory.
+    fn linked_dir(&self, dir: &Path, text: &str) -> Option<PathBuf> {
+        let path = without_dots(&dir.join(text.trim()))?;
+        (self.owner_of_dir(&path)? == self.owner).then_some(path)
+    }
+
+    fn repository_name(&self, git: &Path) -> Option<(&'static str, Vec<u8>)> {
+        let origin = self.read(&git.join("config")).and_then(|config| origin_url(&config));
+        if let Some(origin) = origin {
+            return Some(("origin", normalized_url(&origin).into_bytes()));
+        }
+        // The first line of the log of a repository that was created here: from no commit to the first one.
+        let log = self.read(&git.join("logs/HEAD"))?;
+        let (_, first) = log.lines().next()?.split_once(' ')?;
+        let commit = first.split(' ').next().filter(|commit| commit.len() >= 40)?;
+        Some(("commit", commit.as_bytes().to_vec()))
+    }
+
+    fn open(&self, path: &Path, how: OFlags) -> Option<OwnedFd> {
+        let relative = path.strip_prefix(self.boundary_path).ok()?;
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        openat2(&self.boundary, relative, how | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+    }
+
+    /// UID of the owner of a directory; `None` if it is none.
+    fn owner_of_dir(&self, path: &Path) -> Option<u32> {
+        let dir = self.open(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        fstat(&dir).ok().map(|found| found.st_uid)
+    }
+
+    /// A regular file, its first bytes as text. No pipe is waited for.
+    fn read(&self, path: &Path) -> Option<String> {
+        let file = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
+        if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::from(file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The path without `.` and `..`, by its text alone: no link is followed that these could lead out of.
+fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop().then_some(())?;
+            }
+            component => plain.push(component),
+        }
+    }
+    Some(plain)
 }
 
 /// The URL of the remote `origin` in a git configuration.
@@ -101,22 +185,15 @@ fn normalized_url(url: &str) -> String {
     }
 }
 
-/// A regular file, its first bytes as text. Tests can write here: no link is followed, and no pipe is waited for.
-fn read_small(path: &Path) -> Option<String> {
-    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = openat2(CWD, path, how, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS).ok()?;
-    if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    File::from(file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Root;
     use std::fs;
+
+    fn key(dir: &Path) -> WorkspaceKey {
+        WorkspaceKey::for_workspace(&Workspace::open(dir).unwrap())
+    }
 
     fn repository(at: &Path, config: &str) -> PathBuf {
         fs::create_dir_all(at.join(".git/logs")).unwrap();
@@ -148,7 +225,6 @@ mod tests {
     #[test]
     fn clones_and_moved_directories_are_one_workspace_and_their_directories_others() {
         let dir = tempfile::tempdir().unwrap();
-        let key = WorkspaceKey::for_dir;
         let a = repository(&dir.path().join("a"), &origin("https://example.com/team/app.git"));
         let b = repository(&dir.path().join("b"), &origin("git@example.com:team/app"));
         let other = repository(&dir.path().join("c"), &origin("https://example.com/team/other"));
@@ -163,14 +239,14 @@ mod tests {
     fn a_repository_without_origin_is_known_by_its_first_commit() {
         let dir = tempfile::tempdir().unwrap();
         let root = repository(&dir.path().join("a"), "[core]\n");
-        let no_commit = WorkspaceKey::for_dir(&root);
+        let no_commit = key(&root);
         let line = format!("{} {} A <a@example.com> 0 +0000\tcommit (initial): x\n", "0".repeat(40), "1".repeat(40));
         fs::write(root.join(".git/logs/HEAD"), line + "further lines\n").unwrap();
-        let with_commit = WorkspaceKey::for_dir(&root);
+        let with_commit = key(&root);
         assert_ne!(no_commit, with_commit);
         let moved = root.with_file_name("moved");
         fs::rename(&root, &moved).unwrap();
-        assert_eq!(WorkspaceKey::for_dir(&moved), with_commit);
+        assert_eq!(key(&moved), with_commit);
     }
 
     #[test]
@@ -183,21 +259,89 @@ mod tests {
         let tree = dir.path().join("tree");
         fs::create_dir(&tree).unwrap();
         fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
-        assert_eq!(WorkspaceKey::for_dir(&tree.canonicalize().unwrap()), WorkspaceKey::for_dir(&main));
+        assert_eq!(key(&tree.canonicalize().unwrap()), key(&main));
     }
 
     #[test]
     fn follows_no_link_and_waits_for_no_pipe() {
         let dir = tempfile::tempdir().unwrap();
         let root = repository(&dir.path().join("a"), "");
-        let by_path = WorkspaceKey::for_dir(&root);
+        let by_path = key(&root);
         let elsewhere = dir.path().join("config");
         fs::write(&elsewhere, origin("https://example.com/app")).unwrap();
         fs::remove_file(root.join(".git/config")).unwrap();
         std::os::unix::fs::symlink(&elsewhere, root.join(".git/config")).unwrap();
-        assert_eq!(WorkspaceKey::for_dir(&root), by_path);
+        assert_eq!(key(&root), by_path);
         fs::remove_file(root.join(".git/config")).unwrap();
         rustix::fs::mknodat(CWD, root.join(".git/config"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        assert_eq!(WorkspaceKey::for_dir(&root), by_path);
+        assert_eq!(key(&root), by_path);
+    }
+
+    /// A worktree below `root` whose files name the repository at `main`.
+    fn worktree(root: &Path, main: &Path) -> PathBuf {
+        let own = main.join(".git/worktrees/w");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        let tree = root.join("tree");
+        fs::create_dir_all(&tree).unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        tree
+    }
+
+    #[test]
+    fn reads_nothing_above_the_root_of_the_tenant() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (alpha, beta) = (dir.join("alpha"), dir.join("beta"));
+        let url = origin("https://example.com/app");
+        for tenant in [&alpha, &beta] {
+            repository(&tenant.join("main"), &url);
+        }
+        let below_alpha = |path: &Path| {
+            let (workspace, _) = Workspace::open_below(&[Root::new(&alpha)], path).unwrap();
+            WorkspaceKey::for_workspace(&workspace)
+        };
+        let shared = below_alpha(&alpha.join("main"));
+        let tree = worktree(&alpha, &alpha.join("main"));
+        assert_eq!(below_alpha(&tree), shared, "a repository of the same tenant");
+        let tree = worktree(&alpha, &beta.join("main"));
+        assert_ne!(below_alpha(&tree), shared, "a repository of another tenant");
+        fs::write(tree.join(".git"), "gitdir: ../../beta/main/.git\n").unwrap();
+        assert_ne!(below_alpha(&tree), shared);
+        let own = alpha.join("main/.git/worktrees/w");
+        fs::write(own.join("commondir"), "../../../../../beta/main/.git\n").unwrap();
+        fs::write(tree.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+        assert_ne!(below_alpha(&tree), shared, "a common directory of another tenant");
+        repository(&dir, &url);
+        let plain = alpha.join("plain");
+        fs::create_dir(&plain).unwrap();
+        let by_path = below_alpha(&plain);
+        fs::remove_dir_all(dir.join(".git")).unwrap();
+        assert_eq!(below_alpha(&plain), by_path, "a repository around the root is not read");
+    }
+
+    #[test]
+    fn follows_no_directory_that_belongs_to_another_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let main = repository(&dir.join("main"), &origin("https://example.com/app"));
+        let tree = worktree(&dir, &main);
+        assert_eq!(key(&tree), key(&main));
+        if !rustix::process::geteuid().is_root() {
+            return; // only root may give directories away
+        }
+        std::os::unix::fs::chown(main.join(".git"), Some(12_345), Some(12_345)).unwrap();
+        assert_ne!(key(&tree), key(&main));
+    }
+
+    #[test]
+    fn follows_no_symbolic_link_on_the_way_to_a_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let main = repository(&dir.join("main"), &origin("https://example.com/app"));
+        let tree = worktree(&dir, &main);
+        std::os::unix::fs::symlink(&main, dir.join("link")).unwrap();
+        fs::write(tree.join(".git"), "gitdir: ../link/.git/worktrees/w\n").unwrap();
+        assert_ne!(key(&tree), key(&main));
     }
 }

@@ -1,32 +1,37 @@
 //! The thread that writes the histories of all tenants: opens a database when a run of its tenant ends, compares the run
-//! with the earlier ones, and inserts it, in one transaction.
+//! with the earlier ones, inserts it, in one transaction, answers the run, and then removes what is beyond the bounds.
 
-use super::database::{Database, move_aside};
+use super::comparison::{NumberedTest, NumberedTests, compare_with_earlier};
+use super::database::{Database, PAGE_BYTES, move_aside};
 use super::retention::{self, LAST_RUN_LAG};
 use super::run_record::RunRecord;
 use super::{Comparison, HistoryError, HistoryLocation, Job};
-use proctor_core::history::result_encoding::{decode, encode};
-use proctor_core::history::{Changes, SinceLastGreen, SinceLastRun, TestGroup, TestResult, compare};
-use proctor_core::outcome::Outcome;
-use proctor_core::test_case::{TestId, TestOutcome};
-use proctor_core::timestamp::Timestamp;
+use proctor_core::history::result_encoding::encode;
+use proctor_core::history::{SinceLastRun, TestResult};
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
 
 /// Databases that stay open: the tenants that are active at a time, each with three descriptors and 2 MiB of memory.
 const OPEN_MAX: usize = 16;
-
-/// Earlier runs in which the last result of a test is looked for. A run of all tests ends the search.
-const EARLIER_RUNS_MAX: u32 = 50;
 
 /// Writes until the last handle is gone and the queue is empty.
 pub(super) fn write_all(queue: &Receiver<Job>) {
     let mut writer = Writer { open: Vec::new() };
     while let Ok(job) = queue.recv() {
         match job {
-            // The run may have stopped waiting.
-            Job::Record { location, run, reply } => _ = reply.try_send(writer.record(&location, &run)),
+            Job::Record { location, run, reply, place } => {
+                let (workspace, recorded) = match writer.record(&location, &run) {
+                    Ok((workspace, comparison)) => (Some(workspace), Ok(comparison)),
+                    Err(error) => (None, Err(error)),
+                };
+                // The run may have stopped waiting.
+                _ = reply.try_send(recorded);
+                drop(place);
+                if let Some(workspace) = workspace {
+                    writer.enforce_bounds(&location, workspace);
+                }
+            }
             Job::Flush { reply } => _ = reply.try_send(()),
         }
     }
@@ -38,7 +43,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn record(&mut self, location: &HistoryLocation, run: &RunRecord) -> Result<Comparison, HistoryError> {
+    /// Records a run; returns the number of its workspace and the comparison.
+    fn record(&mut self, location: &HistoryLocation, run: &RunRecord) -> Result<(i64, Comparison), HistoryError> {
         let result = self.try_record(location, run);
         if result != Err(HistoryError::Damaged) {
             return result;
@@ -49,21 +55,21 @@ impl Writer {
             HistoryError::Damaged
         })?;
         tracing::error!(dir = %location.dir.display(), "a damaged history of runs was moved aside; a new one begins");
-        Ok(Comparison { began_anew: true, ..self.try_record(location, run)? })
+        let (workspace, comparison) = self.try_record(location, run)?;
+        Ok((workspace, Comparison { began_anew: true, ..comparison }))
     }
 
-    fn try_record(&mut self, location: &HistoryLocation, run: &RunRecord) -> Result<Comparison, HistoryError> {
+    fn try_record(&mut self, location: &HistoryLocation, run: &RunRecord) -> Result<(i64, Comparison), HistoryError> {
         let (_, database) = self.database(location)?;
-        let inserted = match insert(database, run) {
-            Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
-                // Full by its quota, unless the disk is.
-                retention::enforce(database, 0, location.bytes_max / 2).and_then(|()| insert(database, run))
-            }
-            inserted => inserted,
-        };
-        let (workspace, comparison) = inserted.map_err(|error| database.error(error))?;
-        retention::enforce(database, workspace, location.bytes_max).map_err(|error| database.error(error))?;
-        Ok(comparison)
+        insert_or_make_room(database, run, location.bytes_max)
+    }
+
+    /// Brings the history within its bounds after a run. The run is recorded, whatever becomes of this.
+    fn enforce_bounds(&mut self, location: &HistoryLocation, workspace: i64) {
+        let Some((_, database)) = self.open.last().filter(|(open, _)| open == location) else { return };
+        if let Err(error) = retention::enforce(database, workspace, location.bytes_max) {
+            tracing::warn!(dir = %location.dir.display(), %error, "the oldest runs of a history could not be removed");
+        }
     }
 
     fn database(&mut self, location: &HistoryLocation) -> Result<&(HistoryLocation, Database), HistoryError> {
@@ -78,6 +84,39 @@ impl Writer {
         self.open.push((location.clone(), database));
         self.open.last().ok_or(HistoryError::Host)
     }
+}
+
+/// Inserts a run. If there is no room, removes old runs and tries again, unless the disk is full.
+pub(super) fn insert_or_make_room(
+    database: &Database,
+    run: &RunRecord,
+    bytes_max: u64,
+) -> Result<(i64, Comparison), HistoryError> {
+    let inserted = match insert(database, run) {
+        Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) => {
+            make_room(database, run, bytes_max)
+                .and_then(|has_room| if has_room { insert(database, run) } else { Err(error) })
+        }
+        inserted => inserted,
+    };
+    inserted.map_err(|error| database.error(error))
+}
+
+/// Removes old runs if the quota left no room for this one. Returns false if the disk is full instead: runs that are
+/// removed then are lost for nothing.
+fn make_room(database: &Database, run: &RunRecord, bytes_max: u64) -> rusqlite::Result<bool> {
+    let needed = bytes_needed(run);
+    let (used, _) = database.bytes()?;
+    if used.saturating_add(needed) < bytes_max {
+        return Ok(false);
+    }
+    retention::remove_by_bytes(database, bytes_max.saturating_sub(needed).max(bytes_max / 4))
+}
+
+/// More than the bytes that a record takes: each new name is in a table and in an index.
+fn bytes_needed(run: &RunRecord) -> u64 {
+    let names: usize = run.tests.keys().map(|test| 3 * test.text_bytes() + 96).sum();
+    names as u64 + 64 * PAGE_BYTES
 }
 
 fn insert(database: &Database, run: &RunRecord) -> rusqlite::Result<(i64, Comparison)> {
@@ -99,14 +138,12 @@ fn insert_in(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result
     let comparison = compare_with_earlier(transaction, workspace, run, &tests)?;
     insert_run(transaction, workspace, run, comparison.since_last_run.as_ref())?;
     let id = transaction.last_insert_rowid();
-    let results: Vec<(u32, TestResult)> = tests.iter().map(|(number, (_, result))| (*number, *result)).collect();
+    let results: Vec<(u32, TestResult)> = tests.iter().map(|(number, test)| (*number, test.result)).collect();
     transaction
         .prepare_cached("INSERT INTO result (run, tests) VALUES (?1, ?2)")?
         .execute(params![id, encode(&results)])?;
     Ok((workspace, comparison))
 }
-
-type NumberedTests<'a> = BTreeMap<u32, (&'a TestId, TestResult)>;
 
 // The numbers of the run's tests, new ones for new tests.
 fn test_numbers<'a>(
@@ -125,16 +162,19 @@ fn test_numbers<'a>(
         let found = find
             .query_one(params![workspace, test.package, test.name], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?)))
             .optional()?;
-        let number: u32 = match found {
+        let (number, is_new): (u32, bool) = match found {
             Some((number, last_run)) => {
                 if last_run < run_number - LAST_RUN_LAG {
                     touch.execute(params![number, run_number])?;
                 }
-                number
+                (number, false)
             }
-            None => add.query_one(params![workspace, test.package, test.name, run_number], |row| row.get(0))?,
+            None => {
+                let added = params![workspace, test.package, test.name, run_number];
+                (add.query_one(added, |row| row.get(0))?, true)
+            }
         };
-        tests.insert(number, (test, *result));
+        tests.insert(number, NumberedTest { id: test, result: *result, is_new });
     }
     Ok(tests)
 }
@@ -150,8 +190,9 @@ fn insert_run(
         .prepare_cached(
             "INSERT INTO run (workspace, run_id, started_ms, ended_ms, outcome, framework, selection, is_complete, partial,
                 total, passed, failed, skipped, xfailed, xpassed, error, duration_us, cpu_us, memory_peak_bytes, conditions,
-                new, fixed, still_failing)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                new, fixed, still_failing, directory)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23,
+                ?24)",
         )?
         .execute(params![
             workspace,
@@ -177,90 +218,6 @@ fn insert_run(
             since.map(|since| since.new.total),
             since.map(|since| since.fixed.total),
             since.map(|since| since.still_failing.total),
+            run.directory.0,
         ])
-}
-
-// Compares each test with its last result, so that a run of some tests hides nothing from the next.
-fn compare_with_earlier(
-    transaction: &Transaction<'_>,
-    workspace: i64,
-    run: &RunRecord,
-    tests: &NumberedTests<'_>,
-) -> rusqlite::Result<Comparison> {
-    let mut earlier = transaction.prepare_cached(
-        "SELECT run_id, ended_ms, is_complete, tests FROM run JOIN result ON result.run = run.id
-         WHERE workspace = ?1 AND framework = ?2 ORDER BY id DESC LIMIT ?3",
-    )?;
-    let mut rows = earlier.query(params![workspace, run.framework, EARLIER_RUNS_MAX])?;
-    let (mut last_run, mut before) = (None, BTreeMap::new());
-    while let Some(row) = rows.next()? {
-        if last_run.is_none() {
-            last_run = Some((row.get(0)?, Timestamp(row.get(1)?)));
-        }
-        for (number, result) in decode(row.get_ref(3)?.as_blob()?) {
-            if result.outcome != TestOutcome::Skipped && tests.contains_key(&number) {
-                before.entry(number).or_insert(result.outcome);
-            }
-        }
-        if row.get(2)? {
-            break;
-        }
-    }
-    let echoes: BTreeSet<&TestId> = run.echoes.iter().collect();
-    let own = tests.iter().filter(|(_, (test, _))| !echoes.contains(test));
-    let now: BTreeMap<u32, TestOutcome> = own.map(|(number, (_, result))| (*number, result.outcome)).collect();
-    let Changes { new, fixed, still_failing } = compare(&now, &before);
-    let named = |numbers: &[u32]| -> Vec<TestId> {
-        numbers.iter().filter_map(|number| tests.get(number)).map(|(test, _)| (*test).clone()).collect()
-    };
-    let failing = [new.as_slice(), &still_failing].concat();
-    Ok(Comparison {
-        since_last_run: last_run.map(|(run_id, ended_at)| SinceLastRun {
-            run_id,
-            ended_at,
-            new: TestGroup::new(named(&new)),
-            fixed: TestGroup::new(without_parents(named(&fixed))),
-            still_failing: TestGroup::new(named(&still_failing)),
-        }),
-        since_last_green: last_green(transaction, workspace, run)?.map(|(run_id, ended_at, runs)| SinceLastGreen {
-            run_id,
-            ended_at,
-            runs,
-            failing: TestGroup::new(named(&failing)),
-        }),
-        began_anew: false,
-    })
-}
-
-// A fixed test that failed only because of its subtest is no repair of its own.
-fn without_parents(mut tests: Vec<TestId>) -> Vec<TestId> {
-    tests.sort_unstable();
-    let is_parent = |test: &TestId| {
-        let prefix = format!("{}/", test.name);
-        let child = tests.partition_point(|other| (&other.package, &other.name) < (&test.package, &prefix));
-        tests.get(child).is_some_and(|other| other.package == test.package && other.name.starts_with(&prefix))
-    };
-    let keep: Vec<bool> = tests.iter().map(|test| !is_parent(test)).collect();
-    tests.into_iter().zip(keep).filter_map(|(test, keep)| keep.then_some(test)).collect()
-}
-
-// The last green run, and the number of runs after it with this one.
-fn last_green(
-    transaction: &Transaction<'_>,
-    workspace: i64,
-    run: &RunRecord,
-) -> rusqlite::Result<Option<(String, Timestamp, u64)>> {
-    let found: Option<(i64, String, u64)> = transaction
-        .prepare_cached(
-            "SELECT id, run_id, ended_ms FROM run
-             WHERE workspace = ?1 AND is_complete AND outcome = 'passed' AND framework = ?2 ORDER BY id DESC LIMIT 1",
-        )?
-        .query_one(params![workspace, run.framework], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
-    debug_assert_eq!(Outcome::Passed.name(), "passed");
-    let Some((id, run_id, ended_ms)) = found else { return Ok(None) };
-    let after: u64 = transaction
-        .prepare_cached("SELECT count(*) FROM run WHERE workspace = ?1 AND id > ?2 AND framework = ?3")?
-        .query_one(params![workspace, id, run.framework], |row| row.get(0))?;
-    Ok(Some((run_id, Timestamp(ended_ms), after + 1)))
 }

@@ -5,7 +5,7 @@ use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::RunState;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
-use crate::history::RunRecorder;
+use crate::history::{RunRecorder, WorkspaceKey};
 use crate::host::environment::home;
 use crate::random_id::random_id;
 use crate::runs::context::Context;
@@ -35,6 +35,8 @@ pub struct RunTask {
     pub policy: Arc<Policy>,
     /// The session's workspace.
     pub workspace: Workspace,
+    /// Identity of the workspace in the history, from before the run; `None` without a history.
+    pub workspace_key: Option<WorkspaceKey>,
     /// The ID of the run.
     pub run: RunId,
     /// The request, with its selection resolved.
@@ -105,7 +107,8 @@ async fn run_to_end(mut task: RunTask, prepared: PreparedRun, mut slot: RunSlot)
     let recorder = recorder(&task);
     let CompletedRun { ran, needs_tidying } = run_on_thread(move || {
         let mut completed = run_in_turn(task, prepared);
-        // The next run does not wait for the history.
+        // The next run of the host does not wait for the history; this run's report, and with it the next run of this
+        // session, waits for at most `HISTORY_WAIT`.
         drop(slot);
         if let (Some(recorder), Ok((report, _))) = (recorder, &mut completed.ran) {
             recorder.record(report);
@@ -127,6 +130,7 @@ fn recorder(task: &RunTask) -> Option<RunRecorder> {
         history: task.context.history.clone(),
         location,
         workspace: task.workspace.clone(),
+        workspace_key: task.workspace_key?,
         run: task.run.clone(),
         request: task.request.clone(),
         fingerprint: task.fingerprint,

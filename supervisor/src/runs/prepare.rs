@@ -2,6 +2,7 @@
 //! starts.
 
 use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
+use crate::history::WorkspaceKey;
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
@@ -120,6 +121,8 @@ pub struct ReadyRun {
     pub prepared: PreparedRun,
     /// Fingerprint of the workspace when it was scanned for this run.
     pub fingerprint: Option<Fingerprint>,
+    /// Identity of the workspace in the history at that time; `None` without a history.
+    pub workspace_key: Option<WorkspaceKey>,
     /// Set while the tenant's caches far exceed their bound: the run must not start then.
     pub cache_exceeded: Option<QuotaExceeded>,
 }

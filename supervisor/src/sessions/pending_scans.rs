@@ -3,8 +3,10 @@
 
 use super::{SessionError, SessionShared, StartRequest, StartedRun};
 use crate::caches;
+use crate::history::WorkspaceKey;
 use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{PrepareError, ReadyRun, prepare};
+use crate::tenants::policy::Policy;
 use crate::workspace::WorkspaceScan;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -153,6 +155,9 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
         Ok(scan) => scan?,
         Err(error) => return refused(error.into()),
     };
+    let policy = shared.policy.now();
+    let workspace_key = policy.history.as_ref().map(|_| WorkspaceKey::for_workspace(&shared.workspace));
+    let ready = |wanted: &RunRequest, kind| ready(shared, &policy, &scan, workspace_key, (wanted, kind));
     let mut results: Vec<ScanResult> = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
         // Requests that repeat or arrive together are mostly equal, so each distinct one is prepared once.
@@ -162,7 +167,7 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
             match (earlier, &request.request) {
                 (Some(Err(why)), _) => Err(why.clone()),
                 (Some(Ok(_)), _) | (None, None) => Ok(None),
-                (None, Some(wanted)) => ready(shared, &scan, wanted, request.kind).map(|ready| Some(Box::new(ready))),
+                (None, Some(wanted)) => ready(wanted, request.kind).map(|ready| Some(Box::new(ready))),
             }
             .map(|ready| Scanned { fingerprint: scan.fingerprint, ready }),
         );
@@ -172,13 +177,15 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
 
 fn ready(
     shared: &SessionShared,
+    policy: &Arc<Policy>,
     scan: &WorkspaceScan,
-    request: &RunRequest,
-    kind: RunKind,
+    workspace_key: Option<WorkspaceKey>,
+    (request, kind): (&RunRequest, RunKind),
 ) -> Result<ReadyRun, PrepareError> {
-    let policy = shared.policy.now();
+    let policy = Arc::clone(policy);
     let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, scan, request, kind)?;
     let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
     let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
-    Ok(ReadyRun { request: request.clone(), policy, prepared, fingerprint: scan.fingerprint, cache_exceeded })
+    let fingerprint = scan.fingerprint;
+    Ok(ReadyRun { request: request.clone(), policy, prepared, fingerprint, workspace_key, cache_exceeded })
 }

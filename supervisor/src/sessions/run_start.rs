@@ -216,11 +216,12 @@ impl Actor {
             }
         };
         entry.killer = Some(KillOnDrop(killer.clone()));
-        let ReadyRun { request, policy, prepared, fingerprint, .. } = ready;
+        let ReadyRun { request, policy, prepared, fingerprint, workspace_key, .. } = ready;
         let task = RunTask {
             context: Arc::clone(&self.shared.context),
             policy,
             workspace: self.shared.workspace.clone(),
+            workspace_key,
             run,
             request,
             kind: entry.kind,

@@ -90,10 +90,10 @@ impl Policy {
             may_use_network: table.network == Network::Host,
             cache: Some(config.state_dir.join("tenants").join(&table.id).join("cache")),
             cache_bytes_max: table.cache.map_or(TENANT_CACHE_BYTES_MAX, |size| size.bytes),
-            history: Some(HistoryLocation {
-                dir: config.state_dir.join("tenants").join(&table.id).join("history"),
-                bytes_max: table.quota.history_bytes_max(),
-            }),
+            history: Some(HistoryLocation::new(
+                config.state_dir.join("tenants").join(&table.id).join("history"),
+                table.quota.history_bytes_max(),
+            )),
         }
     }
 

@@ -49,6 +49,8 @@ pub struct Workspace(Arc<OpenDir>);
 #[derive(Debug)]
 struct OpenDir {
     root: PathBuf,
+    /// Directory that contains everything that may be read for this workspace.
+    boundary: PathBuf,
     /// Device and inode of the opened directory: another directory at the same path is another workspace.
     identity: (u64, u64),
     /// The directory, wherever it has been moved.
@@ -195,7 +197,7 @@ impl Workspace {
             error => not_found(error.into()),
         })?;
         let identity = LookupMode::Blocking.stat(&dir).map_err(|error| not_found(error.into()))?.identity;
-        Workspace::from_open_dir(dir, identity, root)
+        Workspace::from_open_dir(dir, identity, root, PathBuf::from("/"))
     }
 
     /// Opens the directory `path` below one of `roots` and returns its owner too. A path outside all roots by name is
@@ -227,6 +229,7 @@ impl Workspace {
             return None;
         }
         let (root, rest) = roots.iter().find_map(|root| Some((&root.real, root.relative_path(path)?)))?;
+        let boundary = root.clone();
         // Only plain names and no links, so the path cannot lead elsewhere.
         if !rest.components().all(|component| matches!(component, Component::Normal(_))) {
             return None;
@@ -234,15 +237,20 @@ impl Workspace {
         let path: PathBuf = root.components().chain(rest.components()).collect();
         let dir = LookupMode::Cached.open_dir(&path).ok()?;
         let found = LookupMode::Cached.stat(&dir).ok()?;
-        Some((Workspace::from_open_dir(dir, found.identity, path).ok()?, found.owner))
+        Some((Workspace::from_open_dir(dir, found.identity, path, boundary).ok()?, found.owner))
     }
 
-    fn from_open_dir(dir: OwnedFd, identity: (u64, u64), root: PathBuf) -> Result<Workspace, WorkspaceError> {
+    fn from_open_dir(
+        dir: OwnedFd,
+        identity: (u64, u64),
+        root: PathBuf,
+        boundary: PathBuf,
+    ) -> Result<Workspace, WorkspaceError> {
         let is_usable_dir = USABLE_SYSTEM_DIRS.iter().any(|open| root == Path::new(open));
         if root.parent().is_none() || is_usable_dir || is_system_dir(&root) {
             return Err(WorkspaceError::Reserved);
         }
-        Ok(Workspace(Arc::new(OpenDir { root, identity, dir })))
+        Ok(Workspace(Arc::new(OpenDir { root, boundary, identity, dir })))
     }
 
     /// Device and inode of the directory.
@@ -255,6 +263,13 @@ impl Workspace {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.0.root
+    }
+
+    /// The tenant's root that the workspace was found below: nothing above it is read for the tenant. `/` for callers that
+    /// may use any directory.
+    #[must_use]
+    pub fn boundary(&self) -> &Path {
+        &self.0.boundary
     }
 
     /// `file` relative to the workspace, with `/` as separator. The file need not exist; if it does, no symlink may
@@ -357,7 +372,7 @@ fn open_in_root(root: &Path, rest: &Path) -> Result<(Workspace, u32), WorkspaceE
     if !path.starts_with(root) {
         return Err(WorkspaceError::Replaced);
     }
-    let workspace = Workspace::from_open_dir(dir, found.identity, path)?;
+    let workspace = Workspace::from_open_dir(dir, found.identity, path, root.to_owned())?;
     let owner = workspace.owner()?;
     Ok((workspace, owner))
 }

@@ -152,6 +152,7 @@ impl World {
             context: Arc::clone(&self.context),
             policy: Arc::new(policy),
             workspace,
+            workspace_key: None,
             run: RunId::new("s-1"),
             request,
             kind: RunKind::Tests,
