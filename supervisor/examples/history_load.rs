@@ -97,6 +97,7 @@ fn run(number: u64, tests: u64) -> RunRecord {
         memory_peak_bytes: Some(1 << 27),
         conditions: Some(Conditions(conditions)),
         tests,
+        repeated: Vec::new(),
         echoes: Vec::new(),
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn spec() -> ToolSpec {
         ("verbose", json_schema::verbose()),
         ("coverage", one_of(&["auto", "off"], "auto (default) measures what tests_covering needs.")),
         ("env", env),
-        ("repeat", number("Only 1, the default, in this version.")),
+        ("repeat", number("Execute the tests this many times within the timeout: finds flaky ones.")),
         ("parallel", number("Tests at the same time within one package, 1 to 256.")),
         ("headed", boolean("Show the browser's window.")),
         ("fresh", boolean("Run with empty build caches: compiles everything.")),

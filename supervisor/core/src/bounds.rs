@@ -178,6 +178,21 @@ pub const FAILURES_MAX: usize = 10_000;
 /// Tests listed in each group of a report's comparison with earlier runs; more are counted.
 pub const HISTORY_CHANGES_LISTED_MAX: usize = 50;
 
+/// Most executions of the tests of one run: its deadline, which they share, usually ends them before.
+pub const REPEAT_MAX: u32 = 1_000;
+
+/// Most retries of failed tests in one run: a test that failed eleven times needs no twelfth.
+pub const RETRY_FAILED_MAX: u32 = 10;
+
+/// Flaky tests of one run that its notes describe, of at most [`NOTES_MAX`] notes.
+pub const FLAKY_NOTES_MAX: usize = 10;
+
+/// Failed tests of one execution for which the test before them is recorded.
+pub const PREDECESSORS_MAX: usize = 1_000;
+
+/// Most names in the list of tests in quarantine of a project, and most bytes of each.
+pub const QUARANTINE_NAMES_MAX: usize = 1_000;
+
 /// Most build and collection errors kept in one report.
 pub const COLLECTORS_MAX: usize = 1_000;
 

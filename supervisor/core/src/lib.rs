@@ -24,6 +24,7 @@ pub mod queue;
 pub mod quota;
 pub mod rate_limit;
 pub mod redact;
+pub mod repetition;
 pub mod report;
 pub mod request;
 pub mod session;

@@ -7,6 +7,7 @@ use crate::hung_test::HungTest;
 use crate::isolation::Isolation;
 use crate::limits::Limits;
 use crate::outcome::{Evidence, Outcome};
+use crate::repetition::Repetitions;
 use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,13 @@ pub struct Report {
     /// How they differ from those of the last run of all tests that passed; `None` if none has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_last_green: Option<SinceLastGreen>,
+    /// What repeated executions showed; `None` if the tests were executed once. Each test is listed and counted once then,
+    /// with its first failure if it had one, and figures are those of all executions together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetitions: Option<Repetitions>,
+    /// Failed tests that the project has in quarantine; `None` if there is none. They are failures like others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quarantined: Option<TestGroup>,
     /// Counts of what the report left out.
     pub truncated: Truncated,
 }
@@ -89,9 +97,20 @@ impl Report {
         let not_built: usize = self.evidence.not_built.iter().map(|name| size_of::<String>() + name.len()).sum();
         let hung: usize = self.evidence.hung.iter().map(HungTest::memory_bytes).sum();
         let groups = self.since_last_run.iter().flat_map(|since| [&since.new, &since.fixed, &since.still_failing]);
-        let groups = groups.chain(self.since_last_green.iter().map(|since| &since.failing));
+        let groups = groups.chain(self.since_last_green.iter().map(|since| &since.failing)).chain(&self.quarantined);
         let compared: usize = groups.map(TestGroup::memory_bytes).sum();
-        size_of::<Report>() + tests + collectors + artifacts + notes + tails + named_tests + not_built + hung + compared
+        let flaky = self.repetitions.as_ref().map_or(0, Repetitions::memory_bytes);
+        size_of::<Report>()
+            + flaky
+            + tests
+            + collectors
+            + artifacts
+            + notes
+            + tails
+            + named_tests
+            + not_built
+            + hung
+            + compared
     }
 }
 
@@ -231,6 +250,8 @@ pub(crate) mod tests {
             artifacts: Vec::new(),
             since_last_run: None,
             since_last_green: None,
+            repetitions: None,
+            quarantined: None,
             truncated: Truncated::default(),
         }
     }

@@ -3,6 +3,7 @@
 use crate::filter::Filter;
 use crate::isolation::Network;
 use crate::limits::LimitRequest;
+use crate::repetition::Repetition;
 use crate::test_case::TestId;
 use crate::test_name::TestName;
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,9 @@ pub struct RunRequest {
     /// Whether the run gets empty caches instead of its workspace's; they are removed when it ends.
     #[serde(default)]
     pub fresh: bool,
+    /// How often the run executes its tests.
+    #[serde(default)]
+    pub repetition: Repetition,
 }
 
 /// Browser options of a request.

@@ -2,7 +2,9 @@
 
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use proctor_core::bounds::{ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX};
+use proctor_core::bounds::{
+    ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX, REPEAT_MAX, RETRY_FAILED_MAX,
+};
 use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and reports what broke.
@@ -38,6 +40,8 @@ pub(super) enum Command {
     Covering(CoveringArgs),
     /// Show earlier runs of a workspace: what broke when, and which tests are flaky or became slow.
     History(HistoryArgs),
+    /// Look for what makes a test fail at times: alone, among all tests, and after the test before its failure.
+    Flaky(FlakyArgs),
     /// Print the report of the last run in this workspace.
     Report(ReportArgs),
     /// Serve the gRPC interface to tenants.
@@ -91,6 +95,16 @@ pub(super) struct RunArgs {
     /// Rerun exactly what failed in the last run.
     #[arg(long, conflicts_with_all = ["framework", "test", "filter", "file", "command", "parallel", "headed", "browser"])]
     pub(super) failed: bool,
+    /// Execute the tests N times; all executions share the timeout. Failed if any failed; a test with both results is
+    /// reported as flaky.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_MAX)), conflicts_with_all = ["failed", "fresh"])]
+    pub(super) repeat: Option<u32>,
+    /// End the repetition at the first execution that differs from those before it.
+    #[arg(long, requires = "repeat")]
+    pub(super) until_different: bool,
+    /// Execute the tests that only failed up to N times more: one that passes then is flaky, and remains failed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETRY_FAILED_MAX)), conflicts_with_all = ["failed", "fresh"])]
+    pub(super) retry_failed: Option<u32>,
     /// Output format.
     #[arg(long, value_enum, default_value = "human")]
     pub(super) output: Output,
@@ -127,6 +141,8 @@ Examples:
                                             exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
   proctor run -- make check                 any command; live output at a terminal
+  proctor run --repeat 50 --until-different --test TestPool
+                                            look for a test that fails at times
 
 Ctrl-C cancels at once and still prints the partial report. Without root, the
 layers that the kernel offers are used and missing ones are listed. The last
@@ -179,6 +195,41 @@ Examples:
   proctor history --test TestParse          when this test passed and failed
   proctor history --flaky --slow            tests to distrust, and tests to speed up
   proctor history --output json | jq '.runs[0].new'";
+
+const FLAKY_HELP: &str = "\
+The test is executed alone, then, if it never failed, with all tests, and then
+with the one that finished before its first failure there. Each step takes
+--repeat executions within one --timeout.
+
+Exit status: 1 if the test failed at least once, 0 if it never did.
+
+Examples:
+  proctor flaky TestPool                    what makes this test fail
+  proctor flaky test_a.py::test_s --repeat 100 --timeout 20m";
+
+/// Options of `flaky`.
+#[derive(Debug, Args)]
+#[command(after_help = FLAKY_HELP)]
+pub(super) struct FlakyArgs {
+    /// The test, by the name that `proctor list` and failures print.
+    #[arg(value_name = "TEST")]
+    pub(super) test: String,
+    /// The workspace directory.
+    #[arg(default_value = ".")]
+    pub(super) path: PathBuf,
+    /// Executions of each step.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=i64::from(REPEAT_MAX)))]
+    pub(super) repeat: u32,
+    /// The framework (go, pytest, jest); detected from the files if absent.
+    #[arg(long, value_name = "NAME")]
+    pub(super) framework: Option<String>,
+    /// Wall time of each step. [default: 300s; 900s for frameworks that build a project first]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(super) timeout: Option<Duration>,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+}
 
 const REPORT_HELP: &str = "\
 Exit status: 0 printed; 2 if there is no run yet.

@@ -5,6 +5,7 @@ mod analyze;
 mod arguments;
 mod config_reload;
 mod doctor;
+mod flaky;
 mod history;
 mod in_process;
 mod last_run;
@@ -78,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
+        Command::Flaky(arguments) => flaky::flaky(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),

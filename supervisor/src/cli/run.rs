@@ -9,13 +9,14 @@ use super::{CommandError, HOST, USAGE, in_process, print, terminal_report};
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{NotStarted, OutputFiles, RunEnd};
-use crate::sessions::{SessionError, StartedRun};
+use crate::sessions::{SessionError, SessionHandle, StartedRun};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
 use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
+use proctor_core::repetition::Repetition;
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
@@ -33,7 +34,7 @@ use std::time::Duration;
 const CHUNK_BYTES: usize = 256 * 1_024;
 
 /// How long the command waits at its end, after the report is printed, until its run is in the history.
-const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command; returns the exit status of the program.
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
@@ -46,6 +47,8 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     let mut signals = Signals::new()?;
     let (session, store) = in_process::session(workspace)?;
     let is_complete = request.selection.is_whole() && request.command.is_empty();
+    // Of a repeated run, the tests of all executions are counted.
+    let is_complete = is_complete && request.repetition.is_once();
     let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
@@ -74,6 +77,20 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
     printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
+}
+
+/// Executes a request in an open session and shows its progress.
+pub(super) async fn execute(
+    session: &SessionHandle,
+    request: RunRequest,
+    output: Output,
+    signals: &mut Signals,
+) -> Result<Arc<Report>, CommandError> {
+    let started = session.start(request, RunKind::Tests, IfBusy::Queue).await.map_err(|error| failure(&error))?;
+    let mut screen = Screen { progress: ProgressLine::new(output == Output::Human, None, "building"), output: None };
+    let report = follow_run(&started, session, &mut screen, signals).await;
+    screen.progress.clear();
+    report
 }
 
 /// What a person sees of a run in progress.
@@ -152,7 +169,7 @@ fn write_live(stdout: &str, stderr: &str) {
 // A signal cancels the run, which then ends by itself with a partial report.
 async fn follow_run(
     started: &StartedRun,
-    session: &crate::sessions::SessionHandle,
+    session: &SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> Result<Arc<Report>, CommandError> {
@@ -287,6 +304,11 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
             }),
         },
         fresh: arguments.fresh,
+        repetition: Repetition {
+            repeat: arguments.repeat.unwrap_or(1),
+            until_different: arguments.until_different,
+            retry_failed: arguments.retry_failed.unwrap_or(0),
+        },
     })
 }
 

@@ -14,6 +14,7 @@ use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::outcome::{Evidence, LimitHit, Outcome};
 use proctor_core::queue::Priority;
+use proctor_core::repetition::Repetitions;
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary};
 use proctor_core::request::{CoverageMode, IfBusy, RerunTarget};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
@@ -330,7 +331,26 @@ pub fn report(report: &Report) -> v1::Report {
             runs: since.runs,
             failing: Some(test_group(&since.failing)),
         }),
+        repetitions: report.repetitions.as_ref().map(repetitions),
+        quarantined: report.quarantined.as_ref().map(test_group),
     }
+}
+
+fn repetitions(repetitions: &Repetitions) -> v1::Repetitions {
+    let &Repetitions { requested, executions, failed, retries, .. } = repetitions;
+    let flaky = repetitions.flaky.iter().map(|flaky| v1::FlakyInRun {
+        test: Some(test_id(&flaky.test)),
+        executions: flaky.executions,
+        failures: flaky.failures,
+        rate: flaky.rate,
+        rate_low: flaky.rate_low,
+        rate_high: flaky.rate_high,
+        first_failure: flaky.first_failure,
+        fastest_s: flaky.fastest_s,
+        slowest_s: flaky.slowest_s,
+        failed_after: flaky.failed_after.as_ref().map(test_id),
+    });
+    v1::Repetitions { requested, executions, failed, retries, flaky: flaky.collect() }
 }
 
 fn test_group(group: &TestGroup) -> v1::TestGroup {

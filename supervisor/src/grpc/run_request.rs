@@ -6,10 +6,12 @@ use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
 use proctor_core::bounds::{
-    COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX,
+    COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REPEAT_MAX, REQUEST_FILES_BYTES_MAX,
+    REQUEST_FILES_MAX, RETRY_FAILED_MAX,
 };
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
+use proctor_core::repetition::Repetition;
 use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
 use proctor_core::test_name::TestName;
 use proctor_proto::v1;
@@ -54,9 +56,6 @@ async fn scan<T: Send + 'static>(
 }
 
 fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
-    if message.repeat > 1 {
-        return Err(status::invalid("repeat", "repeat must be 0 or 1 in this version"));
-    }
     if message.parallel > PARALLEL_MAX {
         return Err(status::invalid("parallel", format!("parallel must be at most {PARALLEL_MAX}")));
     }
@@ -77,6 +76,7 @@ fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Resu
         parallel: (message.parallel > 0).then_some(message.parallel),
         browsing: BrowserOptions { headed: message.headed, browser: browser(&message.browser)? },
         fresh: message.fresh,
+        repetition: repetition(message)?,
     };
     check_command(&request)?;
     Ok(request)
@@ -115,6 +115,26 @@ fn browser(name: &str) -> Result<Option<Browser>, Status> {
         return Err(status::invalid("browser", format!("browser: unknown browser `{name}`: known are {known}")));
     }
     Ok(found)
+}
+
+fn repetition(message: &v1::RunTestsRequest) -> Result<Repetition, Status> {
+    let &v1::RunTestsRequest { repeat, until_different, retry_failed, fresh, .. } = message;
+    for (field, value, max) in [("repeat", repeat, REPEAT_MAX), ("retry_failed", retry_failed, RETRY_FAILED_MAX)] {
+        if value > max {
+            return Err(status::invalid(field, format!("{field} must be at most {max}")));
+        }
+    }
+    if until_different && repeat < 2 {
+        return Err(status::invalid("until_different", "until_different needs a repeat of at least 2"));
+    }
+    let repetition = Repetition { repeat: repeat.max(1), until_different, retry_failed };
+    if fresh && !repetition.is_once() {
+        return Err(status::invalid(
+            "fresh",
+            "fresh excludes repeat and retry_failed: empty caches serve one execution",
+        ));
+    }
+    Ok(repetition)
 }
 
 // Unknown names are found with the workspace; a name too long for any framework is rejected before it is stored.

@@ -173,6 +173,7 @@ struct WorkspaceHistory<'a> {
 
 /// The stored results of one run.
 struct StoredResults {
+    number: i64,
     run_id: String,
     ended_at: Timestamp,
     framework: String,
@@ -254,7 +255,7 @@ impl WorkspaceHistory<'_> {
     /// The results of the latest runs, newest first.
     fn stored_results(&self) -> rusqlite::Result<Vec<StoredResults>> {
         let mut statement = self.database.connection.prepare(
-            "SELECT run_id, ended_ms, framework, conditions, tests FROM run JOIN result ON result.run = run.id
+            "SELECT run_id, ended_ms, framework, conditions, tests, id FROM run JOIN result ON result.run = run.id
              WHERE workspace = ?1 ORDER BY id DESC LIMIT ?2",
         )?;
         let rows = statement.query_map(params![self.workspace, HISTORY_STATISTICS_RUNS_MAX], |row| {
@@ -264,6 +265,7 @@ impl WorkspaceHistory<'_> {
                 framework: row.get(2)?,
                 conditions: row.get::<_, Option<[u8; 16]>>(3)?.map(Conditions),
                 bytes: row.get(4)?,
+                number: row.get(5)?,
             })
         })?;
         let mut bytes = 0;
@@ -340,10 +342,11 @@ impl WorkspaceHistory<'_> {
             groups.entry(conditions).or_insert((number, 0)).1 += 1;
         }
         let grouped = |conditions: &(&str, Conditions)| groups.get(conditions).copied().unwrap_or_default();
+        let both_in_one_run = self.repeated(stored)?;
         // Fewer runs cannot show that a result came back.
         let repeated: Vec<(u32, &StoredResults)> = known()
             .map(|(conditions, stored)| (grouped(&conditions), stored))
-            .filter(|((_, runs), _)| *runs >= 3)
+            .filter(|((_, runs), stored)| *runs >= 3 || both_in_one_run.contains_key(&stored.number))
             .map(|((group, _), stored)| (group, stored))
             .collect();
         // Most tests never fail: only those that did are counted.
@@ -355,8 +358,12 @@ impl WorkspaceHistory<'_> {
             .collect();
         let mut detector = FlakyDetector::default();
         for (group, stored) in repeated.iter().filter(|_| !failed.is_empty()) {
+            let both = both_in_one_run.get(&stored.number);
             for (test, result) in decode(&stored.bytes).filter(|(test, _)| failed.contains(test)) {
-                detector.add(test, *group, result);
+                match both.and_then(|both| both.get(&test)) {
+                    Some((executions, failures)) => detector.add_repeated(test, *group, *executions, *failures),
+                    None => detector.add(test, *group, result),
+                }
             }
         }
         let named = |found: Flaky<u32>| -> rusqlite::Result<Flaky<TestId>> {
@@ -364,6 +371,21 @@ impl WorkspaceHistory<'_> {
             Ok(Flaky { test: self.name(test)?, runs, failures, rate })
         };
         detector.flaky().into_iter().take(limit).map(named).collect()
+    }
+
+    /// Tests with both results in one run: executions and failures, by the number of the run.
+    fn repeated(&self, stored: &[StoredResults]) -> rusqlite::Result<BTreeMap<i64, BTreeMap<u32, (u64, u64)>>> {
+        let mut repeated: BTreeMap<i64, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
+        let mut select =
+            self.database.connection.prepare("SELECT test, executions, failures FROM repeated WHERE run = ?1")?;
+        for stored in stored {
+            let mut rows = select.query([stored.number])?;
+            while let Some(row) = rows.next()? {
+                let counts = (row.get(1)?, row.get(2)?);
+                repeated.entry(stored.number).or_default().insert(row.get(0)?, counts);
+            }
+        }
+        Ok(repeated)
     }
 
     fn slow(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<(TestId, Slowdown)>> {

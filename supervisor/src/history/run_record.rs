@@ -6,6 +6,7 @@ use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
 use proctor_core::id::RunId;
 use proctor_core::outcome::Outcome;
+use proctor_core::repetition::Repetition;
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{Fingerprint, RunRequest, Selection};
 use proctor_core::test_case::{TestCase, TestId};
@@ -13,8 +14,9 @@ use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A hash of everything that a test's result may depend on: files, command, environment, limits. Which tests ran with it
-/// is not part of it, as a result that depends on that is flaky.
+/// A hash of what a test's result may depend on: framework, command, environment, limits, options, and the files of the
+/// workspace by name, size, mode, time and inode. Which tests ran with it, and how often, is not part of it, as a result
+/// that depends on that is flaky. Toolchains, ignored directories and what is outside the workspace are not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conditions(pub [u8; 16]);
 
@@ -22,7 +24,7 @@ impl Conditions {
     /// The conditions of a run of `request` in a workspace with this fingerprint.
     #[must_use]
     pub fn new(fingerprint: &Fingerprint, request: &RunRequest) -> Option<Conditions> {
-        let request = RunRequest { selection: Selection::All, ..request.clone() };
+        let request = RunRequest { selection: Selection::All, repetition: Repetition::ONCE, ..request.clone() };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&fingerprint.0).update(&serde_json::to_vec(&request).ok()?);
         Some(Conditions(first_half(&hasher.finalize())))
@@ -72,6 +74,8 @@ pub struct RunRecord {
     pub conditions: Option<Conditions>,
     /// Results by test.
     pub tests: BTreeMap<TestId, TestResult>,
+    /// Tests that it executed with both results: the number of executions, and the failures among them.
+    pub repeated: Vec<(TestId, u64, u64)>,
     /// Failed tests that only echo the failure of their subtest: they are in no comparison.
     pub echoes: Vec<TestId>,
 }
@@ -113,6 +117,12 @@ impl RunRecord {
             memory_peak_bytes: report.resources.memory_peak_bytes,
             conditions: fingerprint.and_then(|fingerprint| Conditions::new(fingerprint, request)),
             tests,
+            repeated: report
+                .repetitions
+                .iter()
+                .flat_map(|repetitions| &repetitions.flaky)
+                .map(|flaky| (flaky.test.clone(), flaky.executions, flaky.failures))
+                .collect(),
             echoes,
         }
     }

@@ -84,6 +84,7 @@ fn run(run_id: &str, passed: &[&str], failed: &[&str]) -> RunRecord {
         memory_peak_bytes: Some(1 << 20),
         conditions: None,
         tests: tests.into_iter().collect(),
+        repeated: Vec::new(),
         echoes: Vec::new(),
     }
 }
@@ -498,4 +499,70 @@ fn a_full_disk_costs_no_earlier_run() {
     );
     drop(database);
     assert_eq!(store.run_ids().len(), 5);
+}
+
+/// Numbers that look random and are the same each time (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn percent(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % 100
+    }
+}
+
+#[test]
+fn a_hundred_runs_show_five_flaky_tests_one_slow_test_and_no_other() {
+    let store = Store::new();
+    let mut random = Random(0x2545_f491_4f6c_dd1d);
+    for number in 0..100_u64 {
+        // An order by chance, two hours of a day, a rare race, one in ten, and a file that every third run leaves behind.
+        let fails = [
+            ("order", random.percent() < 50),
+            ("time", number % 24 >= 22),
+            ("race", random.percent() < 6),
+            ("random", random.percent() < 10),
+            ("shared file", number % 3 == 2),
+            ("always broken", true),
+            ("broken by the edit", number >= 50),
+            ("repaired by the edit", number < 50),
+            ("broken by an upgrade", number >= 30),
+            ("repaired by an upgrade", number < 70),
+        ];
+        let sound: Vec<String> = (0..100).map(|test| format!("sound {test:02}")).collect();
+        let passed =
+            sound.iter().map(String::as_str).chain(fails.iter().filter(|(_, fails)| !fails).map(|(name, _)| *name));
+        let passed: Vec<&str> = passed.chain(["becomes slow"]).collect();
+        let failed: Vec<&str> = fails.iter().filter(|(_, fails)| *fails).map(|(name, _)| *name).collect();
+        // The files change once.
+        let conditions = Some(Conditions([u8::from(number >= 50); 16]));
+        let mut run = RunRecord { conditions, ..run(&number.to_string(), &passed, &failed) };
+        for (test, result) in &mut run.tests {
+            // A fifth more or less, and ten times as much now and then.
+            let noise = if random.percent() < 2 { 1_000 } else { 80 + random.percent() * 2 / 5 };
+            let usual = if test.name == "becomes slow" && number >= 95 { 600_000 } else { 400_000 };
+            let noise = if test.name == "becomes slow" { 95 + noise % 10 } else { noise };
+            result.duration_us = Some(usual * noise / 100);
+        }
+        store.record(run);
+    }
+    let answer = store.look_up(&HistoryQuery { limit: 50, flaky: true, slow: true, ..HistoryQuery::default() });
+    let mut flaky: Vec<&str> = answer.flaky.iter().map(|flaky| flaky.test.name.as_str()).collect();
+    flaky.sort_unstable();
+    assert_eq!(flaky, ["order", "race", "random", "shared file", "time"]);
+    let slow: Vec<&str> = answer.slow.iter().map(|(test, _)| test.name.as_str()).collect();
+    assert_eq!(slow, ["becomes slow"]);
+}
+
+#[test]
+fn a_test_with_both_results_in_one_run_is_flaky_at_once() {
+    let store = Store::new();
+    let conditions = Some(Conditions([1; 16]));
+    let repeated = vec![(id("a"), 20, 3)];
+    store.record(RunRecord { conditions, repeated, ..run("1", &["b"], &["a"]) });
+    let flaky = store.look_up(&HistoryQuery { limit: 9, flaky: true, ..HistoryQuery::default() }).flaky;
+    let counts: Vec<_> = flaky.iter().map(|flaky| (flaky.test.name.as_str(), flaky.runs, flaky.failures)).collect();
+    assert_eq!(counts, [("a", 20, 3)]);
 }

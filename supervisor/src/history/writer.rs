@@ -142,6 +142,14 @@ fn insert_in(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result
     transaction
         .prepare_cached("INSERT INTO result (run, tests) VALUES (?1, ?2)")?
         .execute(params![id, encode(&results)])?;
+    let mut add_repeated = transaction
+        .prepare_cached("INSERT OR IGNORE INTO repeated (run, test, executions, failures) VALUES (?1, ?2, ?3, ?4)")?;
+    for (test, executions, failures) in &run.repeated {
+        let number = tests.iter().find(|(_, numbered)| numbered.id == test).map(|(number, _)| number);
+        if let Some(number) = number {
+            add_repeated.execute(params![id, number, executions, failures])?;
+        }
+    }
     Ok((workspace, comparison))
 }
 

@@ -24,7 +24,7 @@ pub(super) fn join(first: Ending, then: Ending, round: usize) -> Ending {
     }
 }
 
-fn add(first: Resources, then: Resources) -> Resources {
+pub(super) fn add(first: Resources, then: Resources) -> Resources {
     let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
     let sum_s = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
     Resources {

@@ -1,21 +1,22 @@
 //! The driver of a run: waits for the run's turn on the host, then, on a thread of its own, runs the sandbox, feeds the
 //! parser, writes the log and builds the report.
 
+use super::repeated_run;
 use super::report_builder::{ReportBuilder, build_report, without_running};
-use super::run_state::RunState;
+use super::run_state::{EarlierExecutions, RunState};
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::history::{RunRecorder, WorkspaceKey};
 use crate::host::environment::home;
 use crate::random_id::random_id;
-use crate::runs::context::Context;
+use crate::runs::context::{Context, ScanPermits};
 use crate::runs::prepare::{PrepareError, PreparedRun, build_commands};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotState};
 use crate::tenants::policy::Policy;
 use crate::workspace::Workspace;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::{RunEvent, Stream};
-use proctor_core::id::RunId;
+use proctor_core::id::{RunId, SessionId};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
@@ -24,6 +25,7 @@ use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, exhausted_resource, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
@@ -37,6 +39,12 @@ pub struct RunTask {
     pub workspace: Workspace,
     /// Identity of the workspace in the history, from before the run; `None` without a history.
     pub workspace_key: Option<WorkspaceKey>,
+    /// The run's session.
+    pub session: SessionId,
+    /// Limits the scans of the workspace between repeated executions, with those of the host.
+    pub scan_permits: ScanPermits,
+    /// Runs asynchronous waits of the driver's own thread.
+    pub runtime: Handle,
     /// The ID of the run.
     pub run: RunId,
     /// The request, with its selection resolved.
@@ -225,12 +233,32 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 }
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
+    let quarantine = prepared.quarantine.clone();
+    let ran = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
+        repeated_run::execute(&mut task, prepared)
+    } else {
+        let executed = execute_once(&mut task, prepared, &EarlierExecutions::default())?;
+        task.log.replace_files_blocking(task.spools.settled());
+        Ok(build_report(executed))
+    };
+    ran.map(|(mut report, measured)| {
+        quarantine.mark(&mut report, task.request.selection.is_whole());
+        (report, measured)
+    })
+}
+
+/// Executes the commands of a run once, in all of their rounds.
+pub(super) fn execute_once(
+    task: &mut RunTask,
+    prepared: PreparedRun,
+    earlier: &EarlierExecutions,
+) -> Result<ReportBuilder, NotStarted> {
     let PreparedRun { spec, parser, framework, chosen, expected, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
     let selected = chosen.is_some() && !task.request.selection.is_whole();
-    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected);
+    let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected).continuing(earlier);
     notes.splice(0..0, std::mem::take(&mut task.notes));
-    let mut ending = run_round(&mut task, &mut state, &spec)?;
+    let mut ending = run_round(task, &mut state, &spec)?;
     task.log.append_blocking(state.record_missed(missed));
     let mut commands = spec.commands.len();
     // A runner may show that further commands are needed; they share the deadline of the first.
@@ -249,7 +277,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         let next = further.and_then(|commands| {
             let stack_signals = vec![spec.stack_signals.first().copied().flatten(); commands.len()];
             let spec = RunSpec { commands, stack_signals, limits, ..spec.clone() };
-            run_round(&mut task, &mut state, &spec)
+            run_round(task, &mut state, &spec)
         });
         match next {
             Ok(next) => ending = combined_exit::join(ending, next, number),
@@ -264,8 +292,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     let left = std::mem::take(&mut ending.artifacts);
     let files: Vec<(String, Vec<u8>)> = left.into_iter().map(|file| (file.path, file.bytes)).collect();
     task.log.append_blocking(state.parse_files(&files));
-    task.log.replace_files_blocking(task.spools.settled());
-    Ok(build_report(ReportBuilder {
+    Ok(ReportBuilder {
         state,
         ending,
         files,
@@ -279,8 +306,8 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         ended_at: task.context.clock.now(),
         stdout: task.spools.stdout.reader(),
         stderr: task.spools.stderr.reader(),
-        workspace: task.workspace,
-    }))
+        workspace: task.workspace.clone(),
+    })
 }
 
 // Runs one sandbox from start to end.
@@ -291,7 +318,7 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
         let stored = match &event {
             // Bytes after a hole do not belong to a complete file.
-            SandboxEvent::ArtifactChunk { .. } if artifact_store_error.is_some() => return,
+            SandboxEvent::ArtifactChunk { .. } if artifact_store_error.is_some() || !state.keeps_artifacts() => return,
             SandboxEvent::ArtifactChunk { bytes, .. } => spools.artifacts.append(bytes),
             SandboxEvent::Output { .. } if store_error.is_some() => return,
             SandboxEvent::Output { stream: Stream::Stdout, bytes } => spools.stdout.append(bytes),

@@ -8,6 +8,7 @@ use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
 use crate::runs::context::Context;
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
+use crate::runs::quarantine::Quarantine;
 use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
 use proctor_core::id::SessionId;
@@ -109,6 +110,8 @@ pub struct PreparedRun {
     pub go_library: Option<GoLibrary>,
     /// Parts of the workspace that the scan omitted and that may hold tests: such a run is not green.
     pub missed: Vec<Collector>,
+    /// The tests that the project has in quarantine.
+    pub quarantine: Quarantine,
 }
 
 /// A request that the workspace allows to run.
@@ -145,6 +148,7 @@ pub fn prepare(
     let cache = cache.to_str().ok_or(PrepareError::PathNotUtf8)?;
     check_owner(policy, scan.owner)?;
     let file = ProjectFile::from_tree(&scan.tree)?;
+    let quarantine = Quarantine::new(file.quarantine());
     let report = file.report(request);
     let (request, mut notes) = file.complete(request, policy.may_use_network);
     let network = request.network.unwrap_or_default();
@@ -227,7 +231,7 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(PreparedRun { spec, parser, framework, chosen, expected, notes, env, run_cache, go_library, missed })
+    Ok(PreparedRun { spec, parser, framework, chosen, expected, notes, env, run_cache, go_library, missed, quarantine })
 }
 
 /// The caches for a run of `request`; `None` if the tenant has none.

@@ -3,7 +3,7 @@
 
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::environment::{check_env, check_variable};
-use proctor_core::bounds::PARALLEL_MAX;
+use proctor_core::bounds::{PARALLEL_MAX, QUARANTINE_NAMES_MAX, REQUEST_TEST_BYTES_MAX};
 use proctor_core::isolation::Network;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::request::{ALL_FRAMEWORKS, RunRequest};
@@ -46,6 +46,7 @@ pub struct ProjectFile {
     sandbox: SandboxTable,
     #[serde(deserialize_with = "non_null")]
     report: Option<RelativePath>,
+    quarantine: QuarantineNames,
     /// Notes about misnamed files.
     #[serde(skip)]
     notes: Vec<String>,
@@ -129,6 +130,19 @@ checked!(RelativePath, String, |path| {
     if stays && !path.contains('\0') { Ok(()) } else { Err("must be a path below the workspace".to_owned()) }
 });
 
+checked!(
+    #[derive(Default)]
+    QuarantineNames,
+    Vec<String>,
+    |names| match names {
+        _ if names.len() > QUARANTINE_NAMES_MAX => Err(format!("has more than {QUARANTINE_NAMES_MAX} names")),
+        _ if names.iter().any(|name| name.trim().is_empty()) => Err("has an empty name".to_owned()),
+        _ if names.iter().any(|name| name.len() > REQUEST_TEST_BYTES_MAX) =>
+            Err(format!("has a name of more than {REQUEST_TEST_BYTES_MAX} bytes")),
+        _ => Ok(()),
+    }
+);
+
 /// The file with everything below one key.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -204,6 +218,11 @@ impl ProjectFile {
     /// a command of its own.
     pub fn report(&self, request: &RunRequest) -> Option<&str> {
         self.report.as_ref().filter(|_| request.command.is_empty()).map(|RelativePath(path)| path.as_str())
+    }
+
+    /// Names of tests whose failures are marked in reports. They are failures nevertheless.
+    pub fn quarantine(&self) -> &[String] {
+        &self.quarantine.0
     }
 
     /// `ceiling`, lowered by the file's limits.

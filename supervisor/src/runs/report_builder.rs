@@ -153,6 +153,8 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         artifacts,
         since_last_run: None,
         since_last_green: None,
+        repetitions: None,
+        quarantined: None,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
@@ -296,6 +298,8 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         artifacts: Vec::new(),
         since_last_run: None,
         since_last_green: None,
+        repetitions: None,
+        quarantined: None,
         truncated: Truncated::default(),
     }
 }

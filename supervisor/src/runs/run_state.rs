@@ -3,16 +3,16 @@
 
 use super::stack_capture::StackCapture;
 use super::tally::Tally;
-use proctor_core::bounds::RUNNING_NAMES_MAX;
+use proctor_core::bounds::{PREDECESSORS_MAX, RUNNING_NAMES_MAX};
 use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
-use proctor_core::test_case::{Collector, TestId, TestOutcome};
+use proctor_core::test_case::{Collector, TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::{ExpectedTests, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 
@@ -21,6 +21,22 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Signal assumed for a command that left no exit status: only the kill of the whole cgroup does that.
 const SIGKILL: i32 = 9;
+
+/// What earlier executions of the tests of one run had. An execution without any is the first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct EarlierExecutions {
+    /// Whether the run executes its tests more than once.
+    pub(super) is_repeated: bool,
+    /// Layers and limits in force; subscribers are told once.
+    pub(super) isolation: Arc<Isolation>,
+    pub(super) tests_finished: u64,
+    pub(super) tests_failed: u64,
+    pub(super) elapsed_ms: u64,
+    /// Bytes of output.
+    pub(super) output_bytes: u64,
+    /// Whether one left files: those of the first that did are kept, so that the bounds of a run hold.
+    pub(super) has_artifacts: bool,
+}
 
 /// The state of a run in progress.
 pub(super) struct RunState {
@@ -38,6 +54,11 @@ pub(super) struct RunState {
     pub(super) artifacts: Vec<(String, u64)>,
     /// Whether the project may have tests outside the scanned part.
     pub(super) missed: bool,
+    /// What earlier executions of the same run had.
+    earlier: EarlierExecutions,
+    /// The test that finished before each failed one, if the run is repeated.
+    pub(super) predecessors: BTreeMap<TestId, TestId>,
+    last_finished: Option<TestId>,
     /// What was written after the processes were asked for their stacks; `None` before.
     pub(super) stacks: Option<StackCapture>,
     killed: bool,
@@ -73,6 +94,9 @@ impl RunState {
             nothing_selected: BTreeSet::new(),
             artifacts: Vec::new(),
             missed: false,
+            earlier: EarlierExecutions::default(),
+            predecessors: BTreeMap::new(),
+            last_finished: None,
             stacks: None,
             killed: false,
             in_step: false,
@@ -87,6 +111,13 @@ impl RunState {
         }
     }
 
+    /// Continues a run that executes its tests several times.
+    pub(super) fn continuing(mut self, earlier: &EarlierExecutions) -> RunState {
+        self.isolation = Arc::clone(&earlier.isolation);
+        self.earlier = earlier.clone();
+        self
+    }
+
     /// Ingests one sandbox event; `offset` is where its bytes begin in the spool.
     pub(super) fn ingest(&mut self, event: SandboxEvent<'_>, offset: u64) -> Vec<RunEvent> {
         let mut parsed = Vec::new();
@@ -94,7 +125,7 @@ impl RunState {
         match event {
             SandboxEvent::Started { isolation } => {
                 if !self.isolation.layers.is_empty() {
-                    return Vec::new(); // a further round of the same run
+                    return Vec::new(); // a further round or execution of the same run
                 }
                 self.started = Instant::now();
                 self.isolation = Arc::new(isolation);
@@ -130,6 +161,7 @@ impl RunState {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
+            SandboxEvent::ArtifactChunk { .. } if self.earlier.has_artifacts => {}
             SandboxEvent::ArtifactChunk { path, is_first, bytes } => self.add_artifact(path, is_first, bytes.len()),
             SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
             SandboxEvent::Killing { reason } => {
@@ -171,10 +203,28 @@ impl RunState {
             }
             if let RunnerEvent::TestFinished(case) = &event {
                 self.expected.record(case);
+                self.record_predecessor(case);
             }
             out.push(self.tally.record(event));
         }
         out
+    }
+
+    fn record_predecessor(&mut self, case: &TestCase) {
+        if !self.earlier.is_repeated {
+            return;
+        }
+        if let Some(last) = self.last_finished.take().filter(|_| case.outcome.is_failure())
+            && self.predecessors.len() < PREDECESSORS_MAX
+        {
+            self.predecessors.entry(case.id().bounded()).or_insert(last);
+        }
+        self.last_finished = Some(case.id().bounded());
+    }
+
+    /// Whether files that tests leave are kept.
+    pub(super) fn keeps_artifacts(&self) -> bool {
+        !self.earlier.has_artifacts
     }
 
     /// Records the ending. The parser learns what was cut off, so that no test stays open.
@@ -242,9 +292,9 @@ impl RunState {
         }
         self.progress_sent_at = Instant::now();
         Some(RunEvent::Progress(Progress {
-            tests_finished: self.tally.summary.total,
-            tests_failed: self.tally.summary.failures(),
-            elapsed_ms: self.elapsed_ms(),
+            tests_finished: self.earlier.tests_finished + self.tally.summary.total,
+            tests_failed: self.earlier.tests_failed + self.tally.summary.failures(),
+            elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,
             running: self.parser.running().into_iter().next(),
         }))

@@ -15,6 +15,7 @@ use proctor_core::request::{Fingerprint, IfBusy, RunKind, RunRequest, Selection}
 use proctor_core::session::{Effect, SessionEvent, StartRejected};
 use proctor_sandbox::exhausted_resource;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 
 impl Actor {
     pub(super) async fn handle_scans(&mut self, results: Vec<(ScanFor, Result<Scanned, SessionError>)>) {
@@ -222,6 +223,9 @@ impl Actor {
             policy,
             workspace: self.shared.workspace.clone(),
             workspace_key,
+            session: self.shared.id.clone(),
+            scan_permits: self.shared.policy.usage.scan_permits.clone(),
+            runtime: Handle::current(),
             run,
             request,
             kind: entry.kind,

@@ -1,0 +1,331 @@
+//! Repeated executions of the tests of one run, and the tests that had both results in them.
+//!
+//! A repeated execution never makes a failure green: a test that failed once has failed, and one with both results is
+//! flaky besides.
+
+use crate::bounds::{FLAKY_NOTES_MAX, HISTORY_CHANGES_LISTED_MAX, HISTORY_RUN_NAMES_BYTES_MAX};
+use crate::failure::failures_of_their_own;
+use crate::history::flakiness::Rate;
+use crate::test_case::{TestCase, TestId, TestOutcome};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often a run executes its tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Repetition {
+    /// Executions of the whole selection, at least 1.
+    pub repeat: u32,
+    /// Whether the executions end when one differs from those before it.
+    pub until_different: bool,
+    /// Most further executions of the tests that have only failed.
+    pub retry_failed: u32,
+}
+
+impl Repetition {
+    /// One execution.
+    pub const ONCE: Repetition = Repetition { repeat: 1, until_different: false, retry_failed: 0 };
+
+    /// Whether the tests are executed once, whatever their results.
+    #[must_use]
+    pub fn is_once(self) -> bool {
+        self.repeat <= 1 && self.retry_failed == 0
+    }
+}
+
+impl Default for Repetition {
+    fn default() -> Repetition {
+        Repetition::ONCE
+    }
+}
+
+/// What the executions of a run showed together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Repetitions {
+    /// Executions of the whole selection that were requested.
+    pub requested: u32,
+    /// Those that took place, also one that was cut off.
+    pub executions: u32,
+    /// Those among them that did not pass.
+    pub failed: u32,
+    /// Further executions, of failed tests only.
+    pub retries: u32,
+    /// Tests that passed and failed, those that surely fail most often first; as many as fit.
+    pub flaky: Vec<FlakyInRun>,
+}
+
+impl Repetitions {
+    /// Memory use in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let names =
+            |flaky: &FlakyInRun| flaky.test.text_bytes() + flaky.failed_after.as_ref().map_or(0, TestId::text_bytes);
+        self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + names(flaky)).sum()
+    }
+}
+
+/// A test that passed and failed in one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FlakyInRun {
+    /// The test.
+    pub test: TestId,
+    /// Executions that passed or failed it. Skips, and executions that were cut off, do not count.
+    pub executions: u64,
+    /// The failures among them.
+    pub failures: u64,
+    /// Failures divided by executions. Of a retried test it is too high, as only failures are retried.
+    pub rate: f64,
+    /// Lower end of its 95 % Wilson interval.
+    pub rate_low: f64,
+    /// Upper end of the interval.
+    pub rate_high: f64,
+    /// Number of the first execution in which it failed, from 1; retries are counted on.
+    pub first_failure: u64,
+    /// Shortest and longest time in seconds, where the runner measures it.
+    pub fastest_s: Option<f64>,
+    /// See `fastest_s`.
+    pub slowest_s: Option<f64>,
+    /// The test that finished last before it in its first failed execution: a cause, if the order matters.
+    pub failed_after: Option<TestId>,
+}
+
+impl FlakyInRun {
+    /// One sentence with the evidence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let percent = |part: f64| format!("{:.0} %", part * 100.0);
+        let times = match (self.fastest_s, self.slowest_s) {
+            (Some(fastest), Some(slowest)) => format!("; it took {fastest:.3} s to {slowest:.3} s"),
+            _ => String::new(),
+        };
+        let after = self.failed_after.as_ref().map_or_else(String::new, |test| format!(", after {}", shown(test)));
+        format!(
+            "{} is flaky: it failed {} of {} executions ({}, 95 % interval {} to {}), first in execution {}{after}{times}",
+            shown(&self.test),
+            self.failures,
+            self.executions,
+            percent(self.rate),
+            percent(self.rate_low),
+            percent(self.rate_high),
+            self.first_failure,
+        )
+    }
+}
+
+fn shown(test: &TestId) -> String {
+    if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) }
+}
+
+/// Counts the results of each test over the executions of a run.
+///
+/// Tests beyond [`HISTORY_RUN_NAMES_BYTES_MAX`] of names are not counted.
+#[derive(Debug, Clone, Default)]
+pub struct ExecutionTally {
+    executions: u64,
+    tests: BTreeMap<TestId, Counts>,
+    names_bytes: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    first_failure: u64,
+    fastest_s: Option<f64>,
+    slowest_s: Option<f64>,
+    failed_after: Option<TestId>,
+}
+
+impl Counts {
+    fn is_flaky(&self) -> bool {
+        self.passed > 0 && self.failed > 0
+    }
+}
+
+impl ExecutionTally {
+    /// Counts the tests of one execution that was not cut off. `predecessors` has the test that finished before each
+    /// failed one. A parent that only echoes its failed subtest is not counted.
+    pub fn add(&mut self, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>) {
+        self.executions += 1;
+        let own: BTreeSet<TestId> = failures_of_their_own(tests).map(TestCase::id).collect();
+        let mut results: BTreeMap<TestId, (bool, Option<f64>)> = BTreeMap::new();
+        for test in tests {
+            let id = test.id();
+            let failed = match test.outcome {
+                TestOutcome::Passed => false,
+                TestOutcome::Failed | TestOutcome::Error if own.contains(&id) => true,
+                _ => continue,
+            };
+            // A runner may report a test more than once: a failure counts.
+            let result = results.entry(id).or_insert((failed, test.duration_s));
+            result.0 |= failed;
+        }
+        for (id, (failed, duration_s)) in results {
+            let names = id.text_bytes();
+            if !self.tests.contains_key(&id) {
+                if self.names_bytes + names > HISTORY_RUN_NAMES_BYTES_MAX {
+                    continue;
+                }
+                self.names_bytes += names;
+            }
+            let predecessor = predecessors.get(&id);
+            let counts = self.tests.entry(id).or_default();
+            if failed {
+                counts.failed += 1;
+                if counts.first_failure == 0 {
+                    counts.first_failure = self.executions;
+                    counts.failed_after = predecessor.cloned();
+                }
+            } else {
+                counts.passed += 1;
+            }
+            if let Some(time) = duration_s {
+                counts.fastest_s = Some(counts.fastest_s.map_or(time, |fastest| fastest.min(time)));
+                counts.slowest_s = Some(counts.slowest_s.map_or(time, |slowest| slowest.max(time)));
+            }
+        }
+    }
+
+    /// Whether any test had both results.
+    #[must_use]
+    pub fn has_difference(&self) -> bool {
+        self.tests.values().any(Counts::is_flaky)
+    }
+
+    /// The tests that failed and never passed.
+    #[must_use]
+    pub fn only_failed(&self) -> Vec<TestId> {
+        let only = self.tests.iter().filter(|(_, counts)| counts.failed > 0 && counts.passed == 0);
+        only.map(|(test, _)| test.clone()).collect()
+    }
+
+    /// The number of flaky tests, and the first of them, those that surely fail most often first.
+    #[must_use]
+    pub fn flaky(self) -> (u64, Vec<FlakyInRun>) {
+        let flaky = self.tests.into_iter().filter(|(_, counts)| counts.is_flaky());
+        let mut flaky: Vec<FlakyInRun> = flaky.map(|(test, counts)| evidence(test, counts)).collect();
+        flaky.sort_by(|a, b| b.rate_low.total_cmp(&a.rate_low).then_with(|| a.test.cmp(&b.test)));
+        let total = flaky.len() as u64;
+        flaky.truncate(HISTORY_CHANGES_LISTED_MAX);
+        (total, flaky)
+    }
+}
+
+fn evidence(test: TestId, counts: Counts) -> FlakyInRun {
+    let executions = counts.passed + counts.failed;
+    let Rate { rate, low, high } = Rate::new(counts.failed, executions);
+    FlakyInRun {
+        test,
+        executions,
+        failures: counts.failed,
+        rate,
+        rate_low: low,
+        rate_high: high,
+        first_failure: counts.first_failure,
+        fastest_s: counts.fastest_s,
+        slowest_s: counts.slowest_s,
+        failed_after: counts.failed_after,
+    }
+}
+
+/// The sentences about flaky tests for the notes of a report: the first ones, and the number of the others.
+#[must_use]
+pub fn flaky_notes(total: u64, flaky: &[FlakyInRun]) -> Vec<String> {
+    let mut notes: Vec<String> = flaky.iter().take(FLAKY_NOTES_MAX).map(FlakyInRun::sentence).collect();
+    let more = total.saturating_sub(notes.len() as u64);
+    if more > 0 {
+        notes.push(format!("{more} further tests passed and failed in this run"));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn case(name: &str, outcome: TestOutcome) -> TestCase {
+        TestCase { duration_s: Some(0.25), ..TestCase::new(id(name), format!("p/{name}"), outcome) }
+    }
+
+    fn id(name: &str) -> TestId {
+        TestId { package: "p".to_owned(), name: name.to_owned() }
+    }
+
+    fn tally(executions: &[&[(&str, TestOutcome)]]) -> ExecutionTally {
+        let mut tally = ExecutionTally::default();
+        for execution in executions {
+            let tests: Vec<TestCase> = execution.iter().map(|(name, outcome)| case(name, *outcome)).collect();
+            tally.add(&tests, &BTreeMap::from([(id("flaky"), id("polluter"))]));
+        }
+        tally
+    }
+
+    #[test]
+    fn a_test_with_both_results_is_flaky_with_its_evidence() {
+        use TestOutcome::{Error, Failed, Passed, Skipped};
+        let tally = tally(&[
+            &[("flaky", Passed), ("broken", Failed), ("sound", Passed), ("skipped", Skipped)],
+            &[("flaky", Error), ("broken", Failed), ("sound", Passed), ("skipped", Failed)],
+            &[("flaky", Passed), ("broken", Failed), ("sound", Passed), ("skipped", Skipped)],
+        ]);
+        assert!(tally.has_difference());
+        assert_eq!(tally.only_failed(), [id("broken"), id("skipped")]);
+        let (total, flaky) = tally.flaky();
+        assert_eq!((total, flaky.len(), &flaky[0].test), (1, 1, &id("flaky")));
+        assert_eq!(
+            flaky[0].sentence(),
+            "p/flaky is flaky: it failed 1 of 3 executions (33 %, 95 % interval 6 % to 79 %), first in execution 2, after \
+             p/polluter; it took 0.250 s to 0.250 s"
+        );
+    }
+
+    #[test]
+    fn a_parent_that_echoes_its_flaky_subtest_is_not_flaky_itself() {
+        use TestOutcome::{Failed, Passed};
+        let tally = tally(&[&[("T", Passed), ("T/a", Passed)], &[("T", Failed), ("T/a", Failed)]]);
+        let (_, flaky) = tally.flaky();
+        assert_eq!(flaky.iter().map(|flaky| flaky.test.name.as_str()).collect::<Vec<_>>(), ["T/a"]);
+    }
+
+    #[test]
+    fn two_results_in_one_execution_count_as_one_failure() {
+        use TestOutcome::{Failed, Passed};
+        let tally = tally(&[&[("a", Passed), ("a", Failed)], &[("a", Passed)]]);
+        let (_, flaky) = tally.flaky();
+        assert_eq!((flaky[0].executions, flaky[0].failures), (2, 1));
+    }
+
+    #[test]
+    fn notes_name_the_first_and_count_the_others() {
+        use TestOutcome::{Failed, Passed};
+        let names: Vec<String> = (0..40).map(|number| format!("t{number:02}")).collect();
+        let all = |outcome| -> Vec<(&str, TestOutcome)> { names.iter().map(|name| (name.as_str(), outcome)).collect() };
+        let (total, flaky) = tally(&[&all(Passed), &all(Failed)]).flaky();
+        let notes = flaky_notes(total, &flaky);
+        assert_eq!((total, notes.len()), (40, FLAKY_NOTES_MAX + 1));
+        assert_eq!(notes.last().unwrap(), "30 further tests passed and failed in this run");
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_the_tests_with_both_results_are_flaky(
+            executions in proptest::collection::vec(proptest::collection::vec(any::<bool>(), 6), 1..12),
+        ) {
+            let names = ["a", "b", "c", "d", "e", "f"];
+            let outcome = |failed: bool| if failed { TestOutcome::Failed } else { TestOutcome::Passed };
+            let rows: Vec<Vec<(&str, TestOutcome)>> = executions
+                .iter()
+                .map(|row| names.into_iter().zip(row).map(|(name, failed)| (name, outcome(*failed))).collect())
+                .collect();
+            let rows: Vec<&[(&str, TestOutcome)]> = rows.iter().map(Vec::as_slice).collect();
+            let (_, flaky) = tally(&rows).flaky();
+            let mut found: Vec<&str> = flaky.iter().map(|flaky| flaky.test.name.as_str()).collect();
+            found.sort_unstable();
+            let both = |column: usize| {
+                executions.iter().any(|row| row[column]) && executions.iter().any(|row| !row[column])
+            };
+            let expected: Vec<&str> = (0..6).filter(|column| both(*column)).map(|column| names[column]).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}
