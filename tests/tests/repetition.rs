@@ -228,10 +228,11 @@ fn hunts_a_test_that_fails_because_of_another_one() {
         "state = {}\n\ndef test_polluter():\n    state['x'] = 1\n\ndef test_victim():\n    assert not state\n\n\
          def test_coin():\n    import os\n    assert os.urandom(1)[0] & 1\n",
     );
-    let victim = workspace.proctor(&["flaky", "test_victim", "--repeat", "12"]);
+    let victim = workspace.proctor(&["flaky", "test_victim", "--repeat", "20"]);
     assert_eq!(victim.status, 1, "{victim:?}");
-    assert!(victim.stdout.starts_with("alone: failed 0 of 12 executions (0 %"), "{victim:?}");
+    assert!(victim.stdout.starts_with("alone: failed 0 of 20 executions (0 %"), "{victim:?}");
     assert!(victim.stdout.contains("\namong all tests: failed "), "{victim:?}");
+    assert!(victim.stdout.contains("\nwith test_shop.py::test_"), "{victim:?}");
     assert!(victim.stdout.contains("it fails "), "{victim:?}");
     let coin = workspace.proctor(&["flaky", "test_coin", "--repeat", "24", "--output", "json"]);
     assert_eq!(coin.status, 1, "{coin:?}");

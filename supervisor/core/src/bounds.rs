@@ -190,8 +190,12 @@ pub const FLAKY_NOTES_MAX: usize = 10;
 /// Failed tests of one execution for which the test before them is recorded.
 pub const PREDECESSORS_MAX: usize = 1_000;
 
-/// Most names in the list of tests in quarantine of a project, and most bytes of each.
+/// Most names in the list of tests in quarantine of a project: more are no exceptions any more.
 pub const QUARANTINE_NAMES_MAX: usize = 1_000;
+
+/// Most bytes of names in each such group, and of the flaky tests of one run: with all of them a report still fits into one
+/// message, whatever the names are.
+pub const HISTORY_CHANGES_BYTES_MAX: usize = 64 * KIB;
 
 /// Most build and collection errors kept in one report.
 pub const COLLECTORS_MAX: usize = 1_000;

@@ -3,7 +3,9 @@
 //! A repeated execution never makes a failure green: a test that failed once has failed, and one with both results is
 //! flaky besides.
 
-use crate::bounds::{FLAKY_NOTES_MAX, HISTORY_CHANGES_LISTED_MAX, HISTORY_RUN_NAMES_BYTES_MAX};
+use crate::bounds::{
+    FLAKY_NOTES_MAX, HISTORY_CHANGES_BYTES_MAX, HISTORY_CHANGES_LISTED_MAX, HISTORY_RUN_NAMES_BYTES_MAX,
+};
 use crate::failure::failures_of_their_own;
 use crate::history::flakiness::Rate;
 use crate::test_case::{TestCase, TestId, TestOutcome};
@@ -57,9 +59,7 @@ impl Repetitions {
     /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let names =
-            |flaky: &FlakyInRun| flaky.test.text_bytes() + flaky.failed_after.as_ref().map_or(0, TestId::text_bytes);
-        self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + names(flaky)).sum()
+        self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + flaky.name_bytes()).sum()
     }
 }
 
@@ -86,9 +86,16 @@ pub struct FlakyInRun {
     pub slowest_s: Option<f64>,
     /// The test that finished last before it in its first failed execution: a cause, if the order matters.
     pub failed_after: Option<TestId>,
+    /// Seed that the runner printed in that execution: a rerun with it has the same order or the same random values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<String>,
 }
 
 impl FlakyInRun {
+    fn name_bytes(&self) -> usize {
+        self.test.text_bytes() + self.failed_after.as_ref().map_or(0, TestId::text_bytes)
+    }
+
     /// One sentence with the evidence.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -97,9 +104,10 @@ impl FlakyInRun {
             (Some(fastest), Some(slowest)) => format!("; it took {fastest:.3} s to {slowest:.3} s"),
             _ => String::new(),
         };
+        let seed = self.seed.as_ref().map_or_else(String::new, |seed| format!(", with seed {seed}"));
         let after = self.failed_after.as_ref().map_or_else(String::new, |test| format!(", after {}", shown(test)));
         format!(
-            "{} is flaky: it failed {} of {} executions ({}, 95 % interval {} to {}), first in execution {}{after}{times}",
+            "{} is flaky: it failed {} of {} executions ({}, 95 % interval {} to {}), first in execution {}{after}{seed}{times}",
             shown(&self.test),
             self.failures,
             self.executions,
@@ -133,6 +141,7 @@ struct Counts {
     fastest_s: Option<f64>,
     slowest_s: Option<f64>,
     failed_after: Option<TestId>,
+    seed: Option<String>,
 }
 
 impl Counts {
@@ -143,8 +152,10 @@ impl Counts {
 
 impl ExecutionTally {
     /// Counts the tests of one execution that was not cut off. `predecessors` has the test that finished before each
-    /// failed one. A parent that only echoes its failed subtest is not counted.
-    pub fn add(&mut self, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>) {
+    /// failed one, and `output` is the end of what the runner printed. A parent that only echoes its failed subtest is not
+    /// counted.
+    pub fn add(&mut self, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>, output: &str) {
+        let seed = printed_seed(output);
         self.executions += 1;
         let own: BTreeSet<TestId> = failures_of_their_own(tests).map(TestCase::id).collect();
         let mut results: BTreeMap<TestId, (bool, Option<f64>)> = BTreeMap::new();
@@ -174,6 +185,7 @@ impl ExecutionTally {
                 if counts.first_failure == 0 {
                     counts.first_failure = self.executions;
                     counts.failed_after = predecessor.cloned();
+                    counts.seed = seed.map(str::to_owned);
                 }
             } else {
                 counts.passed += 1;
@@ -205,7 +217,12 @@ impl ExecutionTally {
         let mut flaky: Vec<FlakyInRun> = flaky.map(|(test, counts)| evidence(test, counts)).collect();
         flaky.sort_by(|a, b| b.rate_low.total_cmp(&a.rate_low).then_with(|| a.test.cmp(&b.test)));
         let total = flaky.len() as u64;
+        let mut bytes = 0;
         flaky.truncate(HISTORY_CHANGES_LISTED_MAX);
+        flaky.retain(|flaky| {
+            bytes += flaky.name_bytes();
+            bytes <= HISTORY_CHANGES_BYTES_MAX
+        });
         (total, flaky)
     }
 }
@@ -224,7 +241,33 @@ fn evidence(test: TestId, counts: Counts) -> FlakyInRun {
         fastest_s: counts.fastest_s,
         slowest_s: counts.slowest_s,
         failed_after: counts.failed_after,
+        seed: counts.seed,
     }
+}
+
+/// What runners and their plugins print before the seed of a shuffled order or of random values: pytest-randomly, Go,
+/// RSpec, PHPUnit, Jest, Vitest, libtest.
+const SEED_WORDS: [&str; 7] = [
+    "--randomly-seed=",
+    "-test.shuffle ",
+    "Randomized with seed ",
+    "Random Seed:",
+    "Seed:",
+    "tests with seed ",
+    "shuffle seed: ",
+];
+
+/// Digits of the longest seed, of 64 bits.
+const SEED_DIGITS_MAX: usize = 20;
+
+/// The seed that was printed last.
+fn printed_seed(output: &str) -> Option<&str> {
+    let begin = |words: &&str| output.rfind(words).map(|at| at + words.len());
+    let rest = output[SEED_WORDS.iter().filter_map(begin).max()?..].trim_start_matches([' ', '"']);
+    let digits = rest.strip_prefix('-').unwrap_or(rest);
+    let digits = digits.find(|c: char| !c.is_ascii_digit()).map_or(digits, |end| &digits[..end]);
+    let sign = usize::from(rest.starts_with('-'));
+    (1..=SEED_DIGITS_MAX).contains(&digits.len()).then(|| &rest[..sign + digits.len()])
 }
 
 /// The sentences about flaky tests for the notes of a report: the first ones, and the number of the others.
@@ -255,7 +298,7 @@ mod tests {
         let mut tally = ExecutionTally::default();
         for execution in executions {
             let tests: Vec<TestCase> = execution.iter().map(|(name, outcome)| case(name, *outcome)).collect();
-            tally.add(&tests, &BTreeMap::from([(id("flaky"), id("polluter"))]));
+            tally.add(&tests, &BTreeMap::from([(id("flaky"), id("polluter"))]), "Using --randomly-seed=7\n");
         }
         tally
     }
@@ -275,8 +318,29 @@ mod tests {
         assert_eq!(
             flaky[0].sentence(),
             "p/flaky is flaky: it failed 1 of 3 executions (33 %, 95 % interval 6 % to 79 %), first in execution 2, after \
-             p/polluter; it took 0.250 s to 0.250 s"
+             p/polluter, with seed 7; it took 0.250 s to 0.250 s"
         );
+    }
+
+    #[test]
+    fn finds_the_seed_that_was_printed_last() {
+        for (output, seed) in [
+            ("Using --randomly-seed=3411\nUsing --randomly-seed=42\n..", Some("42")),
+            (
+                "{\"Action\":\"output\",\"Output\":\"-test.shuffle 1700000000000000000\\n\"}",
+                Some("1700000000000000000"),
+            ),
+            ("Randomized with seed 45433\n", Some("45433")),
+            ("Random Seed:   1621515023\n", Some("1621515023")),
+            ("Seed:      -1155866834\n", Some("-1155866834")),
+            ("Running tests with seed \"99\"", Some("99")),
+            ("Seed: none", None),
+            ("Seed: 123456789012345678901234567890", None),
+            ("no seed here", None),
+            ("", None),
+        ] {
+            assert_eq!(printed_seed(output), seed, "{output}");
+        }
     }
 
     #[test]

@@ -22,9 +22,12 @@ use std::fmt::Write as _;
 struct Stage {
     /// What was executed: `alone`, `among all tests`, `after NAME`.
     name: String,
+    /// Other tests that had a result, without its parents and subtests: a runner may be unable to select one test.
+    others: usize,
     executions: u64,
     failures: u64,
-    failed_after: Option<TestId>,
+    /// The test that finished before its first failure.
+    failed_after: Option<String>,
     outcome: Outcome,
 }
 
@@ -38,20 +41,33 @@ impl Stage {
                 "several tests have this name: {one}, {other}; give the whole name"
             )));
         }
+        let wanted_id = test.map(|test| test.nodeid.clone());
         let repetitions = report.repetitions.as_ref();
         let flaky = test.and_then(|test| {
             repetitions?.flaky.iter().find(|flaky| flaky.test.package == test.package && flaky.test.name == test.name)
         });
         let all = repetitions.map_or(1, |repetitions| u64::from(repetitions.executions));
         // The last one did not end.
-        let all = all - u64::from(report.partial);
+        let all = all.saturating_sub(u64::from(report.partial));
+        let listed = repetitions.map_or(0, |repetitions| repetitions.flaky.len() as u64);
         let (executions, failures, failed_after) = match (flaky, test) {
-            (Some(flaky), _) => (flaky.executions, flaky.failures, flaky.failed_after.clone()),
+            (Some(flaky), _) => {
+                let before = flaky.failed_after.as_ref().map(|before| whole_name(report, before));
+                (flaky.executions, flaky.failures, before)
+            }
+            // The list of flaky tests is cut: one failure is all that is known.
+            (None, Some(test)) if test.outcome.is_failure() && report.flaky_in_run > listed => (1, 1, None),
             (None, Some(test)) if test.outcome.is_failure() => (all, all, None),
             (None, Some(_)) => (all, 0, None),
             (None, None) => (0, 0, None),
         };
-        Ok(Stage { name, executions, failures, failed_after, outcome: report.outcome })
+        let related = |test: &&TestCase| {
+            let (a, b) =
+                (format!("{}/", test.nodeid), wanted_id.as_ref().map(|id| format!("{id}/")).unwrap_or_default());
+            !(a.starts_with(&b) || b.starts_with(&a))
+        };
+        let others = report.tests.iter().filter(related).count();
+        Ok(Stage { name, others, executions, failures, failed_after, outcome: report.outcome })
     }
 
     fn shown(&self) -> String {
@@ -122,8 +138,7 @@ async fn hunt(
     let before = among.failed_after.clone();
     let goes_on = among.is_mixed() && among.outcome != Outcome::Cancelled;
     stages.push(among);
-    if let Some(before) = before.filter(|_| goes_on) {
-        let name = if before.package.is_empty() { before.name } else { format!("{}/{}", before.package, before.name) };
+    if let Some(name) = before.filter(|_| goes_on) {
         let stage = format!("with {}", line(&name));
         let pair = named(&[name, arguments.test.clone()])?;
         stages.push(execute(arguments, session, signals, stage, pair).await?);
@@ -149,6 +164,12 @@ async fn execute(
     Stage::from_report(name, &report, &arguments.test)
 }
 
+/// The name by which a request can select a test of the report.
+fn whole_name(report: &Report, id: &TestId) -> String {
+    let found = report.tests.iter().find(|test| test.package == id.package && test.name == id.name);
+    found.map_or_else(|| id.name.clone(), |test| test.nodeid.clone())
+}
+
 fn is_named(test: &TestCase, wanted: &str) -> bool {
     let TestCase { package, name, nodeid, .. } = test;
     name == wanted
@@ -162,6 +183,12 @@ fn conclusion(stages: &[Stage]) -> String {
         [alone, others @ ..] => (alone, others),
         [] => return "nothing was executed".to_owned(),
     };
+    if alone.is_mixed() && alone.others > 0 {
+        return format!(
+            "it is flaky; the runner cannot select it alone and ran {} other test(s) with it",
+            alone.others
+        );
+    }
     if alone.is_mixed() {
         return "it is flaky by itself: no other test is needed for a failure".to_owned();
     }
@@ -172,7 +199,7 @@ fn conclusion(stages: &[Stage]) -> String {
         return "it did not fail alone, and there is no result among all tests".to_owned();
     };
     match others.get(1) {
-        Some(pair) if pair.failures > 0 => {
+        Some(pair) if pair.failures > 0 && pair.others <= 1 => {
             format!("it fails because of another test: {} is enough", pair.name.trim_start_matches("with "))
         }
         _ if among.failures > 0 => {
@@ -201,7 +228,7 @@ fn document(stages: &[Stage]) -> serde_json::Value {
     let stage = |stage: &Stage| {
         let Rate { rate, low, high } = Rate::new(stage.failures, stage.executions);
         json!({
-            "name": stage.name, "executions": stage.executions, "failures": stage.failures, "rate": rate, "rate_low": low,
+            "name": stage.name, "other_tests": stage.others, "executions": stage.executions, "failures": stage.failures, "rate": rate, "rate_low": low,
             "rate_high": high, "failed_after": stage.failed_after, "outcome": stage.outcome,
         })
     };
@@ -213,7 +240,8 @@ mod tests {
     use super::*;
 
     fn stage(name: &str, failures: u64) -> Stage {
-        Stage { name: name.to_owned(), executions: 10, failures, failed_after: None, outcome: Outcome::Failed }
+        let others = usize::from(name != "alone");
+        Stage { name: name.to_owned(), others, executions: 10, failures, failed_after: None, outcome: Outcome::Failed }
     }
 
     #[test]

@@ -349,6 +349,7 @@ fn repetitions(repetitions: &Repetitions) -> v1::Repetitions {
         fastest_s: flaky.fastest_s,
         slowest_s: flaky.slowest_s,
         failed_after: flaky.failed_after.as_ref().map(test_id),
+        seed: flaky.seed.clone().unwrap_or_default(),
     });
     v1::Repetitions { requested, executions, failed, retries, flaky: flaky.collect() }
 }

@@ -165,6 +165,9 @@ fn workspace_number(database: &Database, workspace: WorkspaceKey) -> rusqlite::R
     database.connection.query_one(found, [workspace.0], |row| row.get(0)).optional()
 }
 
+/// By run, the tests that it executed with both results: executions, and failures among them.
+type RepeatedResults = BTreeMap<i64, BTreeMap<u32, (u64, u64)>>;
+
 /// The history of one workspace in an open database.
 struct WorkspaceHistory<'a> {
     database: &'a Database,
@@ -374,8 +377,8 @@ impl WorkspaceHistory<'_> {
     }
 
     /// Tests with both results in one run: executions and failures, by the number of the run.
-    fn repeated(&self, stored: &[StoredResults]) -> rusqlite::Result<BTreeMap<i64, BTreeMap<u32, (u64, u64)>>> {
-        let mut repeated: BTreeMap<i64, BTreeMap<u32, (u64, u64)>> = BTreeMap::new();
+    fn repeated(&self, stored: &[StoredResults]) -> rusqlite::Result<RepeatedResults> {
+        let mut repeated = RepeatedResults::new();
         let mut select =
             self.database.connection.prepare("SELECT test, executions, failures FROM repeated WHERE run = ?1")?;
         for stored in stored {

@@ -242,7 +242,10 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         Ok(build_report(executed))
     };
     ran.map(|(mut report, measured)| {
-        quarantine.mark(&mut report, task.request.selection.is_whole());
+        if task.kind == RunKind::Tests {
+            let RunRequest { selection, command, framework, .. } = &task.request;
+            quarantine.mark(&mut report, selection.is_whole() && command.is_empty() && framework.is_none());
+        }
         (report, measured)
     })
 }

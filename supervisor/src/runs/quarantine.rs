@@ -3,6 +3,7 @@
 
 use proctor_core::bounds::{NOTE_BYTES_MAX, NOTES_MAX, clip};
 use proctor_core::history::TestGroup;
+use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
 use proctor_core::test_case::{TestCase, TestId};
 use std::collections::BTreeSet;
@@ -23,7 +24,7 @@ impl Quarantine {
         Quarantine { names: names.iter().cloned().collect() }
     }
 
-    /// Marks the failed tests in quarantine, and notes names that no test has if the run was of all tests.
+    /// Marks the failed tests in quarantine, and notes names that no test has if the request was for all tests.
     pub(super) fn mark(&self, report: &mut Report, is_whole: bool) {
         if self.names.is_empty() {
             return;
@@ -45,7 +46,8 @@ impl Quarantine {
             ));
             report.quarantined = Some(TestGroup::new(failed));
         }
-        if is_whole && !report.partial && report.truncated.tests == 0 && !report.evidence.unreached {
+        let has_all = is_whole && report.structured && !report.partial && !report.evidence.unreached;
+        if has_all && report.truncated.tests == 0 && matches!(report.outcome, Outcome::Passed | Outcome::Failed) {
             let known: BTreeSet<&str> = report.tests.iter().filter_map(|test| self.name_of(test)).collect();
             let unknown: Vec<&str> =
                 self.names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();

@@ -140,7 +140,8 @@ impl<'a> RepeatedRun<'a> {
         }
         // A test may fail because its execution was cut off.
         if !report.partial {
-            self.tally.add(&report.tests, predecessors);
+            let output = [report.stdout_tail.as_str(), &report.stderr_tail].join("\n");
+            self.tally.add(&report.tests, predecessors, &output);
         }
     }
 

@@ -5,7 +5,7 @@ pub mod flakiness;
 pub mod result_encoding;
 pub mod slowness;
 
-use crate::bounds::HISTORY_CHANGES_LISTED_MAX;
+use crate::bounds::{HISTORY_CHANGES_BYTES_MAX, HISTORY_CHANGES_LISTED_MAX};
 use crate::test_case::{TestId, TestOutcome};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -62,7 +62,7 @@ pub fn compare<T: Ord + Clone>(now: &BTreeMap<T, TestOutcome>, before: &BTreeMap
 pub struct TestGroup {
     /// Number of tests.
     pub total: u64,
-    /// By package and name, at most [`HISTORY_CHANGES_LISTED_MAX`].
+    /// By package and name, at most [`HISTORY_CHANGES_LISTED_MAX`] and [`HISTORY_CHANGES_BYTES_MAX`] of names.
     pub tests: Vec<TestId>,
 }
 
@@ -72,7 +72,12 @@ impl TestGroup {
     pub fn new(mut tests: Vec<TestId>) -> TestGroup {
         tests.sort_unstable();
         let total = tests.len() as u64;
-        tests.truncate(HISTORY_CHANGES_LISTED_MAX);
+        let mut bytes = 0;
+        let within = |test: &TestId| {
+            bytes += test.text_bytes();
+            bytes <= HISTORY_CHANGES_BYTES_MAX
+        };
+        let tests: Vec<TestId> = tests.into_iter().take(HISTORY_CHANGES_LISTED_MAX).take_while(within).collect();
         TestGroup { total, tests }
     }
 
@@ -142,6 +147,9 @@ mod tests {
             (HISTORY_CHANGES_LISTED_MAX as u64 + 7, HISTORY_CHANGES_LISTED_MAX)
         );
         assert_eq!(group.tests[0], named(0));
+        let long = |number: u8| TestId { package: "p".repeat(4_000), name: format!("{number}{}", "n".repeat(4_000)) };
+        let group = TestGroup::new((0..20).map(long).collect());
+        assert_eq!((group.total, group.tests.len()), (20, HISTORY_CHANGES_BYTES_MAX / 8_001));
     }
 
     #[test]
