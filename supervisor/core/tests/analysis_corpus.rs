@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
-use proctor_core::analysis::{Analysis, Context, analyze};
+use proctor_core::analysis::{Analysis, WorkspaceFacts, analyze};
 use proctor_core::report::Report;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Case {
         });
         report.as_object_mut().unwrap().extend(self.report.as_object().unwrap().clone());
         let report: Report = serde_json::from_value(report).unwrap();
-        analyze(&report, &Context::default(), 500)
+        analyze(&report, &WorkspaceFacts::default(), 500)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Conversion of a failure analysis to its wire form.
 
 use super::convert;
-use proctor_core::analysis::{Analysis, Confidence, ErrorPattern, Place, RootCause, Suggestion};
+use proctor_core::analysis::{Analysis, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion};
 use proctor_proto::v1;
 
 /// The analysis of the run `run_id`.
@@ -31,7 +31,7 @@ pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresRespon
         failed_tests: analysis
             .failed_tests
             .into_iter()
-            .map(|failed| v1::FailedTest { place: Some(place(failed.place)), r#type: failed.kind.name().to_owned() })
+            .map(|failed| v1::FailedTest { place: Some(place(failed.location)), r#type: failed.kind.name().to_owned() })
             .collect(),
     }
 }
@@ -69,7 +69,7 @@ fn suggestion(suggestion: Suggestion) -> v1::Suggestion {
     }
 }
 
-fn place(place: Place) -> v1::FailurePlace {
+fn place(place: FailureLocation) -> v1::FailurePlace {
     v1::FailurePlace { test: place.test, file: place.file, line: place.line }
 }
 

@@ -1,7 +1,7 @@
 //! Analyses a finished run with what the workspace tells about it.
 
 use crate::workspace::Workspace;
-use proctor_core::analysis::{Analysis, Context, analyze};
+use proctor_core::analysis::{Analysis, WorkspaceFacts, analyze};
 use proctor_core::report::Report;
 use proctor_core::timestamp::Timestamp;
 
@@ -10,8 +10,8 @@ use proctor_core::timestamp::Timestamp;
 #[must_use]
 pub fn analyze_run(report: &Report, workspace: &Workspace, began_at: Timestamp, limit: usize) -> Analysis {
     let has = |name: &&str| workspace.existing(name).is_ok();
-    let root_files = Context::ROOT_FILES.iter().copied().filter(has).map(str::to_owned).collect();
-    let mut analysis = analyze(report, &Context { root_files }, limit);
+    let root_files = WorkspaceFacts::ROOT_FILES.iter().copied().filter(has).map(str::to_owned).collect();
+    let mut analysis = analyze(report, &WorkspaceFacts { root_files }, limit);
     analysis.mark_edited(|file| workspace.changed_since(file, began_at));
     analysis
 }

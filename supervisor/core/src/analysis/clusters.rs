@@ -1,24 +1,24 @@
 //! Groups failures that have the same kind, the same message but for what is masked, and the same place.
 
-use super::classify::{Class, classify};
-use super::failures::Failed;
-use super::kind::Kind;
+use super::analyzed_failure::AnalyzedFailure;
+use super::classify::{Classification, classify};
+use super::failure_kind::FailureKind;
 use super::mask::masked;
-use super::{ErrorPattern, Project, names};
+use super::{ErrorPattern, ProjectContext, names};
 use crate::bounds::{ANALYSIS_TEXT_BYTES_MAX, clip};
 use std::collections::{HashMap, HashSet};
 
 /// Failures of one kind, message and place.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    pub(super) class: Class,
+    pub(super) class: Classification,
     /// Positions in the list of failures, never empty.
     pub(super) members: Vec<usize>,
     pub(super) is_consequence: bool,
 }
 
 /// The clusters, causes before consequences, and the most frequent first.
-pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Cluster> {
+pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<'_>) -> Vec<Cluster> {
     let mut by_key: HashMap<(String, Option<&str>, Option<u32>), usize> = HashMap::new();
     let mut clusters: Vec<Cluster> = Vec::new();
     for (at, one) in failed.iter().enumerate() {
@@ -39,8 +39,9 @@ pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Clus
 }
 
 // Failures that by their own words follow from another one, if that one is there.
-fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
-    let follows = |cluster: &Cluster| matches!(cluster.class.kind, Kind::PoisonedLock | Kind::DependencyFailed);
+fn mark_consequences(failed: &[AnalyzedFailure<'_>], clusters: &mut [Cluster]) {
+    let follows =
+        |cluster: &Cluster| matches!(cluster.class.kind, FailureKind::PoisonedLock | FailureKind::DependencyFailed);
     let roots: HashSet<&str> = clusters
         .iter()
         .filter(|cluster| !follows(cluster))
@@ -59,14 +60,14 @@ fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
 
 impl Cluster {
     /// The cluster as part of an answer.
-    pub(super) fn pattern(&self, failed: &[Failed<'_>]) -> ErrorPattern {
+    pub(super) fn pattern(&self, failed: &[AnalyzedFailure<'_>]) -> ErrorPattern {
         let first = failed[self.members[0]];
         ErrorPattern {
             kind: self.class.kind,
             message: clip(first.message.to_owned(), ANALYSIS_TEXT_BYTES_MAX),
             frequency: self.members.len() as u64,
             test_names: names(self.members.iter().map(|at| failed[*at].name)),
-            evidence: first.place(),
+            evidence: first.location(),
             confidence: self.class.confidence,
             suggestion: self.class.suggestion.clone().map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)),
             is_consequence: self.is_consequence,

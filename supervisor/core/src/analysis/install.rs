@@ -1,6 +1,6 @@
 //! The command that adds a dependency to a project, with the package manager that the project uses.
 
-use super::Context;
+use super::WorkspaceFacts;
 use super::patterns::Language;
 
 /// Files by which a project shows its package manager, each with the command that adds a package.
@@ -20,7 +20,7 @@ const MANAGERS: [(Language, &str, &str); 13] = [
     (Language::Php, "composer.json", "composer require"),
 ];
 
-impl Context {
+impl WorkspaceFacts {
     /// The files in the root of a workspace that tell an analysis something.
     pub const ROOT_FILES: [&str; 13] = {
         let mut names = [""; 13];
@@ -34,7 +34,7 @@ impl Context {
 }
 
 /// The command in backquotes that adds the package of `module`.
-pub(super) fn install_command(language: Language, module: &str, context: &Context) -> String {
+pub(super) fn install_command(language: Language, module: &str, context: &WorkspaceFacts) -> String {
     let has = |file: &str| context.root_files.iter().any(|found| found == file);
     let command = MANAGERS.iter().find(|(of, file, _)| *of == language && has(file)).map(|(.., command)| *command);
     let command = command.unwrap_or(match language {
@@ -76,7 +76,7 @@ mod tests {
             (Language::Ruby, "Gemfile", "rake", "`bundle add rake`"),
             (Language::Go, "go.mod", "github.com/pkg/errors", "`go get github.com/pkg/errors`"),
         ] {
-            let context = Context { root_files: vec![file.to_owned()] };
+            let context = WorkspaceFacts { root_files: vec![file.to_owned()] };
             assert_eq!(install_command(language, module, &context), command);
         }
     }

@@ -3,22 +3,22 @@
 //! Reads nothing but a [`Report`] and facts that the caller passes. Every statement has its evidence and one of three degrees of
 //! [`Confidence`]; where nothing is known there is no statement. Matching is linear in the length of the texts.
 
-mod affected;
+mod affected_files;
+mod analyzed_failure;
 mod classify;
 mod clusters;
-mod failures;
+mod failure_kind;
 mod frames;
 mod install;
-mod kind;
 mod mask;
 mod patterns;
-mod root;
-mod sandbox;
+mod root_cause;
+mod sandbox_causes;
 mod template;
 #[cfg(test)]
 mod tests;
 
-pub use kind::Kind;
+pub use failure_kind::FailureKind;
 
 use crate::bounds::{ANALYSIS_FILES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX, ANALYSIS_TEXT_BYTES_MAX, clip};
 use crate::outcome::Outcome;
@@ -53,14 +53,14 @@ impl Confidence {
 
 /// Facts about the project beside the report; empty if nothing is known.
 #[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Names of those [`Context::ROOT_FILES`] that the workspace's root has.
+pub struct WorkspaceFacts {
+    /// Names of those [`WorkspaceFacts::ROOT_FILES`] that the workspace's root has.
     pub root_files: Vec<String>,
 }
 
 /// A test, package or file that failed, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Place {
+pub struct FailureLocation {
     /// The runner's own name of the test, or of the package or file that was not built or loaded.
     pub test: String,
     /// File, relative to the workspace.
@@ -69,7 +69,7 @@ pub struct Place {
     pub line: Option<u32>,
 }
 
-impl Place {
+impl FailureLocation {
     /// `file:line`, or the file if the line is unknown.
     #[must_use]
     pub fn file_and_line(&self) -> Option<String> {
@@ -83,17 +83,17 @@ impl Place {
 pub struct FailedTest {
     /// Its name and place.
     #[serde(flatten)]
-    pub place: Place,
-    /// Kind of the failure.
-    pub kind: Kind,
+    pub location: FailureLocation,
+    /// FailureKind of the failure.
+    pub kind: FailureKind,
 }
 
 /// Failures that have the same kind, message and place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPattern {
-    /// Kind of the failures.
+    /// FailureKind of the failures.
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The message of the first of them.
     pub message: String,
     /// Number of these failures.
@@ -101,7 +101,7 @@ pub struct ErrorPattern {
     /// Names of the first of them, at most [`ANALYSIS_NAMES_MAX`].
     pub test_names: Vec<String>,
     /// The first of them.
-    pub evidence: Place,
+    pub evidence: FailureLocation,
     /// How sure the kind is.
     pub confidence: Confidence,
     /// What follows from it.
@@ -113,14 +113,14 @@ pub struct ErrorPattern {
 /// Where to look first, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// Kind of the failure, if it is one.
-    pub kind: Option<Kind>,
+    /// FailureKind of the failure, if it is one.
+    pub kind: Option<FailureKind>,
     /// What the run shows, in one sentence.
     pub statement: String,
     /// How sure it is.
     pub confidence: Confidence,
     /// The failure that shows it.
-    pub evidence: Option<Place>,
+    pub evidence: Option<FailureLocation>,
     /// Number of failures behind it.
     pub failures: u64,
     /// What to do.
@@ -137,7 +137,7 @@ pub struct Suggestion {
     /// How sure its reason is.
     pub confidence: Confidence,
     /// The failure that shows it.
-    pub evidence: Option<Place>,
+    pub evidence: Option<FailureLocation>,
 }
 
 /// A file of the project that has to do with the failures.
@@ -181,18 +181,18 @@ pub struct Analysis {
 }
 
 /// What is known about the project of a run.
-struct Project<'a> {
+struct ProjectContext<'a> {
     language: Language,
-    context: &'a Context,
+    context: &'a WorkspaceFacts,
     /// Packages of the run's tests and errors.
     packages: HashSet<&'a str>,
 }
 
-impl<'a> Project<'a> {
-    fn new(report: &'a Report, language: Language, context: &'a Context) -> Project<'a> {
+impl<'a> ProjectContext<'a> {
+    fn new(report: &'a Report, language: Language, context: &'a WorkspaceFacts) -> ProjectContext<'a> {
         let tests = report.tests.iter().map(|test| test.package.as_str());
         let packages = tests.chain(report.collectors.iter().map(|collector| collector.nodeid.as_str())).collect();
-        Project { language, context, packages }
+        ProjectContext { language, context, packages }
     }
 
     /// Whether an imported package is below one of the run's own: then no command installs it.
@@ -211,13 +211,13 @@ impl Analysis {
 
 /// Analyses the failures of a run; `limit` is the most patterns and failed tests in the answer.
 #[must_use]
-pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
+pub fn analyze(report: &Report, context: &WorkspaceFacts, limit: usize) -> Analysis {
     let limit = limit.min(ANALYSIS_PATTERNS_MAX);
-    let failed = failures::failures(report);
+    let failed = analyzed_failure::failures(report);
     let language = Language::of_framework(&report.framework);
-    let clusters = clusters::clusters(&failed, &Project::new(report, language, context));
-    let causes = root::causes(report, &failed, &clusters);
-    let affected_files = affected::files(&failed, &clusters, &causes);
+    let clusters = clusters::clusters(&failed, &ProjectContext::new(report, language, context));
+    let causes = root_cause::causes(report, &failed, &clusters);
+    let affected_files = affected_files::files(&failed, &clusters, &causes);
     let left_out = report
         .summary
         .failures()
@@ -227,7 +227,7 @@ pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
     let of_causes =
         causes.found.iter().map(|cause| (cause.suggestion.clone(), cause.confidence, cause.evidence.clone()));
     let of_patterns = clusters.iter().filter(|cluster| !cluster.is_consequence).take(limit).map(|cluster| {
-        (cluster.class.suggestion.clone(), cluster.class.confidence, Some(failed[cluster.members[0]].place()))
+        (cluster.class.suggestion.clone(), cluster.class.confidence, Some(failed[cluster.members[0]].location()))
     });
     for (text, confidence, evidence) in of_causes.chain(of_patterns) {
         let Some(text) = text.map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)) else { continue };
@@ -235,7 +235,7 @@ pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
             suggestions.push(Suggestion { text, confidence, evidence });
         }
     }
-    let mut kinds = vec![Kind::Unknown; failed.len()];
+    let mut kinds = vec![FailureKind::Unknown; failed.len()];
     clusters.iter().for_each(|cluster| cluster.members.iter().for_each(|at| kinds[*at] = cluster.class.kind));
     Analysis {
         framework: report.framework.clone(),
@@ -250,7 +250,7 @@ pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
             .iter()
             .zip(kinds)
             .take(limit)
-            .map(|(failed, kind)| FailedTest { place: failed.place(), kind })
+            .map(|(failed, kind)| FailedTest { location: failed.location(), kind })
             .collect(),
         notes: causes.notes,
         root_cause: causes.found.into_iter().next(),

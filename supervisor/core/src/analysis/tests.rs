@@ -17,7 +17,7 @@ fn failed(name: &str, file: &str, line: u32, message: &str) -> TestCase {
 }
 
 fn analysis(report: &Report) -> Analysis {
-    analyze(report, &Context::default(), 20)
+    analyze(report, &WorkspaceFacts::default(), 20)
 }
 
 #[test]
@@ -54,9 +54,12 @@ fn what_was_not_downloaded_is_asked_for_by_its_setting() {
 
 #[test]
 fn different_messages_at_one_place_are_not_said_to_be_equal() {
-    let tests = vec![failed("a", "a.go", 7, "undefined: x"), failed("b", "a.go", 7, "undefined: y")];
+    let tests = vec![
+        failed("a", "a.go", 7, "fatal error: concurrent map writes"),
+        failed("b", "a.go", 7, "fatal error: concurrent map read and map write"),
+    ];
     let cause = analysis(&report(Outcome::Failed, tests)).root_cause.unwrap();
-    let statement = "both failures agree in kind and place: an unknown name at a.go:7; the first says: undefined: x";
+    let statement = "both failures agree in kind and place: a data race at a.go:7; the first says: fatal error: concurrent map writes";
     assert_eq!(cause.statement, statement);
 }
 
@@ -113,8 +116,29 @@ fn hostile_texts_are_bounded() {
     let mut test = failed("a", &hostile, 1, &hostile);
     test.stack = Some(hostile.clone());
     let tests = (0..200).map(|at| TestCase { name: format!("{at}{hostile}"), ..test.clone() }).collect();
-    let found = analyze(&report(Outcome::Failed, tests), &Context::default(), 500);
+    let found = analyze(&report(Outcome::Failed, tests), &WorkspaceFacts::default(), 500);
     assert!(found.error_patterns.iter().all(|pattern| pattern.message.len() <= ANALYSIS_TEXT_BYTES_MAX));
     assert!(found.error_patterns.iter().all(|pattern| pattern.test_names.len() <= ANALYSIS_NAMES_MAX));
     assert!(found.affected_files.len() <= ANALYSIS_FILES_MAX && found.total == 200);
+}
+
+#[test]
+fn words_of_a_compiler_in_the_message_of_a_test_are_no_build_error() {
+    for (framework, message) in [
+        ("go", "template: undefined: user"),
+        ("go", "got \"syntax error: near EOF\""),
+        ("cargo", "the grammar expected an expression, found a comma"),
+        ("maven", "java.lang.IllegalStateException: cannot find symbol GBP"),
+        ("jest", "Error: SyntaxError: no such operator"),
+        ("ctest", "Could NOT find the customer"),
+        ("rspec", "RuntimeError: syntax error in the query"),
+        ("pytest", "ValueError: SyntaxError: no operator"),
+    ] {
+        let mut of_test = report(Outcome::Failed, vec![failed("a", "a.src", 3, message)]);
+        of_test.framework = framework.to_owned();
+        let found = analysis(&of_test);
+        let kinds = [FailureKind::MissingSymbol, FailureKind::SyntaxError, FailureKind::MissingDependency];
+        assert!(!kinds.contains(&found.failed_tests[0].kind), "{framework}: {:?}", found.failed_tests);
+        assert_eq!(found.suggestions, [], "{framework}: {message}");
+    }
 }

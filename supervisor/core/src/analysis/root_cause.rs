@@ -1,11 +1,11 @@
 //! Where to look first: the sandbox, then what did not build or load, then the failure that most others agree with, then a function
 //! that most stacks have in common.
 
+use super::analyzed_failure::AnalyzedFailure;
 use super::clusters::Cluster;
-use super::failures::Failed;
-use super::kind::Kind;
-use super::sandbox::{self, Suspect};
-use super::{Confidence, Place, RootCause};
+use super::failure_kind::FailureKind;
+use super::sandbox_causes::{self, Suspect};
+use super::{Confidence, FailureLocation, RootCause};
 use crate::report::Report;
 use crate::test_case::CollectorKind;
 use std::collections::{HashMap, HashSet};
@@ -23,21 +23,24 @@ pub(super) struct Causes {
     pub(super) notes: Vec<String>,
 }
 
-pub(super) fn causes(report: &Report, failed: &[Failed<'_>], clusters: &[Cluster]) -> Causes {
+pub(super) fn causes(report: &Report, failed: &[AnalyzedFailure<'_>], clusters: &[Cluster]) -> Causes {
     let suspects: Vec<Suspect<'_>> = clusters
         .iter()
         .flat_map(|cluster| cluster.members.iter().map(|at| (&cluster.class, failed[*at])))
         .filter(|(class, _)| {
-            matches!(class.kind, Kind::NetworkRefused | Kind::PermissionDenied | Kind::MissingDependency)
+            matches!(
+                class.kind,
+                FailureKind::NetworkRefused | FailureKind::PermissionDenied | FailureKind::MissingDependency
+            )
         })
         .map(|(class, failed)| Suspect {
             kind: class.kind,
             confidence: class.confidence,
             message: failed.message,
-            place: failed.place(),
+            place: failed.location(),
         })
         .collect();
-    let mut found = sandbox::causes(report, &suspects, failed.len());
+    let mut found = sandbox_causes::causes(report, &suspects, failed.len());
     let mut notes = Vec::new();
     let own: Vec<&Cluster> = clusters.iter().filter(|cluster| !cluster.is_consequence).collect();
     let of_code = not_built(report, failed, &own).or_else(|| agreement(failed, &own, clusters));
@@ -66,7 +69,7 @@ fn without_failures(report: &Report) -> String {
 }
 
 // Packages that others need come first: what was not built because of them follows from them.
-fn not_built(report: &Report, failed: &[Failed<'_>], own: &[&Cluster]) -> Option<RootCause> {
+fn not_built(report: &Report, failed: &[AnalyzedFailure<'_>], own: &[&Cluster]) -> Option<RootCause> {
     let builds = |cluster: &&&Cluster| failed[cluster.members[0]].collector == Some(CollectorKind::Build);
     let mut built = own.iter().filter(builds);
     let first = built.next()?;
@@ -85,9 +88,9 @@ fn not_built(report: &Report, failed: &[Failed<'_>], own: &[&Cluster]) -> Option
     };
     Some(RootCause {
         kind: Some(first.class.kind),
-        statement: format!("{} does not build: {}{follows}", subject(&one.place()), message(&one)),
+        statement: format!("{} does not build: {}{follows}", subject(&one.location()), message(&one)),
         confidence: Confidence::Certain,
-        evidence: Some(one.place()),
+        evidence: Some(one.location()),
         failures: (more + dependents) as u64,
         suggestion: first.class.suggestion.clone(),
         is_sandbox: false,
@@ -95,11 +98,11 @@ fn not_built(report: &Report, failed: &[Failed<'_>], own: &[&Cluster]) -> Option
 }
 
 // The file, since that is what to open; the package if no file is known.
-fn subject(place: &Place) -> String {
+fn subject(place: &FailureLocation) -> String {
     place.file_and_line().unwrap_or_else(|| place.test.clone())
 }
 
-fn message(failed: &Failed<'_>) -> String {
+fn message(failed: &AnalyzedFailure<'_>) -> String {
     let mut lines = failed.message.lines();
     // Go lists the packages of a cycle before it says that they are one.
     let text = lines.clone().find(|line| line.contains("import cycle not allowed"));
@@ -111,7 +114,7 @@ fn message(failed: &Failed<'_>) -> String {
 }
 
 // One place and kind that most failures have. What fails to load or in a fixture fails everywhere with the same words at one place.
-fn agreement(failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
+fn agreement(failed: &[AnalyzedFailure<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
     let mut at_place = HashMap::new();
     let key = |cluster: &Cluster| {
         let first = failed[cluster.members[0]];
@@ -129,7 +132,7 @@ fn agreement(failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option
         return None;
     }
     let one = failed[first.members[0]];
-    let place = one.place();
+    let place = one.location();
     let at = place.file_and_line().map(|at| format!(" at {at}")).unwrap_or_default();
     let title = first.class.kind.title();
     let message = message(&one);
@@ -164,12 +167,12 @@ fn agreement(failed: &[Failed<'_>], own: &[&Cluster], all: &[Cluster]) -> Option
 }
 
 fn outside(cluster: &Cluster) -> Option<String> {
-    let path = cluster.class.subject.as_deref().filter(|_| cluster.class.kind == Kind::FileNotFound)?;
+    let path = cluster.class.subject.as_deref().filter(|_| cluster.class.kind == FailureKind::FileNotFound)?;
     path.trim_matches(['\'', '"']).starts_with('/').then(|| format!("{path} does not exist in the sandbox"))
 }
 
 // The function in which most stacks pass through the same file, if their innermost frames differ.
-fn common_function(failed: &[Failed<'_>]) -> Option<RootCause> {
+fn common_function(failed: &[AnalyzedFailure<'_>]) -> Option<RootCause> {
     let mut stacks = 0;
     let mut counts: HashMap<(&str, &str), (usize, usize, u32)> = HashMap::new();
     for (at, one) in failed.iter().enumerate() {
@@ -193,7 +196,11 @@ fn common_function(failed: &[Failed<'_>]) -> Option<RootCause> {
         kind: None,
         statement: format!("{count} of {} failures pass through {function} in {file}", failed.len()),
         confidence: Confidence::Possible,
-        evidence: Some(Place { test: failed[at].name.to_owned(), file: Some(file.to_owned()), line: Some(line) }),
+        evidence: Some(FailureLocation {
+            test: failed[at].name.to_owned(),
+            file: Some(file.to_owned()),
+            line: Some(line),
+        }),
         failures: count as u64,
         suggestion: None,
         is_sandbox: false,

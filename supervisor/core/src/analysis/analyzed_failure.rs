@@ -1,7 +1,7 @@
 //! The failures of a report as the analysis reads them: tests and build or collection errors in one form.
 
-use super::frames::{Frame, project_frames};
-use super::{Place, frames};
+use super::frames::{ProjectFrame, project_frames};
+use super::{FailureLocation, frames};
 use crate::failure::failures_of_their_own;
 use crate::report::Report;
 use crate::test_case::{Collector, CollectorKind, TestCase};
@@ -11,7 +11,7 @@ const JVM: [&str; 4] = [".java", ".kt", ".scala", ".groovy"];
 
 /// A failed test, or a package or file that could not be built or loaded.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Failed<'a> {
+pub(super) struct AnalyzedFailure<'a> {
     pub(super) name: &'a str,
     pub(super) package: &'a str,
     pub(super) collector: Option<CollectorKind>,
@@ -25,15 +25,15 @@ pub(super) struct Failed<'a> {
 }
 
 /// All failures of `report`, build and collection errors first. A test that failed only because a subtest did is none.
-pub(super) fn failures(report: &Report) -> Vec<Failed<'_>> {
-    let collectors = report.collectors.iter().map(Failed::from_collector);
-    collectors.chain(failures_of_their_own(&report.tests).map(Failed::from_test)).collect()
+pub(super) fn failures(report: &Report) -> Vec<AnalyzedFailure<'_>> {
+    let collectors = report.collectors.iter().map(AnalyzedFailure::from_collector);
+    collectors.chain(failures_of_their_own(&report.tests).map(AnalyzedFailure::from_test)).collect()
 }
 
-impl<'a> Failed<'a> {
-    fn from_test(test: &'a TestCase) -> Failed<'a> {
+impl<'a> AnalyzedFailure<'a> {
+    fn from_test(test: &'a TestCase) -> AnalyzedFailure<'a> {
         let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();
-        let failed = Failed {
+        let failed = AnalyzedFailure {
             name: &test.nodeid,
             package: &test.package,
             collector: None,
@@ -48,8 +48,8 @@ impl<'a> Failed<'a> {
         failed.with_place()
     }
 
-    fn from_collector(collector: &'a Collector) -> Failed<'a> {
-        let failed = Failed {
+    fn from_collector(collector: &'a Collector) -> AnalyzedFailure<'a> {
+        let failed = AnalyzedFailure {
             name: &collector.nodeid,
             package: &collector.nodeid,
             collector: Some(collector.kind),
@@ -65,17 +65,19 @@ impl<'a> Failed<'a> {
     }
 
     // A file alone is that of the test: a frame of the stack says more.
-    fn with_place(self) -> Failed<'a> {
+    fn with_place(self) -> AnalyzedFailure<'a> {
         let frame = self.frames().first().map(|frame| (frame.file, frame.line));
         match (self.file, self.line, frame) {
-            (None, _, Some((file, line))) => Failed { file: Some(file), line: Some(line), ..self },
-            (Some(file), None, Some((innermost, line))) if innermost == file => Failed { line: Some(line), ..self },
-            _ => Failed { file: self.file.filter(|file| !frames::is_foreign(file)), ..self },
+            (None, _, Some((file, line))) => AnalyzedFailure { file: Some(file), line: Some(line), ..self },
+            (Some(file), None, Some((innermost, line))) if innermost == file => {
+                AnalyzedFailure { line: Some(line), ..self }
+            }
+            _ => AnalyzedFailure { file: self.file.filter(|file| !frames::is_foreign(file)), ..self },
         }
     }
 
     /// Frames of the project in the stack, innermost first. Those of the JVM name no path and are left out.
-    pub(super) fn frames(&self) -> Vec<Frame<'a>> {
+    pub(super) fn frames(&self) -> Vec<ProjectFrame<'a>> {
         let mut frames = project_frames(self.stack);
         frames.retain(|frame| !JVM.iter().any(|extension| frame.file.ends_with(extension)) || frame.file.contains('/'));
         frames
@@ -87,7 +89,7 @@ impl<'a> Failed<'a> {
     }
 
     /// The failure's name and place, as evidence for a statement about it.
-    pub(super) fn place(&self) -> Place {
-        Place { test: self.name.to_owned(), file: self.file.map(str::to_owned), line: self.line }
+    pub(super) fn location(&self) -> FailureLocation {
+        FailureLocation { test: self.name.to_owned(), file: self.file.map(str::to_owned), line: self.line }
     }
 }

@@ -7,24 +7,24 @@ macro_rules! kinds {
         /// A kind of failure, as the failure's own text shows it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Kind {
+        pub enum FailureKind {
             $(#[doc = $title] $kind,)+
         }
 
-        impl Kind {
+        impl FailureKind {
             /// All kinds.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
+            pub const ALL: &[FailureKind] = &[$(FailureKind::$kind,)+];
 
             /// The name in answers.
             #[must_use]
             pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)+ }
+                match self { $(FailureKind::$kind => $name,)+ }
             }
 
             /// What it is, in a few words for people.
             #[must_use]
             pub fn title(self) -> &'static str {
-                match self { $(Kind::$kind => $title,)+ }
+                match self { $(FailureKind::$kind => $title,)+ }
             }
         }
     };

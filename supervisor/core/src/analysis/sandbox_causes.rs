@@ -1,8 +1,8 @@
 //! What the sandbox itself caused: limits that were reached, the missing network, read-only directories. Each cause comes with the
 //! setting that changes it.
 
-use super::kind::Kind;
-use super::{Confidence, Place, RootCause};
+use super::failure_kind::FailureKind;
+use super::{Confidence, FailureLocation, RootCause};
 use crate::human_units::format_bytes;
 use crate::isolation::Network;
 use crate::outcome::{KillReason, Outcome};
@@ -10,10 +10,10 @@ use crate::report::Report;
 
 /// A failure's kind and place, of those that the sandbox may have caused.
 pub(super) struct Suspect<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: FailureKind,
     pub(super) confidence: Confidence,
     pub(super) message: &'a str,
-    pub(super) place: Place,
+    pub(super) place: FailureLocation,
 }
 
 /// Causes that lie in the sandbox, the most certain first.
@@ -33,28 +33,30 @@ fn limit_reached(report: &Report) -> Option<RootCause> {
     let (kind, what, change) = match report.outcome {
         Outcome::TimedOut => {
             let time = format!("its time limit of {} s", limits.wall_ms_max as f64 / 1000.0);
-            (Kind::Timeout, time, setting("timeout"))
+            (FailureKind::Timeout, time, setting("timeout"))
         }
         Outcome::OutOfMemory if report.evidence.killed == Some(KillReason::KernelMemory) => (
-            Kind::OutOfMemory,
+            FailureKind::OutOfMemory,
             "the kernel memory that locks and sockets may take".to_owned(),
             "have fewer sockets open and fewer files locked at a time".to_owned(),
         ),
         Outcome::OutOfMemory => (
-            Kind::OutOfMemory,
+            FailureKind::OutOfMemory,
             format!("its memory limit of {}", format_bytes(limits.memory_bytes_max)),
             setting("memory"),
         ),
-        Outcome::PidsExhausted => {
-            (Kind::PidsExhausted, format!("its limit of {} processes and threads", limits.pids_max), setting("pids"))
-        }
+        Outcome::PidsExhausted => (
+            FailureKind::PidsExhausted,
+            format!("its limit of {} processes and threads", limits.pids_max),
+            setting("pids"),
+        ),
         Outcome::DiskFull => (
-            Kind::DiskFull,
+            FailureKind::DiskFull,
             format!("its limit of {} more on disk", format_bytes(limits.disk_bytes_max)),
             setting("disk"),
         ),
         Outcome::OutputFlood => (
-            Kind::OutputFlood,
+            FailureKind::OutputFlood,
             format!("its limit of {} of output", format_bytes(limits.log_bytes_max)),
             "print less; if the tests need more: a larger `log` limit in the host file".to_owned(),
         ),
@@ -63,7 +65,7 @@ fn limit_reached(report: &Report) -> Option<RootCause> {
     let hung = report.evidence.hung.first();
     let running = report.evidence.running.first();
     let test = hung.map(|hung| &hung.test).or(running);
-    let place = Place {
+    let place = FailureLocation {
         test: test.map(|test| test.name.clone()).unwrap_or_default(),
         file: hung.and_then(|hung| hung.file.clone()),
         line: hung.and_then(|hung| hung.line),
@@ -90,10 +92,11 @@ const LOCAL_STAND_IN: &str = "replace the host by a local stand-in, or run with 
 // The missing network is a fact; that it is the reason of a failure is as sure as the failure's kind.
 fn network_missing(suspects: &[Suspect<'_>], failures: usize) -> Option<RootCause> {
     let not_downloaded = |suspect: &&Suspect<'_>| {
-        suspect.kind == Kind::MissingDependency && suspect.message.contains("the run has no network")
+        suspect.kind == FailureKind::MissingDependency && suspect.message.contains("the run has no network")
     };
     let downloads: Vec<&Suspect<'_>> = suspects.iter().filter(not_downloaded).collect();
-    let hosts: Vec<&Suspect<'_>> = suspects.iter().filter(|suspect| suspect.kind == Kind::NetworkRefused).collect();
+    let hosts: Vec<&Suspect<'_>> =
+        suspects.iter().filter(|suspect| suspect.kind == FailureKind::NetworkRefused).collect();
     let (of, what, suggestion) = if downloads.is_empty() {
         (hosts, "could not reach a host", LOCAL_STAND_IN)
     } else {
@@ -113,7 +116,8 @@ fn network_missing(suspects: &[Suspect<'_>], failures: usize) -> Option<RootCaus
 
 fn read_only(suspects: &[Suspect<'_>], failures: usize) -> Option<RootCause> {
     let is_read_only = |suspect: &&Suspect<'_>| {
-        suspect.kind == Kind::PermissionDenied && suspect.message.to_ascii_lowercase().contains("read-only file system")
+        suspect.kind == FailureKind::PermissionDenied
+            && suspect.message.to_ascii_lowercase().contains("read-only file system")
     };
     let of: Vec<&Suspect<'_>> = suspects.iter().filter(is_read_only).collect();
     let first = of.first()?;

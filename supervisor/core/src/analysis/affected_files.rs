@@ -2,12 +2,12 @@
 //! failures.
 
 use super::AffectedFile;
+use super::analyzed_failure::AnalyzedFailure;
 use super::clusters::Cluster;
-use super::failures::Failed;
-use super::root::Causes;
+use super::root_cause::Causes;
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn files(failed: &[Failed<'_>], clusters: &[Cluster], causes: &Causes) -> Vec<AffectedFile> {
+pub(super) fn files(failed: &[AnalyzedFailure<'_>], clusters: &[Cluster], causes: &Causes) -> Vec<AffectedFile> {
     let mut found: HashMap<&str, AffectedFile> = HashMap::new();
     let file = |path: &str| AffectedFile { path: path.to_owned(), failures: 0, is_place: false, is_edited: false };
     for cluster in clusters.iter().filter(|cluster| !cluster.is_consequence) {
