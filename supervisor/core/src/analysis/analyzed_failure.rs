@@ -45,7 +45,7 @@ impl<'a> AnalyzedFailure<'a> {
             stack: text(&test.stack),
             output: text(&test.output),
         };
-        failed.with_place()
+        failed.with_location()
     }
 
     fn from_collector(collector: &'a Collector) -> AnalyzedFailure<'a> {
@@ -61,19 +61,20 @@ impl<'a> AnalyzedFailure<'a> {
             stack: "",
             output: &collector.output,
         };
-        failed.with_place()
+        failed.with_location()
     }
 
     // A file alone is that of the test: a frame of the stack says more.
-    fn with_place(self) -> AnalyzedFailure<'a> {
+    fn with_location(self) -> AnalyzedFailure<'a> {
+        let file = self.file.filter(|file| !frames::is_foreign(file));
         let frame = self.frames().first().map(|frame| (frame.file, frame.line));
-        match (self.file, self.line, frame) {
-            (None, _, Some((file, line))) => AnalyzedFailure { file: Some(file), line: Some(line), ..self },
-            (Some(file), None, Some((innermost, line))) if innermost == file => {
-                AnalyzedFailure { line: Some(line), ..self }
-            }
-            _ => AnalyzedFailure { file: self.file.filter(|file| !frames::is_foreign(file)), ..self },
-        }
+        let (file, line) = match (file, self.line, frame) {
+            (None, _, Some((file, line))) => (Some(file), Some(line)),
+            (None, _, None) => (None, None),
+            (Some(file), None, Some((innermost, line))) if innermost == file => (Some(file), Some(line)),
+            (file, line, _) => (file, line),
+        };
+        AnalyzedFailure { file, line, ..self }
     }
 
     /// Frames of the project in the stack, innermost first. Those of the JVM name no path and are left out.
@@ -88,7 +89,7 @@ impl<'a> AnalyzedFailure<'a> {
         self.stack.lines().take(4).any(|line| line.contains(words))
     }
 
-    /// The failure's name and place, as evidence for a statement about it.
+    /// The failure's name and location, as evidence for a statement about it.
     pub(super) fn location(&self) -> FailureLocation {
         FailureLocation { test: self.name.to_owned(), file: self.file.map(str::to_owned), line: self.line }
     }

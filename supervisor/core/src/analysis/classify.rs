@@ -3,10 +3,12 @@
 use super::analyzed_failure::AnalyzedFailure;
 use super::failure_kind::FailureKind;
 use super::install::install_command;
+use super::mask::MaskedMessage;
 use super::patterns::Pattern;
 use super::template::{fill, match_line};
 use super::{Confidence, ProjectContext};
 use crate::test_case::CollectorKind;
+use std::collections::HashMap;
 
 /// Most lines of a message and of an output that are compared with the patterns.
 const MESSAGE_LINES_MAX: usize = 40;
@@ -26,34 +28,87 @@ pub(super) struct Classification {
     pub(super) subject: Option<String>,
 }
 
-/// Classifies a failure of a run.
-pub(super) fn classify(failed: &AnalyzedFailure<'_>, project: &ProjectContext<'_>) -> Classification {
-    let by_message = by_pattern(lines(failed.message, MESSAGE_LINES_MAX), failed, project);
+impl Classification {
+    /// The degree of the suggestion: that a package of this name is the missing one is never certain.
+    pub(super) fn suggestion_confidence(&self) -> Confidence {
+        match self.kind {
+            FailureKind::MissingDependency => self.confidence.min(Confidence::Likely),
+            _ => self.confidence,
+        }
+    }
+}
+
+/// What decides a classification beside the captured output.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MessageKey {
+    message: MaskedMessage,
+    values: Option<FailureKind>,
+    is_rejection: bool,
+    reads_environment: bool,
+}
+
+/// Classifies the failures of a run. Alike messages are compared with the patterns once.
+pub(super) struct Classifier<'a> {
+    project: &'a ProjectContext<'a>,
+    by_message: HashMap<MessageKey, Option<Classification>>,
+}
+
+impl<'a> Classifier<'a> {
+    pub(super) fn new(project: &'a ProjectContext<'a>) -> Classifier<'a> {
+        Classifier { project, by_message: HashMap::new() }
+    }
+
+    /// The classification of `failed`, whose masked message is `message`.
+    pub(super) fn classify(&mut self, failed: &AnalyzedFailure<'_>, message: &MaskedMessage) -> Classification {
+        let values = by_values(failed);
+        let key = MessageKey {
+            message: message.clone(),
+            values: values.as_ref().map(|class| class.kind),
+            is_rejection: failed.collector.is_some(),
+            reads_environment: failed.innermost_shows("os.environ"),
+        };
+        let project = self.project;
+        let known = self.by_message.entry(key).or_insert_with(|| by_message(failed, values, project)).clone();
+        match known {
+            Some(class) if class.kind != FailureKind::Crash => class,
+            known => by_output(failed, project).or(known).unwrap_or_else(|| without_pattern(failed)),
+        }
+    }
+}
+
+/// Kinds that a runner reports together with an expected and an actual value.
+const WITH_VALUES: [FailureKind; 5] = [
+    FailureKind::DataRace,
+    FailureKind::LeakedResource,
+    FailureKind::MissingException,
+    FailureKind::MockExpectation,
+    FailureKind::SnapshotMismatch,
+];
+
+fn by_message(
+    failed: &AnalyzedFailure<'_>,
+    values: Option<Classification>,
+    project: &ProjectContext<'_>,
+) -> Option<Classification> {
+    let found = by_pattern(lines(failed.message, MESSAGE_LINES_MAX), failed, project);
     // What the compiler or runner itself says about a file that it rejected is a fact.
-    let certain = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
-    let values = by_values(failed);
-    match by_message {
-        Some((kind, ..)) if kind == FailureKind::Assertion && values.is_some() => values,
+    let confidence = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
+    match found {
+        // A comparison may be of texts with any words.
+        found if values.is_some() && !found.as_ref().is_some_and(|(kind, ..)| WITH_VALUES.contains(kind)) => values,
         Some((FailureKind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
             let name = name.trim_matches('\'').to_owned();
             let suggestion = Some(format!(
                 "set {name} for the run: `env` in the request or `--env`, or `environment` in .proctor.yaml"
             ));
-            Some(Classification {
-                kind: FailureKind::MissingEnvironmentVariable,
-                confidence: certain,
-                suggestion,
-                subject: Some(name),
-            })
+            let kind = FailureKind::MissingEnvironmentVariable;
+            Some(Classification { kind, confidence, suggestion, subject: Some(name) })
         }
-        Some((kind, suggestion, subject)) if kind != FailureKind::Crash => {
-            Some(Classification { kind, confidence: certain, suggestion, subject })
+        found => {
+            let (kind, suggestion, subject) = found?;
+            Some(Classification { kind, confidence, suggestion, subject })
         }
-        found => values.or_else(|| by_output(failed, project)).or_else(|| {
-            found.map(|(kind, suggestion, subject)| Classification { kind, confidence: certain, suggestion, subject })
-        }),
     }
-    .unwrap_or_else(|| without_pattern(failed))
 }
 
 type Match = (FailureKind, Option<String>, Option<String>);

@@ -142,3 +142,37 @@ fn words_of_a_compiler_in_the_message_of_a_test_are_no_build_error() {
         assert_eq!(found.suggestions, [], "{framework}: {message}");
     }
 }
+
+#[test]
+fn failures_of_different_kinds_are_not_one_pattern() {
+    let with_values = |name: &str, expected: &str, actual: &str| TestCase {
+        expected: Some(expected.to_owned()),
+        actual: Some(actual.to_owned()),
+        ..failed(name, "a.go", 7, "values differ")
+    };
+    let with_output = |name: &str, output: &str| TestCase {
+        output: Some(output.to_owned()),
+        ..failed(name, "b.go", 7, "exit status 1")
+    };
+    let tests = vec![
+        with_values("a", "0.3", "0.30000000000000004"),
+        with_values("b", "3", "4"),
+        with_output("c", "WARNING: DATA RACE"),
+        with_output("d", "done"),
+    ];
+    let found = analysis(&report(Outcome::Failed, tests));
+    let kinds: Vec<FailureKind> = found.error_patterns.iter().map(|pattern| pattern.kind).collect();
+    let wanted = [FailureKind::FloatRounding, FailureKind::Assertion, FailureKind::DataRace, FailureKind::Unknown];
+    assert_eq!(kinds, wanted);
+}
+
+#[test]
+fn a_comparison_of_texts_is_no_failure_of_the_kind_that_the_texts_name() {
+    let compared = TestCase {
+        expected: Some("connection refused".to_owned()),
+        actual: Some("permission denied".to_owned()),
+        ..failed("a", "a.go", 7, "expected connection refused, got permission denied")
+    };
+    let found = analysis(&report(Outcome::Failed, vec![compared]));
+    assert_eq!(found.failed_tests[0].kind, FailureKind::Assertion);
+}
