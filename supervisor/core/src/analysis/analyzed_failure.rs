@@ -9,6 +9,22 @@ use crate::test_case::{Collector, CollectorKind, TestCase};
 /// Extensions of sources whose frames have a file name without its directory.
 const JVM: [&str; 4] = [".java", ".kt", ".scala", ".groovy"];
 
+/// Packages of the JVM's own and of test runners. The names of modules stand before a slash: `java.base/java.util.List.get`.
+const LIBRARIES: [&str; 12] = [
+    "app//",
+    "groovy.",
+    "java.",
+    "javax.",
+    "jdk.",
+    "junit.",
+    "kotlin.",
+    "org.apache.maven.",
+    "org.codehaus.",
+    "org.gradle.",
+    "org.junit.",
+    "sun.",
+];
+
 /// A failed test, or a package or file that could not be built or loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AnalyzedFailure<'a> {
@@ -80,8 +96,21 @@ impl<'a> AnalyzedFailure<'a> {
     /// Frames of the project in the stack, innermost first. Those of the JVM name no path and are left out.
     pub(super) fn frames(&self) -> Vec<ProjectFrame<'a>> {
         let mut frames = project_frames(self.stack);
-        frames.retain(|frame| !JVM.iter().any(|extension| frame.file.ends_with(extension)) || frame.file.contains('/'));
+        frames.retain(|frame| !Self::is_bare_file(frame.file));
         frames
+    }
+
+    /// Like [`AnalyzedFailure::frames`], with those of the JVM that are in classes of the project.
+    pub(super) fn frames_with_functions(&self) -> Vec<ProjectFrame<'a>> {
+        let mut frames = project_frames(self.stack);
+        let is_library = |function: &str| LIBRARIES.iter().any(|package| function.starts_with(package));
+        frames.retain(|frame| !Self::is_bare_file(frame.file) || !frame.function.is_none_or(is_library));
+        frames
+    }
+
+    /// Whether `file` is the name of a source of the JVM without its directory.
+    pub(super) fn is_bare_file(file: &str) -> bool {
+        JVM.iter().any(|extension| file.ends_with(extension)) && !file.contains('/')
     }
 
     /// Whether the innermost frames show code with these words.

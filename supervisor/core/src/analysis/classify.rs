@@ -29,12 +29,9 @@ pub(super) struct Classification {
 }
 
 impl Classification {
-    /// The degree of the suggestion: that a package of this name is the missing one is never certain.
+    /// The degree of the suggestion. Even where the kind is certain, what to do about it is not.
     pub(super) fn suggestion_confidence(&self) -> Confidence {
-        match self.kind {
-            FailureKind::MissingDependency => self.confidence.min(Confidence::Likely),
-            _ => self.confidence,
-        }
+        self.confidence.min(Confidence::Likely)
     }
 }
 
@@ -132,11 +129,23 @@ fn by_pattern<'a>(
             let suggestion = format!("no package {module} is in this module: check the import path, or create it");
             return Some((FailureKind::MissingModule, Some(suggestion), subject));
         }
-        let install =
-            module.map(|module| install_command(project.language, module, project.context)).unwrap_or_default();
-        let filled = fill(pattern.suggestion, &captures).replace("{install}", &install);
+        let install = module.and_then(|module| install_command(project.language, module, project.context));
+        let filled = match install {
+            Some(install) => fill(&pattern.suggestion.replace("{install}", &install), &captures),
+            None => fill(without_install(pattern.suggestion), &captures),
+        };
         Some((pattern.kind, Some(filled).filter(|text| !text.is_empty()), subject))
     })
+}
+
+// What remains of the template of a suggestion where no command is known: its alternative.
+fn without_install(template: &'static str) -> &'static str {
+    match template.strip_prefix("{install}") {
+        Some(rest) => {
+            rest.strip_prefix(", or ").or_else(|| Some(rest.split_once("; otherwise ")?.1)).unwrap_or_default()
+        }
+        None => template,
+    }
 }
 
 // The last word, if it has the form of an environment variable's name: messages have others before it.

@@ -52,6 +52,7 @@ kinds! {
     IndexOutOfRange "index_out_of_range" "an index out of range",
     LeakedResource "leaked_resource" "a leaked resource",
     LinkError "link_error" "a link error",
+    Locale "locale" "a locale that is not there",
     MissingDependency "missing_dependency" "a missing dependency",
     MissingEnvironmentVariable "missing_environment_variable" "a missing environment variable",
     MissingException "missing_exception" "an expected error that did not occur",
@@ -75,6 +76,6 @@ kinds! {
     Timeout "timeout" "a timeout",
     TypeMismatch "type_mismatch" "a wrong type or number of arguments",
     UndefinedFixture "undefined_fixture" "an unknown fixture",
-    Unknown "unknown" "of no known form",
+    Unknown "unknown" "a failure of no known form",
     UnhandledRejection "unhandled_rejection" "an unhandled rejection",
 }

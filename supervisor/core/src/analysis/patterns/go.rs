@@ -65,18 +65,14 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::build(
         FailureKind::MissingDependency,
         "no required module provides package {module}; to add it",
-        "`go get {module}`",
+        "{install}",
     ),
     Pattern::build(
         FailureKind::MissingDependency,
         "missing go.sum entry for module providing package {module}",
         "`go mod tidy`",
     ),
-    Pattern::build(
-        FailureKind::MissingDependency,
-        "cannot find module providing package {module}",
-        "`go get {module}`",
-    ),
+    Pattern::build(FailureKind::MissingDependency, "cannot find module providing package {module}", "{install}"),
     Pattern::build(FailureKind::MissingSymbol, "undefined: {name}", "nothing named {name} is declared there"),
     Pattern::build(
         FailureKind::MissingSymbol,

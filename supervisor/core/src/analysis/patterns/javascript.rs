@@ -153,7 +153,7 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
         FailureKind::FileNotFound,
         "ENOENT: no such file or directory, {what}",
-        "{what}: it does not exist in the sandbox",
+        "the run does not find the file: {what}",
     ),
     Pattern::new(FailureKind::PermissionDenied, "EACCES: permission denied, {what}", ""),
     Pattern::new(FailureKind::PermissionDenied, "EROFS: read-only file system, {what}", ""),

@@ -46,12 +46,12 @@ pub(super) const TABLE: &[Pattern] = &[
         "Address already in use",
         "the port is taken: bind port 0 and ask which one it is, or close the first listener",
     ),
-    Pattern::new(FailureKind::FileNotFound, "NoSuchFileException: {path}", "{path} does not exist in the sandbox"),
-    Pattern::new(FailureKind::FileNotFound, "FileNotFoundException: {path}", "{path} does not exist in the sandbox"),
+    Pattern::new(FailureKind::FileNotFound, "NoSuchFileException: {path}", "the run finds no file {path}"),
+    Pattern::new(FailureKind::FileNotFound, "FileNotFoundException: {path}", "the run finds no file {path}"),
     Pattern::build(
         FailureKind::MissingDependency,
         "package {module} does not exist",
-        "add the dependency that has the package {module} to the build file",
+        "add the dependency that has the package {module} to the build file, if it is not the project's own",
     ),
     Pattern::build(
         FailureKind::MissingSymbol,

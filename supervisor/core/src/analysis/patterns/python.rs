@@ -88,11 +88,7 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::MockExpectation, "Expected '{mock}' to {what}", "the mock {mock} was to {what}"),
     Pattern::new(FailureKind::PermissionDenied, "PermissionError: {what}", ""),
     Pattern::new(FailureKind::PermissionDenied, "Read-only file system: {path}", ""),
-    Pattern::new(
-        FailureKind::FileNotFound,
-        "No such file or directory: {path}",
-        "{path} does not exist in the sandbox",
-    ),
+    Pattern::new(FailureKind::FileNotFound, "No such file or directory: {path}", "the run finds no file {path}"),
     Pattern::new(FailureKind::NetworkRefused, "Name or service not known", ""),
     Pattern::new(
         FailureKind::ConnectionRefused,
@@ -105,6 +101,11 @@ pub(super) const TABLE: &[Pattern] = &[
         "the port is taken: listen on port 0 and ask which one it is, or close the first listener",
     ),
     Pattern::new(FailureKind::LeakedResource, "ResourceWarning: unclosed {what}", "close it: {what}"),
+    Pattern::new(
+        FailureKind::Locale,
+        "unsupported locale setting",
+        "the locale is not installed here: use one that is everywhere, as C.UTF-8",
+    ),
     Pattern::new(FailureKind::MissingKey, "KeyError: {key}", "the mapping has no key {key}"),
     Pattern::new(FailureKind::OutOfMemory, "MemoryError", ""),
     Pattern::new(FailureKind::Timeout, "TimeoutError", ""),

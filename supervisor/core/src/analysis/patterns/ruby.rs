@@ -62,7 +62,7 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
         FailureKind::FileNotFound,
         "No such file or directory @ {call} - {path}",
-        "{path} does not exist in the sandbox",
+        "the run finds no file {path}",
     ),
     Pattern::new(FailureKind::PermissionDenied, "Permission denied", ""),
     Pattern::new(FailureKind::PermissionDenied, "Read-only file system", ""),

@@ -30,7 +30,7 @@ pub(super) const TABLE: &[Pattern] = &[
         "an `Err` value: NotPresent",
         "set the environment variable that is read there: `env` in the request or `--env NAME=...`",
     ),
-    Pattern::new(FailureKind::FileNotFound, "NotFound, message: {message}", "the file does not exist in the sandbox"),
+    Pattern::new(FailureKind::FileNotFound, "NotFound, message: {message}", "the run does not find the file"),
     Pattern::new(FailureKind::PermissionDenied, "Read-only file system", ""),
     Pattern::new(FailureKind::PermissionDenied, "PermissionDenied", ""),
     Pattern::new(
