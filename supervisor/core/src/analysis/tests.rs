@@ -288,3 +288,50 @@ fn failures_of_no_known_form_and_different_words_do_not_agree() {
     let tests = vec![failed("a", "a.go", 7, "one thing"), failed("b", "a.go", 7, "another thing")];
     assert_eq!(analysis(&report(Outcome::Failed, tests)).root_cause, None);
 }
+
+/// Lines that runners and languages really print, with the kinds that they show.
+#[test]
+fn what_languages_print_has_its_kind() {
+    use FailureKind::*;
+    for (framework, message, kind) in [
+        ("go", "race detected during execution of test", DataRace),
+        ("go", "unknown time zone Mars/X", TimeZone),
+        ("go", "context deadline exceeded", Timeout),
+        ("go", "listen tcp 127.0.0.1:18080: bind: address already in use", AddressInUse),
+        ("go", "open /usr/shop.lock: read-only file system", PermissionDenied),
+        ("pytest", "zoneinfo._common.ZoneInfoNotFoundError: 'No time zone found with key Mars/Olympus'", TimeZone),
+        ("pytest", "locale.Error: unsupported locale setting", Locale),
+        (
+            "pytest",
+            "UnicodeEncodeError: 'ascii' codec can't encode character '\\xe9' in position 0: ordinal not in range(128)",
+            Locale,
+        ),
+        ("pytest", "MemoryError", OutOfMemory),
+        ("pytest", "OSError: [Errno 98] Address already in use", AddressInUse),
+        ("pytest", "FileNotFoundError: [Errno 2] No such file or directory: '/proc/1/mem2'", FileNotFound),
+        ("pytest", "PermissionError: [Errno 13] Permission denied: '/root/x'", PermissionDenied),
+        ("jest", "RangeError: Incorrect locale information provided", Locale),
+        ("jest", "RangeError: Invalid time zone specified: Mars/X", TimeZone),
+        ("node", "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", OutOfMemory),
+        ("mocha", "Error: ENOENT: no such file or directory, open '/root/none/x'", FileNotFound),
+        ("rspec", "Timeout::Error: execution expired", Timeout),
+        ("rspec", "ArgumentError: invalid byte sequence in US-ASCII", Locale),
+        ("rspec", "Encoding::InvalidByteSequenceError: \"\\xE9\" on US-ASCII", Locale),
+        ("rspec", "Errno::EADDRINUSE: Address already in use - bind(2) for \"127.0.0.1\" port 45671", AddressInUse),
+        ("rspec", "NoMemoryError: failed to allocate memory", OutOfMemory),
+        ("phpunit", "Exception: DateTimeZone::__construct(): Unknown or bad timezone (Mars/X)", TimeZone),
+        ("phpunit", "file_get_contents(/root/none): Failed to open stream: No such file or directory", FileNotFound),
+        ("ctest", "locale::facet::_S_create_c_locale name not valid", Locale),
+        ("ctest", "terminate called after throwing an instance of 'std::bad_alloc'", OutOfMemory),
+        ("ctest", "WARNING: ThreadSanitizer: data race (pid=21243)", DataRace),
+        ("ctest", "==21409==ERROR: LeakSanitizer: detected memory leaks", LeakedResource),
+        ("maven", "java.time.zone.ZoneRulesException: Unknown time-zone ID: Mars/X", TimeZone),
+        ("maven", "java.nio.file.NoSuchFileException: /none", FileNotFound),
+        ("maven", "java.net.BindException: Address already in use", AddressInUse),
+        ("cargo", "memory allocation of 4611686018427387904 bytes failed", OutOfMemory),
+    ] {
+        let mut of_test = report(Outcome::Failed, vec![failed("a", "a.src", 3, message)]);
+        of_test.framework = framework.to_owned();
+        assert_eq!(analysis(&of_test).failed_tests[0].kind, kind, "{framework}: {message}");
+    }
+}

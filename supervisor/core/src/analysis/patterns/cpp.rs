@@ -4,6 +4,12 @@ use super::Pattern;
 use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
+    Pattern::new(
+        FailureKind::Locale,
+        "locale::facet::_S_create_c_locale name not valid",
+        "the locale is not installed here: use one that is everywhere, as C.UTF-8",
+    ),
+    Pattern::new(FailureKind::OutOfMemory, "std::bad_alloc", "the process could not get the memory that it asked for"),
     Pattern::build(
         FailureKind::MissingDependency,
         ".h: No such file or directory",

@@ -6,6 +6,26 @@ use crate::analysis::failure_kind::FailureKind;
 pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
         FailureKind::DataRace,
+        "race detected during execution of test",
+        "two goroutines use the same memory without a lock; the stacks of both accesses are in the test's output",
+    ),
+    Pattern::new(
+        FailureKind::LeakedResource,
+        "found unexpected goroutines",
+        "goroutines still run after the test: stop them, or wait for them",
+    ),
+    Pattern::new(
+        FailureKind::TimeZone,
+        "unknown time zone {zone}",
+        "this host has no time zone {zone}: correct the name, or install the time zone database",
+    ),
+    Pattern::new(
+        FailureKind::Timeout,
+        "context deadline exceeded",
+        "the work did not end before the deadline of its context",
+    ),
+    Pattern::new(
+        FailureKind::DataRace,
         "WARNING: DATA RACE",
         "two goroutines use the same memory without a lock; the stacks of both accesses are in the test's output",
     ),

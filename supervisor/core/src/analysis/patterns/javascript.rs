@@ -4,6 +4,22 @@ use super::Pattern;
 use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
+    Pattern::new(FailureKind::Locale, "Incorrect locale information provided", "the name of the locale is not valid"),
+    Pattern::new(
+        FailureKind::TimeZone,
+        "Invalid time zone specified: {zone}",
+        "there is no time zone {zone}: correct the name",
+    ),
+    Pattern::new(
+        FailureKind::OutOfMemory,
+        "JavaScript heap out of memory",
+        "Node's own heap limit is reached: hold less, or raise --max-old-space-size",
+    ),
+    Pattern::new(
+        FailureKind::LeakedResource,
+        "A worker process has failed to exit gracefully",
+        "a timer, server or connection is still open after the tests",
+    ),
     Pattern::new(
         FailureKind::SnapshotMismatch,
         "toMatchSnapshot",

@@ -5,6 +5,12 @@ use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
+        FailureKind::TimeZone,
+        "Unknown time-zone ID: {zone}",
+        "there is no time zone {zone}: correct the name",
+    ),
+    Pattern::new(FailureKind::PermissionDenied, "AccessDeniedException: {path}", ""),
+    Pattern::new(
         FailureKind::DependencyFailed,
         "Could not initialize class {class}",
         "the initialisation of {class} failed before: look at the first failure",
@@ -36,16 +42,6 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::DivisionByZero, "/ by zero", "the divisor is zero there"),
     Pattern::new(FailureKind::OutOfMemory, "OutOfMemoryError", ""),
     Pattern::new(FailureKind::NetworkRefused, "UnknownHostException", ""),
-    Pattern::new(
-        FailureKind::ConnectionRefused,
-        "Connection refused",
-        "nothing listens at that address in the network of the run",
-    ),
-    Pattern::new(
-        FailureKind::AddressInUse,
-        "Address already in use",
-        "the port is taken: bind port 0 and ask which one it is, or close the first listener",
-    ),
     Pattern::new(FailureKind::FileNotFound, "NoSuchFileException: {path}", "the run finds no file {path}"),
     Pattern::new(FailureKind::FileNotFound, "FileNotFoundException: {path}", "the run finds no file {path}"),
     Pattern::build(

@@ -5,6 +5,11 @@ use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
+        FailureKind::TimeZone,
+        "Unknown or bad timezone ({zone})",
+        "there is no time zone {zone}: correct the name",
+    ),
+    Pattern::new(
         FailureKind::MissingException,
         "exception of type \"{exception}\" is thrown",
         "the code under test did not throw {exception}",
@@ -48,13 +53,12 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::DivisionByZero, "Division by zero", "the divisor is zero there"),
     Pattern::build(FailureKind::SyntaxError, "syntax error, {what}", "the file does not parse: {what}"),
     Pattern::new(FailureKind::MissingModule, "Failed opening required '{path}'", "no file is at {path}"),
-    Pattern::new(FailureKind::MissingModule, "Failed to open stream: No such file or directory", ""),
-    Pattern::new(FailureKind::NetworkRefused, "getaddrinfo", ""),
     Pattern::new(
-        FailureKind::ConnectionRefused,
-        "Connection refused",
-        "nothing listens at that address in the network of the run",
+        FailureKind::FileNotFound,
+        "({path}): Failed to open stream: No such file or directory",
+        "the run finds no file {path}",
     ),
+    Pattern::new(FailureKind::NetworkRefused, "getaddrinfo", ""),
     Pattern::new(
         FailureKind::StackOverflow,
         "Maximum call stack size",

@@ -5,6 +5,32 @@ use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(
+        FailureKind::TimeZone,
+        "No time zone found with key {zone}",
+        "this host has no time zone {zone}: correct the name, or install tzdata",
+    ),
+    Pattern::new(
+        FailureKind::Locale,
+        "'ascii' codec can't encode",
+        "the text is not of the locale's encoding: set LANG=C.UTF-8 for the run, or name the encoding in the code",
+    ),
+    Pattern::new(
+        FailureKind::Locale,
+        "'ascii' codec can't decode",
+        "the text is not of the locale's encoding: set LANG=C.UTF-8 for the run, or name the encoding in the code",
+    ),
+    Pattern::new(
+        FailureKind::SnapshotMismatch,
+        "[+ received] == [- snapshot]",
+        "compare the snapshot with the value; if the new value is right, update it with --snapshot-update",
+    ),
+    Pattern::new(
+        FailureKind::Timeout,
+        "from pytest-timeout",
+        "the test did not end within the timeout of pytest-timeout",
+    ),
+    Pattern::new(FailureKind::PidsExhausted, "can't start new thread", ""),
+    Pattern::new(
         FailureKind::MissingException,
         "DID NOT RAISE",
         "the code under test did not raise the expected exception",
@@ -89,16 +115,10 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::PermissionDenied, "PermissionError: {what}", ""),
     Pattern::new(FailureKind::PermissionDenied, "Read-only file system: {path}", ""),
     Pattern::new(FailureKind::FileNotFound, "No such file or directory: {path}", "the run finds no file {path}"),
-    Pattern::new(FailureKind::NetworkRefused, "Name or service not known", ""),
     Pattern::new(
         FailureKind::ConnectionRefused,
         "ConnectionRefusedError",
         "nothing listens at that address in the network of the run",
-    ),
-    Pattern::new(
-        FailureKind::AddressInUse,
-        "Address already in use",
-        "the port is taken: listen on port 0 and ask which one it is, or close the first listener",
     ),
     Pattern::new(FailureKind::LeakedResource, "ResourceWarning: unclosed {what}", "close it: {what}"),
     Pattern::new(

@@ -4,6 +4,18 @@ use super::Pattern;
 use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
+    Pattern::new(FailureKind::Timeout, "Timeout::Error: execution expired", "the block did not end within its timeout"),
+    Pattern::new(
+        FailureKind::Locale,
+        "invalid byte sequence in US-ASCII",
+        "the text is not of the locale's encoding: set LANG=C.UTF-8 for the run, or name the encoding in the code",
+    ),
+    Pattern::new(
+        FailureKind::Locale,
+        "on US-ASCII",
+        "the text is not of the locale's encoding: set LANG=C.UTF-8 for the run, or name the encoding in the code",
+    ),
+    Pattern::new(FailureKind::OutOfMemory, "NoMemoryError", "the process could not get the memory that it asked for"),
     Pattern::new(
         FailureKind::MissingEnvironmentVariable,
         "key not found: \"{name}\"",
@@ -50,22 +62,10 @@ pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(FailureKind::NetworkRefused, "getaddrinfo", ""),
     Pattern::new(FailureKind::NetworkRefused, "Failed to open TCP connection to {address} (getaddrinfo", ""),
     Pattern::new(
-        FailureKind::ConnectionRefused,
-        "Connection refused",
-        "nothing listens at that address in the network of the run",
-    ),
-    Pattern::new(
-        FailureKind::AddressInUse,
-        "Address already in use",
-        "the port is taken: bind port 0 and ask which one it is, or close the first listener",
-    ),
-    Pattern::new(
         FailureKind::FileNotFound,
         "No such file or directory @ {call} - {path}",
         "the run finds no file {path}",
     ),
-    Pattern::new(FailureKind::PermissionDenied, "Permission denied", ""),
-    Pattern::new(FailureKind::PermissionDenied, "Read-only file system", ""),
     Pattern::new(
         FailureKind::MissingException,
         "to raise {what} but nothing was raised",

@@ -4,6 +4,16 @@ use super::Pattern;
 use crate::analysis::failure_kind::FailureKind;
 
 pub(super) const TABLE: &[Pattern] = &[
+    Pattern::new(
+        FailureKind::SnapshotMismatch,
+        "snapshot assertion for '{name}' failed",
+        "compare the snapshot with the value; if the new value is right, accept it with `cargo insta review`",
+    ),
+    Pattern::new(
+        FailureKind::OutOfMemory,
+        "memory allocation of {bytes} bytes failed",
+        "the process could not get {bytes} bytes of memory",
+    ),
     Pattern::new(FailureKind::MissingException, "test did not panic as expected", "the code under test did not panic"),
     Pattern::new(
         FailureKind::PoisonedLock,
@@ -31,18 +41,7 @@ pub(super) const TABLE: &[Pattern] = &[
         "set the environment variable that is read there: `env` in the request or `--env NAME=...`",
     ),
     Pattern::new(FailureKind::FileNotFound, "NotFound, message: {message}", "the run does not find the file"),
-    Pattern::new(FailureKind::PermissionDenied, "Read-only file system", ""),
     Pattern::new(FailureKind::PermissionDenied, "PermissionDenied", ""),
-    Pattern::new(
-        FailureKind::AddressInUse,
-        "Address already in use",
-        "the port is taken: bind port 0 and ask which one it is, or close the first listener",
-    ),
-    Pattern::new(
-        FailureKind::ConnectionRefused,
-        "Connection refused",
-        "nothing listens at that address in the network of the run",
-    ),
     Pattern::new(FailureKind::NetworkRefused, "failed to lookup address information", ""),
     Pattern::new(
         FailureKind::NullDereference,
