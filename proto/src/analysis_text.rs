@@ -2,11 +2,8 @@
 
 use crate::printable::{block, line};
 use crate::text::outcome_name;
-use crate::v1::{AnalyzeFailuresResponse, Confidence, ErrorPattern, FailurePlace};
+use crate::v1::{AnalyzeFailuresResponse, ChangedFiles, Confidence, ErrorPattern, FailurePlace};
 use std::fmt::Write as _;
-
-/// Most names of tests in the text of one pattern; the structured answer has more.
-const NAMES_SHOWN: usize = 3;
 
 /// Name of a confidence.
 #[must_use]
@@ -36,6 +33,10 @@ pub fn analysis(answer: &AnalyzeFailuresResponse) -> String {
         let _ = writeln!(text, "look first ({}): {}", confidence_name(cause.confidence()), line(&cause.statement));
         write_evidence(&mut text, cause.evidence.as_ref());
     }
+    for cause in &answer.further_causes {
+        let _ = writeln!(text, "also ({}): {}", confidence_name(cause.confidence()), line(&cause.statement));
+        write_evidence(&mut text, cause.evidence.as_ref());
+    }
     answer.notes.iter().for_each(|note| {
         let _ = writeln!(text, "note: {}", line(note));
     });
@@ -58,10 +59,46 @@ pub fn analysis(answer: &AnalyzeFailuresResponse) -> String {
         text.push_str("files:\n");
     }
     for file in &answer.affected_files {
-        let edited = if file.is_edited { ", edited since the run began" } else { "" };
-        let _ = writeln!(text, "- {} ({} failure(s){edited})", line(&file.path), file.failures);
+        let state = match (file.is_missing, file.is_edited) {
+            (true, _) => ", not in the workspace now",
+            (false, true) => ", edited since the run began",
+            (false, false) => "",
+        };
+        let _ = writeln!(text, "- {} ({} failure(s){state})", line(&file.path), file.failures);
+    }
+    if let Some(changed) = &answer.changed_files {
+        write_changed_files(&mut text, changed);
+    }
+    if !answer.failed_tests.is_empty() {
+        text.push_str("failed tests:\n");
+    }
+    for failed in &answer.failed_tests {
+        let Some(place) = &failed.place else { continue };
+        let at = Some(location(place)).filter(|at| !at.is_empty()).map(|at| format!(" at {at}")).unwrap_or_default();
+        let _ = writeln!(text, "- {}{at} ({})", line(&place.test), failed.r#type);
     }
     text
+}
+
+fn write_changed_files(text: &mut String, changed: &ChangedFiles) {
+    let _ = writeln!(text, "changed since {}:", line(&changed.since));
+    for file in &changed.files {
+        let mut why = Vec::new();
+        why.extend((file.in_stacks > 0).then(|| format!("in {} stack(s)", file.in_stacks)));
+        why.extend(file.is_covered.then(|| "executed by a failing test".to_owned()));
+        why.extend(file.is_imported.then(|| "named in an import of a failing test's file".to_owned()));
+        let why = if why.is_empty() { String::new() } else { format!(": {}", why.join(", ")) };
+        let _ = writeln!(text, "- {} ({}{why})", line(&file.path), file.change);
+    }
+    if changed.files.is_empty() && changed.notes.is_empty() {
+        text.push_str("  no file\n");
+    }
+    if changed.left_out > 0 {
+        let _ = writeln!(text, "({} more changed files)", changed.left_out);
+    }
+    changed.notes.iter().for_each(|note| {
+        let _ = writeln!(text, "note: {}", line(note));
+    });
 }
 
 fn patterns(answer: &AnalyzeFailuresResponse) -> u64 {
@@ -88,7 +125,7 @@ fn write_pattern(text: &mut String, pattern: &ErrorPattern) {
     block(&pattern.message).lines().for_each(|message| {
         let _ = writeln!(text, "    {message}");
     });
-    let names: Vec<_> = pattern.test_names.iter().take(NAMES_SHOWN).map(|name| line(name)).collect();
+    let names: Vec<_> = pattern.test_names.iter().map(|name| line(name)).collect();
     let more = pattern.frequency.saturating_sub(names.len() as u64);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let _ = writeln!(text, "    in {}{more}", names.join(", "));
@@ -127,7 +164,15 @@ mod tests {
                 evidence: Some(place),
             }],
             error_patterns: vec![pattern],
-            affected_files: vec![AffectedFile { path: "shop.py".into(), failures: 5, is_place: true, is_edited: true }],
+            further_causes: vec![RootCause {
+                statement: "1 of 5 failures could not reach a host".into(),
+                confidence: Confidence::Possible.into(),
+                ..Default::default()
+            }],
+            affected_files: vec![
+                AffectedFile { path: "shop.py".into(), failures: 5, is_edited: true, ..Default::default() },
+                AffectedFile { path: "gone.py".into(), failures: 1, is_missing: true, ..Default::default() },
+            ],
             ..Default::default()
         };
         let text = analysis(&answer);
@@ -135,16 +180,18 @@ mod tests {
         assert_eq!(lines[0], "failed: 5 failure(s), 1 pattern(s) (pytest)");
         assert_eq!(lines[1], "look first (likely): all 5 failures agree");
         assert!(lines[2].starts_with("  seen in test_a") && lines[2].ends_with("forged at shop.py:5"), "{text}");
-        assert_eq!(&lines[3..5], ["suggestions:", "- shop.py:5: check it (likely)"]);
-        assert_eq!(lines[6], "- 5 x null_dereference at shop.py:5 (likely)");
+        assert_eq!(lines[3], "also (possible): 1 of 5 failures could not reach a host");
+        assert_eq!(&lines[4..6], ["suggestions:", "- shop.py:5: check it (likely)"]);
+        assert_eq!(lines[7], "- 5 x null_dereference at shop.py:5 (likely)");
         assert_eq!(
-            &lines[7..],
+            &lines[8..],
             [
                 "    AttributeError: x",
                 "    second line",
-                "    in a, b, c and 2 more",
+                "    in a, b, c, d and 1 more",
                 "files:",
                 "- shop.py (5 failure(s), edited since the run began)",
+                "- gone.py (1 failure(s), not in the workspace now)",
             ]
         );
     }

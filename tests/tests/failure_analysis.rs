@@ -67,7 +67,12 @@ fn write(workspace: &Path, files: impl IntoIterator<Item = (&'static str, &'stat
 }
 
 async fn analyze(client: &Client, session: &str, run: &str) -> Result<AnalyzeFailuresResponse, Status> {
-    let request = AnalyzeFailuresRequest { session_id: session.to_owned(), limit: 0, run_id: run.to_owned() };
+    let request = AnalyzeFailuresRequest {
+        session_id: session.to_owned(),
+        limit: 0,
+        run_id: run.to_owned(),
+        since: String::new(),
+    };
     Ok(client.results.clone().analyze_failures(request).await?.into_inner())
 }
 
@@ -109,10 +114,10 @@ fn a_limit_of_the_sandbox_comes_first_with_the_setting_that_changes_it() {
     workspace.write("requirements.txt", "pytest\n");
     let hang = "import time\n\ndef test_fails():\n    assert 1 == 2\n\ndef test_hangs():\n    time.sleep(3600)\n";
     workspace.write("test_hang.py", hang);
-    assert_eq!(workspace.proctor(&["run", "--framework", "pytest", "--timeout", "4s"]).status, 124);
+    assert_eq!(workspace.proctor(&["run", "--framework", "pytest", "--timeout", "15s"]).status, 124);
     let cause = workspace.proctor(&["analyze", "--output", "json"]).json()["root_cause"].clone();
     let statement =
-        "the sandbox stopped the run at its time limit of 4 s while test_hangs ran, which hangs at test_hang.py:7";
+        "the sandbox stopped the run at its time limit of 15 s while test_hangs ran, which was at test_hang.py:7";
     assert_eq!((&cause["statement"], &cause["is_sandbox"]), (&json!(statement), &json!(true)), "{cause}");
     assert!(cause["suggestion"].as_str().unwrap().contains("`timeout`"), "{cause}");
 }

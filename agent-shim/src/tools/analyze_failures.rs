@@ -7,7 +7,7 @@ use crate::answer::budget::{Detail, Draw, clip_end};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{list, number, plain};
+use crate::json_schema::{list, number, plain, string};
 use proctor_proto::analysis_text::{self, confidence_name, location};
 use proctor_proto::printable::block;
 use proctor_proto::text::outcome_name;
@@ -25,13 +25,22 @@ pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         title: "Why the last run failed",
         description: DESCRIPTION,
-        input: vec![("limit", number("Most patterns. Default 20."))],
+        input: vec![
+            ("limit", number("Most patterns. Default 20.")),
+            ("since", string("Also files changed since last_run, last_green or a git revision.")),
+        ],
         required: &[],
         output: Some(vec![
+            ("outcome", plain("string")),
+            ("total", plain("number")),
             ("root_cause", plain("object")),
+            ("further_causes", list(plain("object"))),
             ("error_patterns", list(plain("object"))),
             ("suggestions", list(plain("object"))),
             ("affected_files", list(plain("object"))),
+            ("changed_files", plain("object")),
+            ("failed_tests", list(plain("object"))),
+            ("left_out", plain("object")),
         ]),
         read_only: true,
     }
@@ -39,9 +48,10 @@ pub(super) fn spec() -> ToolSpec {
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let limit = arguments.count("limit", LIMIT_MAX)?.unwrap_or_default();
+    let since = arguments.text("since")?.unwrap_or_default();
     let answer = call
         .request_in_session(|mut clients, session_id| {
-            let request = AnalyzeFailuresRequest { session_id, limit, run_id: String::new() };
+            let request = AnalyzeFailuresRequest { session_id, limit, run_id: String::new(), since: since.clone() };
             async move { Ok(clients.results.analyze_failures(request).await?.into_inner()) }
         })
         .await;
@@ -59,50 +69,127 @@ struct FailureAnalysis(AnalyzeFailuresResponse);
 
 impl Draw for FailureAnalysis {
     fn items(&self) -> usize {
-        let lists = [self.0.error_patterns.len(), self.0.suggestions.len(), self.0.affected_files.len()];
+        let changed = self.0.changed_files.as_ref().map_or(0, |changed| changed.files.len());
+        let lists = [self.0.error_patterns.len(), self.0.suggestions.len(), self.0.affected_files.len(), changed];
         lists.into_iter().max().unwrap_or_default().max(1)
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
         let shown = shorten(&self.0, detail);
+        let left_out = LeftOut::new(&self.0, &shown);
         let members = vec![
             ("outcome", outcome_name(shown.outcome()).into()),
             ("root_cause", shown.root_cause.as_ref().map_or(Value::Null, root_cause)),
+            ("further_causes", shown.further_causes.iter().map(root_cause).collect()),
             ("error_patterns", shown.error_patterns.iter().map(error_pattern).collect()),
             ("suggestions", shown.suggestions.iter().map(suggestion).collect()),
             ("affected_files", shown.affected_files.iter().map(affected_file).collect()),
+            ("changed_files", shown.changed_files.as_ref().map_or(Value::Null, changed_files)),
             ("failed_tests", shown.failed_tests.iter().map(failed_test).collect()),
             ("total", shown.total.into()),
+            ("analyzed", shown.analyzed.into()),
             ("patterns_left_out", some(shown.patterns_left_out)),
+            ("left_out", left_out.to_json()),
             ("found", shown.notes.clone().into()),
             ("run_id", shown.run_id.as_str().into()),
         ];
-        let answer = ToolAnswer::with_own_headline(analysis_text::analysis(&shown), members);
+        let text = format!("{}{}", analysis_text::analysis(&shown), left_out.to_text());
+        let answer = ToolAnswer::with_own_headline(text, members);
         if self.0.total > 0 { answer.with_next("run_failing_tests after a fix") } else { answer }
     }
 }
 
-// What fits: patterns beyond are counted, names of tests are those of the text at the least.
+/// Numbers of what the supervisor's answer has and the drawn one has not. Patterns beyond are in `patterns_left_out`.
+struct LeftOut([(&'static str, usize); 5]);
+
+impl LeftOut {
+    fn new(all: &AnalyzeFailuresResponse, shown: &AnalyzeFailuresResponse) -> LeftOut {
+        let changed = |answer: &AnalyzeFailuresResponse| answer.changed_files.as_ref().map_or(0, |of| of.files.len());
+        LeftOut([
+            ("further_causes", all.further_causes.len() - shown.further_causes.len()),
+            ("suggestions", all.suggestions.len() - shown.suggestions.len()),
+            ("affected_files", all.affected_files.len() - shown.affected_files.len()),
+            ("changed_files", changed(all) - changed(shown)),
+            ("failed_tests", all.failed_tests.len() - shown.failed_tests.len()),
+        ])
+    }
+
+    fn present(&self) -> impl Iterator<Item = (&'static str, usize)> + '_ {
+        self.0.iter().copied().filter(|(_, count)| *count > 0)
+    }
+
+    fn to_json(&self) -> Value {
+        let counts: serde_json::Map<String, Value> =
+            self.present().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        if counts.is_empty() { Value::Null } else { Value::Object(counts) }
+    }
+
+    fn to_text(&self) -> String {
+        let counts: Vec<String> =
+            self.present().map(|(name, count)| format!("{count} more {}", name.replace('_', " "))).collect();
+        if counts.is_empty() {
+            return String::new();
+        }
+        format!("({}: pass a larger max_tokens to see them)\n", counts.join(", "))
+    }
+}
+
+/// Most bytes of a name or sentence, however small the budget: the least that tells one from another.
+const NAME_BYTES_MIN: usize = 80;
+
+/// Most bytes of the root cause's statement, however small the budget: it is what the answer is for.
+const STATEMENT_BYTES_MIN: usize = 240;
+
+/// Names of tests in a pattern of a short answer. Its frequency counts all.
+const NAMES_SHORT: usize = 3;
+
+// What fits: lists lose their ends, texts what is beyond a length. The answer counts the former, an ellipsis shows the latter.
 fn shorten(all: &AnalyzeFailuresResponse, detail: &Detail) -> AnalyzeFailuresResponse {
-    let names = if detail.stack_frames > 1 { usize::MAX } else { 3 };
+    let (is_full, bytes) = (detail.stack_frames > 1, detail.message_bytes.max(NAME_BYTES_MIN));
+    let names = if is_full { usize::MAX } else { NAMES_SHORT };
+    let text = |text: &str| clip_end(text, bytes);
+    let place = |place: &Option<FailurePlace>| {
+        let place = place.as_ref()?;
+        Some(FailurePlace { test: text(&place.test), file: place.file.as_deref().map(text), line: place.line })
+    };
+    let cause = |cause: &v1::RootCause| v1::RootCause {
+        statement: text(&cause.statement),
+        evidence: place(&cause.evidence),
+        ..cause.clone()
+    };
     let pattern = |pattern: &ErrorPattern| ErrorPattern {
         message: clip_end(&block(&pattern.message), detail.message_bytes),
-        test_names: pattern.test_names.iter().take(names).cloned().collect(),
+        test_names: pattern.test_names.iter().take(names).map(|name| text(name)).collect(),
+        evidence: place(&pattern.evidence),
         suggestion: String::new(),
         ..pattern.clone()
     };
+    let suggestion =
+        |one: &v1::Suggestion| v1::Suggestion { text: text(&one.text), evidence: place(&one.evidence), ..one.clone() };
+    let file = |file: &v1::AffectedFile| v1::AffectedFile { path: text(&file.path), ..file.clone() };
+    let failed = |one: &v1::FailedTest| v1::FailedTest { place: place(&one.place), ..one.clone() };
+    let changed = |changed: &v1::ChangedFiles| v1::ChangedFiles {
+        files: changed.files.iter().take(detail.items).cloned().collect(),
+        ..changed.clone()
+    };
     let patterns: Vec<ErrorPattern> = all.error_patterns.iter().take(detail.items).map(pattern).collect();
-    let failed = if detail.stack_frames > 1 { detail.items } else { 0 };
+    let root = all.root_cause.as_ref().map(|root| v1::RootCause {
+        statement: clip_end(&root.statement, bytes.max(STATEMENT_BYTES_MIN)),
+        ..cause(root)
+    });
+    let further = if is_full { usize::MAX } else { detail.stack_frames };
     AnalyzeFailuresResponse {
         patterns_left_out: all.patterns_left_out + (all.error_patterns.len() - patterns.len()) as u64,
         error_patterns: patterns,
-        suggestions: all.suggestions.iter().take(detail.items).cloned().collect(),
-        affected_files: all.affected_files.iter().take(detail.items).cloned().collect(),
-        failed_tests: all.failed_tests.iter().take(failed).cloned().collect(),
+        suggestions: all.suggestions.iter().take(detail.items).map(suggestion).collect(),
+        affected_files: all.affected_files.iter().take(detail.items).map(file).collect(),
+        failed_tests: all.failed_tests.iter().take(if is_full { detail.items } else { 0 }).map(failed).collect(),
+        further_causes: all.further_causes.iter().take(further).map(cause).collect(),
+        changed_files: all.changed_files.as_ref().map(changed),
         run_id: all.run_id.clone(),
         framework: all.framework.clone(),
-        root_cause: all.root_cause.clone(),
-        notes: all.notes.clone(),
+        root_cause: root,
+        notes: all.notes.iter().map(|note| text(note)).collect(),
         ..*all
     }
 }
@@ -161,6 +248,25 @@ fn affected_file(file: &v1::AffectedFile) -> Value {
         "path": file.path,
         "failures": file.failures,
         "edited": if file.is_edited { Value::Bool(true) } else { Value::Null },
+        "missing": if file.is_missing { Value::Bool(true) } else { Value::Null },
+    })
+}
+
+fn changed_files(changed: &v1::ChangedFiles) -> Value {
+    let file = |file: &v1::ChangedFile| {
+        json!({
+            "path": file.path,
+            "change": file.change,
+            "in_stacks": some(file.in_stacks),
+            "covered": if file.is_covered { Value::Bool(true) } else { Value::Null },
+            "imported": if file.is_imported { Value::Bool(true) } else { Value::Null },
+        })
+    };
+    json!({
+        "since": changed.since,
+        "files": changed.files.iter().map(file).collect::<Vec<_>>(),
+        "left_out": some(changed.left_out),
+        "notes": changed.notes,
     })
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct FakeState {
     pub(crate) failures: LastTestFailuresResponse,
     pub(crate) covering: TestsCoveringResponse,
     pub(crate) analysis: AnalyzeFailuresResponse,
+    /// Requests for analyses so far.
+    pub(crate) analysis_requests: Vec<AnalyzeFailuresRequest>,
     pub(crate) test_list: ListTestsResponse,
     /// Open sessions; the last one is the newest.
     pub(crate) sessions: Vec<String>,
@@ -403,7 +405,9 @@ impl Results for FakeSupervisor {
         &self,
         request: Request<AnalyzeFailuresRequest>,
     ) -> Result<Response<AnalyzeFailuresResponse>, Status> {
-        let state = self.in_session(&request.into_inner().session_id)?;
+        let request = request.into_inner();
+        let mut state = self.in_session(&request.session_id)?;
+        state.analysis_requests.push(request);
         Ok(Response::new(state.analysis.clone()))
     }
 

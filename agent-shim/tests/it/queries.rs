@@ -205,6 +205,52 @@ async fn an_analysis_has_the_same_root_in_text_and_structure_at_every_budget() {
 }
 
 #[tokio::test]
+async fn an_analysis_counts_what_its_budget_leaves_out() {
+    let long = "name ".repeat(400);
+    let place = || Some(FailurePlace { test: long.clone(), file: Some("a/b.go".into()), line: Some(1) });
+    let cause = || RootCause { statement: long.clone(), evidence: place(), ..RootCause::default() };
+    let suggestion =
+        |number| Suggestion { text: format!("{number} {long}"), evidence: place(), ..Suggestion::default() };
+    let file = |number| AffectedFile { path: format!("a/{number}.go"), failures: 1, ..AffectedFile::default() };
+    let changed =
+        |number| ChangedFile { path: format!("a/{number}.go"), change: "changed".into(), ..ChangedFile::default() };
+    let analysis = AnalyzeFailuresResponse {
+        root_cause: Some(cause()),
+        further_causes: vec![cause(), cause(), cause()],
+        notes: vec![long.clone()],
+        suggestions: (0..30).map(suggestion).collect(),
+        affected_files: (0..30).map(file).collect(),
+        changed_files: Some(ChangedFiles {
+            since: "0123abc".into(),
+            files: (0..30).map(changed).collect(),
+            ..Default::default()
+        }),
+        failed_tests: (0..30).map(|_| FailedTest { place: place(), r#type: "assertion".into() }).collect(),
+        ..analysis_of(30)
+    };
+    let fake = FakeSupervisor::start(FakeState { analysis, ..FakeState::default() });
+    let client = Client::connected_to(&fake).await;
+    for max_tokens in [800, 2_000, 8_000, 1_000_000] {
+        let result = client.call("analyze_failures", json!({"max_tokens": max_tokens, "since": "HEAD~1"})).await;
+        let data = structured(&client, "analyze_failures", &result).await;
+        let bytes = block(&result, 0).len() + block(&result, 1).len() + data.to_string().len();
+        assert!(bytes <= 4 * max_tokens, "{max_tokens}: {bytes}");
+        let left_out = |name: &str| data["left_out"][name].as_u64().unwrap_or_default();
+        let shown = |list: &serde_json::Value| list.as_array().map_or(0, Vec::len) as u64;
+        for (name, total) in [("further_causes", 3), ("suggestions", 30), ("affected_files", 30), ("failed_tests", 30)]
+        {
+            assert_eq!(shown(&data[name]) + left_out(name), total, "{max_tokens}: {name}");
+            if left_out(name) > 0 {
+                let counted = format!("{} more {}", left_out(name), name.replace('_', " "));
+                assert!(block(&result, 0).contains(&counted), "{max_tokens}: {counted}: {result:?}");
+            }
+        }
+        assert_eq!(shown(&data["changed_files"]["files"]) + left_out("changed_files"), 30, "{max_tokens}");
+    }
+    assert_eq!(fake.state().analysis_requests[0].since, "HEAD~1");
+}
+
+#[tokio::test]
 async fn no_run_yet_is_an_answer() {
     let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("last_test_failures", json!({})).await;

@@ -111,6 +111,9 @@ pub const ANALYSIS_PATTERNS_MAX: usize = 500;
 /// Names of failures in one pattern of an analysis; its frequency counts all.
 pub const ANALYSIS_NAMES_MAX: usize = 50;
 
+/// Causes in an analysis beside the root cause: each of its sources gives one or two.
+pub const ANALYSIS_FURTHER_CAUSES_MAX: usize = 4;
+
 /// Files in an analysis. A stack of 200 frames in as many files is an exception.
 pub const ANALYSIS_FILES_MAX: usize = 50;
 

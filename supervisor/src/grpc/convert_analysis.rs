@@ -1,7 +1,9 @@
 //! Conversion of a failure analysis to its wire form.
 
 use super::convert;
-use proctor_core::analysis::{Analysis, Confidence, ErrorPattern, Place, RootCause, Suggestion};
+use proctor_core::analysis::{
+    Analysis, ChangedFile, ChangedFiles, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion,
+};
 use proctor_proto::v1;
 
 /// The analysis of the run `run_id`.
@@ -14,6 +16,8 @@ pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresRespon
         total: analysis.total,
         analyzed: analysis.analyzed,
         root_cause: analysis.root_cause.map(root_cause),
+        further_causes: analysis.further_causes.into_iter().map(root_cause).collect(),
+        changed_files: analysis.changed_files.map(changed_files),
         notes: analysis.notes,
         error_patterns: analysis.error_patterns.into_iter().map(error_pattern).collect(),
         patterns_left_out: analysis.patterns_left_out,
@@ -26,13 +30,30 @@ pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresRespon
                 failures: file.failures,
                 is_place: file.is_place,
                 is_edited: file.is_edited,
+                is_missing: file.is_missing,
             })
             .collect(),
         failed_tests: analysis
             .failed_tests
             .into_iter()
-            .map(|failed| v1::FailedTest { place: Some(place(failed.place)), r#type: failed.kind.name().to_owned() })
+            .map(|failed| v1::FailedTest { place: Some(place(failed.location)), r#type: failed.kind.name().to_owned() })
             .collect(),
+    }
+}
+
+fn changed_files(changed: ChangedFiles) -> v1::ChangedFiles {
+    let file = |file: ChangedFile| v1::ChangedFile {
+        path: file.path,
+        change: file.change.name().to_owned(),
+        in_stacks: file.in_stacks,
+        is_covered: file.is_covered,
+        is_imported: file.is_imported,
+    };
+    v1::ChangedFiles {
+        since: changed.since,
+        files: changed.files.into_iter().map(file).collect(),
+        left_out: changed.left_out,
+        notes: changed.notes,
     }
 }
 
@@ -69,7 +90,7 @@ fn suggestion(suggestion: Suggestion) -> v1::Suggestion {
     }
 }
 
-fn place(place: Place) -> v1::FailurePlace {
+fn place(place: FailureLocation) -> v1::FailurePlace {
     v1::FailurePlace { test: place.test, file: place.file, line: place.line }
 }
 

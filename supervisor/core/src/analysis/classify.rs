@@ -1,11 +1,14 @@
 //! The kind of one failure, and what follows from it.
 
-use super::failures::Failed;
+use super::analyzed_failure::AnalyzedFailure;
+use super::failure_kind::FailureKind;
 use super::install::install_command;
-use super::kind::Kind;
+use super::mask::MaskedMessage;
+use super::patterns::Pattern;
 use super::template::{fill, match_line};
-use super::{Confidence, Project};
+use super::{Confidence, ProjectContext};
 use crate::test_case::CollectorKind;
+use std::collections::HashMap;
 
 /// Most lines of a message and of an output that are compared with the patterns.
 const MESSAGE_LINES_MAX: usize = 40;
@@ -17,60 +20,132 @@ const LINE_BYTES_MAX: usize = 1024;
 
 /// The kind of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Class {
-    pub(super) kind: Kind,
+pub(super) struct Classification {
+    pub(super) kind: FailureKind,
     pub(super) confidence: Confidence,
     pub(super) suggestion: Option<String>,
     /// The name that the pattern captured: a module, a file, a variable, a test.
     pub(super) subject: Option<String>,
 }
 
-/// Classifies a failure of a run.
-pub(super) fn classify(failed: &Failed<'_>, project: &Project<'_>) -> Class {
-    let by_message = by_pattern(lines(failed.message, MESSAGE_LINES_MAX), project);
+impl Classification {
+    /// The degree of the suggestion. Even where the kind is certain, what to do about it is not.
+    pub(super) fn suggestion_confidence(&self) -> Confidence {
+        self.confidence.min(Confidence::Likely)
+    }
+}
+
+/// What decides a classification beside the captured output.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MessageKey {
+    message: MaskedMessage,
+    values: Option<FailureKind>,
+    is_rejection: bool,
+    reads_environment: bool,
+}
+
+/// Classifies the failures of a run. Alike messages are compared with the patterns once.
+pub(super) struct Classifier<'a> {
+    project: &'a ProjectContext<'a>,
+    by_message: HashMap<MessageKey, Option<Classification>>,
+}
+
+impl<'a> Classifier<'a> {
+    pub(super) fn new(project: &'a ProjectContext<'a>) -> Classifier<'a> {
+        Classifier { project, by_message: HashMap::new() }
+    }
+
+    /// The classification of `failed`, whose masked message is `message`.
+    pub(super) fn classify(&mut self, failed: &AnalyzedFailure<'_>, message: &MaskedMessage) -> Classification {
+        let values = by_values(failed);
+        let key = MessageKey {
+            message: message.clone(),
+            values: values.as_ref().map(|class| class.kind),
+            is_rejection: failed.collector.is_some(),
+            reads_environment: failed.innermost_shows("os.environ"),
+        };
+        let project = self.project;
+        let known = self.by_message.entry(key).or_insert_with(|| by_message(failed, values, project)).clone();
+        match known {
+            Some(class) if class.kind != FailureKind::Crash => class,
+            known => by_output(failed, project).or(known).unwrap_or_else(|| without_pattern(failed)),
+        }
+    }
+}
+
+/// Kinds that a runner reports together with an expected and an actual value.
+const WITH_VALUES: [FailureKind; 5] = [
+    FailureKind::DataRace,
+    FailureKind::LeakedResource,
+    FailureKind::MissingException,
+    FailureKind::MockExpectation,
+    FailureKind::SnapshotMismatch,
+];
+
+fn by_message(
+    failed: &AnalyzedFailure<'_>,
+    values: Option<Classification>,
+    project: &ProjectContext<'_>,
+) -> Option<Classification> {
+    let found = by_pattern(lines(failed.message, MESSAGE_LINES_MAX), failed, project);
     // What the compiler or runner itself says about a file that it rejected is a fact.
-    let certain = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
-    let values = by_values(failed);
-    match by_message {
-        Some((kind, ..)) if kind == Kind::Assertion && values.is_some() => values,
-        Some((Kind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
+    let confidence = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
+    match found {
+        // A comparison may be of texts with any words.
+        found if values.is_some() && !found.as_ref().is_some_and(|(kind, ..)| WITH_VALUES.contains(kind)) => values,
+        Some((FailureKind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
             let name = name.trim_matches('\'').to_owned();
             let suggestion = Some(format!(
                 "set {name} for the run: `env` in the request or `--env`, or `environment` in .proctor.yaml"
             ));
-            Some(Class { kind: Kind::MissingEnvironmentVariable, confidence: certain, suggestion, subject: Some(name) })
+            let kind = FailureKind::MissingEnvironmentVariable;
+            Some(Classification { kind, confidence, suggestion, subject: Some(name) })
         }
-        Some((kind, suggestion, subject)) if kind != Kind::Crash => {
-            Some(Class { kind, confidence: certain, suggestion, subject })
+        found => {
+            let (kind, suggestion, subject) = found?;
+            Some(Classification { kind, confidence, suggestion, subject })
         }
-        found => values.or_else(|| by_output(failed, project)).or_else(|| {
-            found.map(|(kind, suggestion, subject)| Class { kind, confidence: certain, suggestion, subject })
-        }),
     }
-    .unwrap_or_else(|| without_pattern(failed))
 }
 
-type Match = (Kind, Option<String>, Option<String>);
+type Match = (FailureKind, Option<String>, Option<String>);
 
-fn by_pattern<'a>(lines: impl Iterator<Item = &'a str> + Clone, project: &Project<'_>) -> Option<Match> {
-    project.language.patterns().find_map(|pattern| {
+fn by_pattern<'a>(
+    lines: impl Iterator<Item = &'a str> + Clone,
+    failed: &AnalyzedFailure<'_>,
+    project: &ProjectContext<'_>,
+) -> Option<Match> {
+    let applies = |pattern: &&Pattern| failed.collector.is_some() || !pattern.is_build_only;
+    project.language.patterns().filter(applies).find_map(|pattern| {
         let captures = lines.clone().find_map(|line| {
             let captures = match_line(pattern.message, line)?;
-            let is_variable = pattern.kind == Kind::MissingEnvironmentVariable && !captures.is_empty();
+            let is_variable = pattern.kind == FailureKind::MissingEnvironmentVariable && !captures.is_empty();
             if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
         })?;
         let subject = captures.first().map(|(_, value)| (*value).to_owned());
         let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
-        let own = module.filter(|module| pattern.kind == Kind::MissingDependency && project.has_own(module));
+        let own = module.filter(|module| pattern.kind == FailureKind::MissingDependency && project.has_own(module));
         if let Some(module) = own {
             let suggestion = format!("no package {module} is in this module: check the import path, or create it");
-            return Some((Kind::MissingModule, Some(suggestion), subject));
+            return Some((FailureKind::MissingModule, Some(suggestion), subject));
         }
-        let install =
-            module.map(|module| install_command(project.language, module, project.context)).unwrap_or_default();
-        let filled = fill(pattern.suggestion, &captures).replace("{install}", &install);
+        let install = module.and_then(|module| install_command(project.language, module, project.context));
+        let filled = match install {
+            Some(install) => fill(&pattern.suggestion.replace("{install}", &install), &captures),
+            None => fill(without_install(pattern.suggestion), &captures),
+        };
         Some((pattern.kind, Some(filled).filter(|text| !text.is_empty()), subject))
     })
+}
+
+// What remains of the template of a suggestion where no command is known: its alternative.
+fn without_install(template: &'static str) -> &'static str {
+    match template.strip_prefix("{install}") {
+        Some(rest) => {
+            rest.strip_prefix(", or ").or_else(|| Some(rest.split_once("; otherwise ")?.1)).unwrap_or_default()
+        }
+        None => template,
+    }
 }
 
 // The last word, if it has the form of an environment variable's name: messages have others before it.
@@ -81,36 +156,36 @@ fn environment_variable(text: &str) -> Option<&str> {
 }
 
 // Captured output tells less than a message: other tests and programs may have printed it.
-fn by_output(failed: &Failed<'_>, project: &Project<'_>) -> Option<Class> {
+fn by_output(failed: &AnalyzedFailure<'_>, project: &ProjectContext<'_>) -> Option<Classification> {
     let from = failed.output.len().saturating_sub(16 * LINE_BYTES_MAX);
     let output = &failed.output[failed.output.ceil_char_boundary(from)..];
-    let (kind, suggestion, subject) = by_pattern(lines(output, OUTPUT_LINES_MAX), project)?;
+    let (kind, suggestion, subject) = by_pattern(lines(output, OUTPUT_LINES_MAX), failed, project)?;
     let confidence = if failed.collector.is_some() { Confidence::Likely } else { Confidence::Possible };
-    Some(Class { kind, confidence, suggestion, subject })
+    Some(Classification { kind, confidence, suggestion, subject })
 }
 
 fn lines(text: &str, most: usize) -> impl Iterator<Item = &str> + Clone {
     text.lines().take(most).map(|line| &line[..line.floor_char_boundary(LINE_BYTES_MAX)])
 }
 
-fn by_values(failed: &Failed<'_>) -> Option<Class> {
+fn by_values(failed: &AnalyzedFailure<'_>) -> Option<Classification> {
     let (expected, actual) = (failed.expected?, failed.actual?);
     let class = |kind, confidence, suggestion: &str| {
-        Some(Class { kind, confidence, suggestion: Some(suggestion.to_owned()), subject: None })
+        Some(Classification { kind, confidence, suggestion: Some(suggestion.to_owned()), subject: None })
     };
     if differ_by_rounding(expected, actual) {
         let suggestion = "the values differ only by rounding: compare with a tolerance";
-        return class(Kind::FloatRounding, Confidence::Likely, suggestion);
+        return class(FailureKind::FloatRounding, Confidence::Likely, suggestion);
     }
     if differ_by_time_zone(expected, actual) {
         let suggestion = "both are the same moment in different time zones: compare in one";
-        return class(Kind::TimeZone, Confidence::Likely, suggestion);
+        return class(FailureKind::TimeZone, Confidence::Likely, suggestion);
     }
     if differ_by_order(expected, actual) {
         let suggestion = "both have the same elements in a different order: sort them, or compare without order";
-        return class(Kind::OrderDependence, Confidence::Possible, suggestion);
+        return class(FailureKind::OrderDependence, Confidence::Possible, suggestion);
     }
-    class(Kind::Assertion, Confidence::Likely, "compare the expected with the actual value")
+    class(FailureKind::Assertion, Confidence::Likely, "compare the expected with the actual value")
 }
 
 fn differ_by_rounding(expected: &str, actual: &str) -> bool {
@@ -216,25 +291,25 @@ fn elements(text: &str) -> Option<Vec<&str>> {
     (elements.len() > 1 && depth == 0 && quote.is_none()).then_some(elements)
 }
 
-fn without_pattern(failed: &Failed<'_>) -> Class {
+fn without_pattern(failed: &AnalyzedFailure<'_>) -> Classification {
     let kind = match failed.collector {
-        Some(CollectorKind::Build) => Kind::BuildError,
-        Some(CollectorKind::Collection) => Kind::Exception,
-        None if failed.message.contains("panic: ") => Kind::Exception,
-        None if failed.message.starts_with("assert") => Kind::Assertion,
+        Some(CollectorKind::Build) => FailureKind::BuildError,
+        Some(CollectorKind::Collection) => FailureKind::Exception,
+        None if failed.message.contains("panic: ") => FailureKind::Exception,
+        None if failed.message.starts_with("assert") => FailureKind::Assertion,
         None => {
             let first = failed.message.split([':', ' ', '(']).next().unwrap_or_default();
             if first.contains("Assert") {
-                Kind::Assertion
+                FailureKind::Assertion
             } else if ["Error", "Exception", "Failure"].iter().any(|end| first.ends_with(end)) {
-                Kind::Exception
+                FailureKind::Exception
             } else {
-                Kind::Unknown
+                FailureKind::Unknown
             }
         }
     };
     let confidence = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
-    Class { kind, confidence, suggestion: None, subject: None }
+    Classification { kind, confidence, suggestion: None, subject: None }
 }
 
 #[cfg(test)]

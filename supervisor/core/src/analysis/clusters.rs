@@ -1,37 +1,39 @@
-//! Groups failures that have the same kind, the same message but for what is masked, and the same place.
+//! Groups failures that have the same kind, the same message but for masked values, and the same location.
 
-use super::classify::{Class, classify};
-use super::failures::Failed;
-use super::kind::Kind;
-use super::mask::masked;
-use super::{ErrorPattern, Project, names};
+use super::analyzed_failure::AnalyzedFailure;
+use super::classify::{Classification, Classifier};
+use super::failure_kind::FailureKind;
+use super::mask::MaskedMessage;
+use super::{ErrorPattern, ProjectContext, names};
 use crate::bounds::{ANALYSIS_TEXT_BYTES_MAX, clip};
 use std::collections::{HashMap, HashSet};
 
-/// Failures of one kind, message and place.
+/// Failures of one kind, message and location.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    pub(super) class: Class,
+    pub(super) class: Classification,
     /// Positions in the list of failures, never empty.
     pub(super) members: Vec<usize>,
     pub(super) is_consequence: bool,
 }
 
 /// The clusters, causes before consequences, and the most frequent first.
-pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Cluster> {
-    let mut by_key: HashMap<(String, Option<&str>, Option<u32>), usize> = HashMap::new();
+pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<'_>) -> Vec<Cluster> {
+    let mut classifier = Classifier::new(project);
+    let mut by_key: HashMap<(MaskedMessage, FailureKind, Option<&str>, Option<u32>), usize> = HashMap::new();
     let mut clusters: Vec<Cluster> = Vec::new();
     for (at, one) in failed.iter().enumerate() {
-        // Alike messages have one kind, so that each is compared with the patterns once.
-        let key = (masked(one.message), one.file, one.line);
-        let same = by_key.get(&key).copied().filter(|_| !one.message.is_empty());
-        if let Some(cluster) = same {
-            clusters[cluster].members.push(at);
-            continue;
+        let message = MaskedMessage::new(one.message);
+        let is_alone = message.is_empty();
+        let class = classifier.classify(one, &message);
+        let key = (message, class.kind, one.file, one.line);
+        match by_key.get(&key).copied().filter(|_| !is_alone) {
+            Some(cluster) => clusters[cluster].join(at, &class),
+            None => {
+                by_key.insert(key, clusters.len());
+                clusters.push(Cluster { class, members: vec![at], is_consequence: false });
+            }
         }
-        by_key.insert(key, clusters.len());
-        let class = classify(one, project);
-        clusters.push(Cluster { class, members: vec![at], is_consequence: false });
     }
     mark_consequences(failed, &mut clusters);
     clusters.sort_by_key(|cluster| (cluster.is_consequence, std::cmp::Reverse(cluster.members.len())));
@@ -39,8 +41,9 @@ pub(super) fn clusters(failed: &[Failed<'_>], project: &Project<'_>) -> Vec<Clus
 }
 
 // Failures that by their own words follow from another one, if that one is there.
-fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
-    let follows = |cluster: &Cluster| matches!(cluster.class.kind, Kind::PoisonedLock | Kind::DependencyFailed);
+fn mark_consequences(failed: &[AnalyzedFailure<'_>], clusters: &mut [Cluster]) {
+    let follows =
+        |cluster: &Cluster| matches!(cluster.class.kind, FailureKind::PoisonedLock | FailureKind::DependencyFailed);
     let roots: HashSet<&str> = clusters
         .iter()
         .filter(|cluster| !follows(cluster))
@@ -51,22 +54,28 @@ fn mark_consequences(failed: &[Failed<'_>], clusters: &mut [Cluster]) {
         .map(|cluster| {
             // The processes of tests are those of packages; ctest's prerequisites are in one package.
             let packages = cluster.members.iter().map(|at| failed[*at].package);
-            follows(cluster) && packages.into_iter().any(|package| roots.contains(package))
+            follows(cluster) && packages.into_iter().all(|package| roots.contains(package))
         })
         .collect();
     clusters.iter_mut().zip(marks).for_each(|(cluster, mark)| cluster.is_consequence = mark);
 }
 
 impl Cluster {
+    // A cluster is as sure as its least sure member.
+    fn join(&mut self, at: usize, class: &Classification) {
+        self.members.push(at);
+        self.class.confidence = self.class.confidence.min(class.confidence);
+    }
+
     /// The cluster as part of an answer.
-    pub(super) fn pattern(&self, failed: &[Failed<'_>]) -> ErrorPattern {
+    pub(super) fn pattern(&self, failed: &[AnalyzedFailure<'_>]) -> ErrorPattern {
         let first = failed[self.members[0]];
         ErrorPattern {
             kind: self.class.kind,
             message: clip(first.message.to_owned(), ANALYSIS_TEXT_BYTES_MAX),
             frequency: self.members.len() as u64,
             test_names: names(self.members.iter().map(|at| failed[*at].name)),
-            evidence: first.place(),
+            evidence: first.location(),
             confidence: self.class.confidence,
             suggestion: self.class.suggestion.clone().map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)),
             is_consequence: self.is_consequence,

@@ -17,7 +17,7 @@ const LINES_MAX: usize = 200;
 
 /// A frame in a file of the project.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Frame<'a> {
+pub(super) struct ProjectFrame<'a> {
     pub(super) file: &'a str,
     pub(super) line: u32,
     /// The function, where the stack names one that is not anonymous.
@@ -25,13 +25,13 @@ pub(super) struct Frame<'a> {
 }
 
 /// The frames of the project in `stack`, in its order.
-pub(super) fn project_frames(stack: &str) -> Vec<Frame<'_>> {
+pub(super) fn project_frames(stack: &str) -> Vec<ProjectFrame<'_>> {
     let mut frames = Vec::new();
     let mut before = "";
     for text in stack.lines().take(LINES_MAX) {
         if let Some((file, line)) = place(text) {
             let function = function(text).or_else(|| function_above(before)).filter(|name| is_named(name));
-            frames.push(Frame { file, line, function });
+            frames.push(ProjectFrame { file, line, function });
         }
         before = text;
     }

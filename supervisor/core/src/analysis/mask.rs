@@ -1,35 +1,74 @@
-//! Masks what differs between failures that are otherwise alike: numbers, addresses, absolute paths and times.
+//! Masks the values in messages, so that failures that differ only by them are alike. A mask keeps the kind of its value: a message with
+//! a number is not the same as one with an address, a path or a time in its place.
 
-/// Most bytes of a message that are compared.
-const COMPARED_BYTES: usize = 512;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The beginning of `message` with numbers, addresses and times as `#` and absolute paths as `<path>`.
-pub(super) fn masked(message: &str) -> String {
-    let message = &message[..message.floor_char_boundary(COMPARED_BYTES)];
-    let mut text = String::with_capacity(message.len());
-    let mut rest = message;
+/// Most bytes of a message whose mask is kept as text.
+const TEXT_BYTES: usize = 512;
+
+/// Most bytes of a message that are compared: beyond are further values of one failure, as a diff of two long lists.
+const COMPARED_BYTES: usize = 8 * 1024;
+
+/// A message without its values, for comparison.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct MaskedMessage {
+    /// The masked beginning, at most about [`TEXT_BYTES`] long.
+    beginning: String,
+    /// Hash of the masked rest.
+    rest: u64,
+}
+
+impl MaskedMessage {
+    pub(super) fn new(message: &str) -> MaskedMessage {
+        let message = &message[..message.floor_char_boundary(COMPARED_BYTES)];
+        let (beginning, rest) = message.split_at(message.floor_char_boundary(TEXT_BYTES));
+        let mut hasher = DefaultHasher::new();
+        masked(rest).hash(&mut hasher);
+        MaskedMessage { beginning: masked(beginning), rest: hasher.finish() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.beginning.is_empty()
+    }
+}
+
+/// `text` with numbers, addresses, absolute paths and times replaced by their kinds.
+fn masked(text: &str) -> String {
+    let mut masked = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let after_word = text.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_');
-        let end = match first {
-            '0' if !after_word && rest.starts_with("0x") => 2 + span(&rest[2..], |c| c.is_ascii_hexdigit()),
-            '0'..='9' => span(rest, |c| c.is_ascii_digit() || matches!(c, '.' | ':')),
+        let after_word = masked.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_');
+        let (mask, length) = match first {
+            '0' if !after_word && rest.starts_with("0x") => {
+                ("<address>", 2 + span(&rest[2..], |c| c.is_ascii_hexdigit()))
+            }
+            '0'..='9' => number(rest),
             '/' if !after_word && rest[1..].starts_with(|c: char| c.is_alphanumeric()) => {
-                let end = span(rest, |c| !c.is_whitespace() && !matches!(c, '\'' | '"' | ')' | ':' | ',' | '`'));
-                text.push_str("<path>");
-                rest = &rest[end..];
-                continue;
+                let is_part = |c: char| !c.is_whitespace() && !matches!(c, '\'' | '"' | ')' | ':' | ',' | '`');
+                ("<path>", span(rest, is_part))
             }
             other => {
-                text.push(other);
+                masked.push(other);
                 rest = &rest[other.len_utf8()..];
                 continue;
             }
         };
-        let value = rest[..end].trim_end_matches(['.', ':']);
-        text.push('#');
-        rest = &rest[value.len()..];
+        masked.push_str(mask);
+        rest = &rest[length..];
     }
-    text
+    masked
+}
+
+// A number that stands at the beginning of `text`, with the points and colons within it.
+fn number(text: &str) -> (&'static str, usize) {
+    let value = text[..span(text, |c| c.is_ascii_digit() || matches!(c, '.' | ':'))].trim_end_matches(['.', ':']);
+    let mask = match (value.contains(':'), value.matches('.').count()) {
+        (true, _) => "<time>",
+        (false, 0) => "<integer>",
+        (false, 1) => "<fraction>",
+        (false, _) => "<version>",
+    };
+    (mask, value.len())
 }
 
 fn span(text: &str, is_part: impl Fn(char) -> bool) -> usize {
@@ -41,16 +80,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_addresses_paths_and_times_do_not_tell_failures_apart() {
+    fn a_mask_keeps_the_kind_of_its_value() {
         for (message, masked_as) in [
-            ("index 7 out of range for length 12", "index # out of range for length #"),
-            ("at 0xc000012ab0: nil", "at #: nil"),
+            ("index 7 out of range for length 12", "index <integer> out of range for length <integer>"),
+            ("at 0xc000012ab0: nil", "at <address>: nil"),
             ("open /tmp/a-123/x.txt: no such file", "open <path>: no such file"),
-            ("took 12:30:01.25.", "took #."),
-            ("a/b.py is relative, and/or 3", "a/b.py is relative, and/or #"),
-            ("größe 1é", "größe #é"),
+            ("took 12:30:01.25.", "took <time>."),
+            ("0.25 of 1.2.3", "<fraction> of <version>"),
+            ("a/b.py is relative, and/or 3", "a/b.py is relative, and/or <integer>"),
+            ("größe 1é", "größe <integer>é"),
         ] {
             assert_eq!(masked(message), masked_as);
         }
+    }
+
+    #[test]
+    fn messages_are_compared_beyond_their_beginning() {
+        let long = |end: &str| MaskedMessage::new(&format!("{}{end}", "a".repeat(600)));
+        assert_eq!(long(" 1"), long(" 2"));
+        assert_ne!(long(" none"), long(" some"));
+        assert_ne!(MaskedMessage::new("got 1"), MaskedMessage::new("got 1.5"));
     }
 }

@@ -3,35 +3,44 @@
 //! Reads nothing but a [`Report`] and facts that the caller passes. Every statement has its evidence and one of three degrees of
 //! [`Confidence`]; where nothing is known there is no statement. Matching is linear in the length of the texts.
 
-mod affected;
+mod affected_files;
+mod analyzed_failure;
+mod changes;
 mod classify;
 mod clusters;
-mod failures;
+mod failure_kind;
 mod frames;
+mod imports;
 mod install;
-mod kind;
 mod mask;
+mod package_names;
 mod patterns;
-mod root;
-mod sandbox;
+mod root_cause;
+mod sandbox_causes;
 mod template;
 #[cfg(test)]
 mod tests;
 
-pub use kind::Kind;
+pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges};
+pub use failure_kind::FailureKind;
 
-use crate::bounds::{ANALYSIS_FILES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX, ANALYSIS_TEXT_BYTES_MAX, clip};
+use crate::bounds::{
+    ANALYSIS_FILES_MAX, ANALYSIS_FURTHER_CAUSES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX,
+    ANALYSIS_TEXT_BYTES_MAX, clip,
+};
 use crate::outcome::Outcome;
 use crate::report::Report;
 use patterns::Language;
+use root_cause::FailureCount;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
 /// How sure a statement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Only circumstances agree: a place in common, captured output.
+    #[default]
     Possible,
     /// The failure's own message has a known form.
     Likely,
@@ -53,14 +62,16 @@ impl Confidence {
 
 /// Facts about the project beside the report; empty if nothing is known.
 #[derive(Debug, Clone, Default)]
-pub struct Context {
-    /// Names of those [`Context::ROOT_FILES`] that the workspace's root has.
+pub struct WorkspaceFacts {
+    /// Absolute path of the workspace; empty if unknown.
+    pub root: String,
+    /// Names of those [`WorkspaceFacts::ROOT_FILES`] that the workspace's root has.
     pub root_files: Vec<String>,
 }
 
 /// A test, package or file that failed, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Place {
+pub struct FailureLocation {
     /// The runner's own name of the test, or of the package or file that was not built or loaded.
     pub test: String,
     /// File, relative to the workspace.
@@ -69,7 +80,7 @@ pub struct Place {
     pub line: Option<u32>,
 }
 
-impl Place {
+impl FailureLocation {
     /// `file:line`, or the file if the line is unknown.
     #[must_use]
     pub fn file_and_line(&self) -> Option<String> {
@@ -83,17 +94,17 @@ impl Place {
 pub struct FailedTest {
     /// Its name and place.
     #[serde(flatten)]
-    pub place: Place,
-    /// Kind of the failure.
-    pub kind: Kind,
+    pub location: FailureLocation,
+    /// FailureKind of the failure.
+    pub kind: FailureKind,
 }
 
 /// Failures that have the same kind, message and place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPattern {
-    /// Kind of the failures.
+    /// FailureKind of the failures.
     #[serde(rename = "type")]
-    pub kind: Kind,
+    pub kind: FailureKind,
     /// The message of the first of them.
     pub message: String,
     /// Number of these failures.
@@ -101,7 +112,7 @@ pub struct ErrorPattern {
     /// Names of the first of them, at most [`ANALYSIS_NAMES_MAX`].
     pub test_names: Vec<String>,
     /// The first of them.
-    pub evidence: Place,
+    pub evidence: FailureLocation,
     /// How sure the kind is.
     pub confidence: Confidence,
     /// What follows from it.
@@ -113,18 +124,21 @@ pub struct ErrorPattern {
 /// Where to look first, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// Kind of the failure, if it is one.
-    pub kind: Option<Kind>,
+    /// FailureKind of the failure, if it is one.
+    pub kind: Option<FailureKind>,
     /// What the run shows, in one sentence.
     pub statement: String,
     /// How sure it is.
     pub confidence: Confidence,
     /// The failure that shows it.
-    pub evidence: Option<Place>,
+    pub evidence: Option<FailureLocation>,
     /// Number of failures behind it.
     pub failures: u64,
     /// What to do.
     pub suggestion: Option<String>,
+    /// How sure the suggestion is.
+    #[serde(skip)]
+    pub suggestion_confidence: Confidence,
     /// Whether the sandbox is the cause.
     pub is_sandbox: bool,
 }
@@ -137,7 +151,7 @@ pub struct Suggestion {
     /// How sure its reason is.
     pub confidence: Confidence,
     /// The failure that shows it.
-    pub evidence: Option<Place>,
+    pub evidence: Option<FailureLocation>,
 }
 
 /// A file of the project that has to do with the failures.
@@ -149,8 +163,22 @@ pub struct AffectedFile {
     pub failures: u64,
     /// Whether one of them is at this file's innermost frame.
     pub is_place: bool,
-    /// Whether it was edited or removed after the run began, so that lines may have moved and the failure may be gone.
+    /// Whether it was edited after the run began, so that lines may have moved and the failure may be gone.
     pub is_edited: bool,
+    /// Whether the workspace has no such file now: it was removed, or the runner's name for it is not that of a file.
+    #[serde(default)]
+    pub is_missing: bool,
+}
+
+/// What became of a file since the run began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// It is as it was.
+    Unchanged,
+    /// It was written, replaced or created.
+    Edited,
+    /// The workspace has no such file.
+    Missing,
 }
 
 /// The analysis of one run.
@@ -164,8 +192,10 @@ pub struct Analysis {
     pub total: u64,
     /// Number of failures that the report has and that were analysed.
     pub analyzed: u64,
-    /// Where to look first. The sandbox comes before everything else, and may be followed by further causes.
+    /// Where to look first.
     pub root_cause: Option<RootCause>,
+    /// What else explains failures, the first to look at first, at most [`ANALYSIS_FURTHER_CAUSES_MAX`].
+    pub further_causes: Vec<RootCause>,
     /// Why `root_cause` is absent; what else the run shows.
     pub notes: Vec<String>,
     /// Patterns, the most frequent first, at most [`ANALYSIS_PATTERNS_MAX`].
@@ -178,21 +208,24 @@ pub struct Analysis {
     pub affected_files: Vec<AffectedFile>,
     /// The failures, at most as many as were asked for.
     pub failed_tests: Vec<FailedTest>,
+    /// Files that changed, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_files: Option<ChangedFiles>,
 }
 
 /// What is known about the project of a run.
-struct Project<'a> {
+struct ProjectContext<'a> {
     language: Language,
-    context: &'a Context,
+    context: &'a WorkspaceFacts,
     /// Packages of the run's tests and errors.
     packages: HashSet<&'a str>,
 }
 
-impl<'a> Project<'a> {
-    fn new(report: &'a Report, language: Language, context: &'a Context) -> Project<'a> {
+impl<'a> ProjectContext<'a> {
+    fn new(report: &'a Report, language: Language, context: &'a WorkspaceFacts) -> ProjectContext<'a> {
         let tests = report.tests.iter().map(|test| test.package.as_str());
         let packages = tests.chain(report.collectors.iter().map(|collector| collector.nodeid.as_str())).collect();
-        Project { language, context, packages }
+        ProjectContext { language, context, packages }
     }
 
     /// Whether an imported package is below one of the run's own: then no command installs it.
@@ -203,31 +236,41 @@ impl<'a> Project<'a> {
 }
 
 impl Analysis {
-    /// Marks the affected files that were edited or removed after the run began, as `is_edited` knows them.
-    pub fn mark_edited(&mut self, is_edited: impl Fn(&str) -> bool) {
-        self.affected_files.iter_mut().for_each(|file| file.is_edited = is_edited(&file.path));
+    /// Marks the affected files by what became of them after the run began, as `state` knows it.
+    pub fn mark_files(&mut self, state: impl Fn(&str) -> FileState) {
+        for file in &mut self.affected_files {
+            let state = state(&file.path);
+            (file.is_edited, file.is_missing) = (state == FileState::Edited, state == FileState::Missing);
+        }
     }
 }
 
 /// Analyses the failures of a run; `limit` is the most patterns and failed tests in the answer.
 #[must_use]
-pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
+pub fn analyze(report: &Report, context: &WorkspaceFacts, limit: usize) -> Analysis {
     let limit = limit.min(ANALYSIS_PATTERNS_MAX);
-    let failed = failures::failures(report);
+    let failed = analyzed_failure::failures(report);
     let language = Language::of_framework(&report.framework);
-    let clusters = clusters::clusters(&failed, &Project::new(report, language, context));
-    let causes = root::causes(report, &failed, &clusters);
-    let affected_files = affected::files(&failed, &clusters, &causes);
+    let clusters = clusters::clusters(&failed, &ProjectContext::new(report, language, context));
     let left_out = report
         .summary
         .failures()
         .saturating_sub(report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64)
         + report.truncated.collectors;
+    let count = FailureCount { analyzed: failed.len(), total: failed.len() as u64 + left_out };
+    let causes = root_cause::causes(report, &failed, &clusters, context, count);
+    let affected_files = affected_files::files(&failed, &clusters, &causes);
     let mut suggestions: Vec<Suggestion> = Vec::new();
-    let of_causes =
-        causes.found.iter().map(|cause| (cause.suggestion.clone(), cause.confidence, cause.evidence.clone()));
+    let of_causes = causes
+        .found
+        .iter()
+        .map(|cause| (cause.suggestion.clone(), cause.suggestion_confidence, cause.evidence.clone()));
     let of_patterns = clusters.iter().filter(|cluster| !cluster.is_consequence).take(limit).map(|cluster| {
-        (cluster.class.suggestion.clone(), cluster.class.confidence, Some(failed[cluster.members[0]].place()))
+        (
+            cluster.class.suggestion.clone(),
+            cluster.class.suggestion_confidence(),
+            Some(failed[cluster.members[0]].location()),
+        )
     });
     for (text, confidence, evidence) in of_causes.chain(of_patterns) {
         let Some(text) = text.map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)) else { continue };
@@ -235,12 +278,12 @@ pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
             suggestions.push(Suggestion { text, confidence, evidence });
         }
     }
-    let mut kinds = vec![Kind::Unknown; failed.len()];
+    let mut kinds = vec![FailureKind::Unknown; failed.len()];
     clusters.iter().for_each(|cluster| cluster.members.iter().for_each(|at| kinds[*at] = cluster.class.kind));
     Analysis {
         framework: report.framework.clone(),
         outcome: report.outcome,
-        total: failed.len() as u64 + left_out,
+        total: count.total,
         analyzed: failed.len() as u64,
         error_patterns: clusters.iter().take(limit).map(|cluster| cluster.pattern(&failed)).collect(),
         patterns_left_out: clusters.len().saturating_sub(limit) as u64,
@@ -250,13 +293,16 @@ pub fn analyze(report: &Report, context: &Context, limit: usize) -> Analysis {
             .iter()
             .zip(kinds)
             .take(limit)
-            .map(|(failed, kind)| FailedTest { place: failed.place(), kind })
+            .map(|(failed, kind)| FailedTest { location: failed.location(), kind })
             .collect(),
+        changed_files: None,
         notes: causes.notes,
-        root_cause: causes.found.into_iter().next(),
+        further_causes: causes.further.into_iter().take(ANALYSIS_FURTHER_CAUSES_MAX).collect(),
+        root_cause: causes.found,
     }
 }
 
+// The first of the names.
 fn names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.take(ANALYSIS_NAMES_MAX).map(str::to_owned).collect()
 }

@@ -55,7 +55,8 @@ def clip(value):
 def trimmed(report):
     kept = {name: report[name] for name in KEPT}
     kept["tests"] = [test for test in report["tests"] if test["outcome"] in ("failed", "error")][:20]
-    kept["isolation"] = {"network": report["isolation"]["network"], "layers": [], "limits": [], "missing": []}
+    isolation = report["isolation"]
+    kept["isolation"] = {"network": isolation["network"], "layers": isolation["layers"], "limits": [], "missing": []}
     for tail in ("stdout_tail", "stderr_tail"):
         kept[tail] = report[tail][-1000:]
     return clip(kept)

@@ -12,21 +12,28 @@ mod python;
 mod ruby;
 mod rust;
 
-use super::kind::Kind;
+use super::failure_kind::FailureKind;
 
 /// The form of a message, and what follows from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {
-    pub(super) kind: Kind,
+    pub(super) kind: FailureKind,
     /// Template of one line of the message.
     pub(super) message: &'static str,
     /// Template of the suggestion, with the holes of `message` and `{install}`; empty where nothing certain follows.
     pub(super) suggestion: &'static str,
+    /// Whether only a compiler or collector says this. A test may print the same words for any reason.
+    pub(super) is_build_only: bool,
 }
 
 impl Pattern {
-    const fn new(kind: Kind, message: &'static str, suggestion: &'static str) -> Pattern {
-        Pattern { kind, message, suggestion }
+    const fn new(kind: FailureKind, message: &'static str, suggestion: &'static str) -> Pattern {
+        Pattern { kind, message, suggestion, is_build_only: false }
+    }
+
+    /// A pattern of what a compiler or collector says about a file that it rejects.
+    const fn build(kind: FailureKind, message: &'static str, suggestion: &'static str) -> Pattern {
+        Pattern { is_build_only: true, ..Pattern::new(kind, message, suggestion) }
     }
 }
 
@@ -115,7 +122,8 @@ mod tests {
         for language in LANGUAGES {
             let mut seen = BTreeSet::new();
             for pattern in language.patterns() {
-                assert!(seen.insert(pattern.message), "{language:?}: {}", pattern.message);
+                let row = (pattern.message, pattern.is_build_only);
+                assert!(seen.insert(row), "{language:?}: {}", pattern.message);
             }
         }
     }

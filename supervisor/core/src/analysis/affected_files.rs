@@ -2,14 +2,20 @@
 //! failures.
 
 use super::AffectedFile;
+use super::analyzed_failure::AnalyzedFailure;
 use super::clusters::Cluster;
-use super::failures::Failed;
-use super::root::Causes;
+use super::root_cause::Causes;
 use std::collections::{HashMap, HashSet};
 
-pub(super) fn files(failed: &[Failed<'_>], clusters: &[Cluster], causes: &Causes) -> Vec<AffectedFile> {
+pub(super) fn files(failed: &[AnalyzedFailure<'_>], clusters: &[Cluster], causes: &Causes) -> Vec<AffectedFile> {
     let mut found: HashMap<&str, AffectedFile> = HashMap::new();
-    let file = |path: &str| AffectedFile { path: path.to_owned(), failures: 0, is_place: false, is_edited: false };
+    let file = |path: &str| AffectedFile {
+        path: path.to_owned(),
+        failures: 0,
+        is_place: false,
+        is_edited: false,
+        is_missing: false,
+    };
     for cluster in clusters.iter().filter(|cluster| !cluster.is_consequence) {
         for one in cluster.members.iter().map(|at| failed[*at]) {
             let frames = one.frames();
@@ -22,7 +28,7 @@ pub(super) fn files(failed: &[Failed<'_>], clusters: &[Cluster], causes: &Causes
             }
         }
     }
-    let roots: Vec<&str> = causes.found.iter().filter_map(|cause| cause.evidence.as_ref()?.file.as_deref()).collect();
+    let roots: Vec<&str> = causes.all().filter_map(|cause| cause.evidence.as_ref()?.file.as_deref()).collect();
     for root in &roots {
         found.entry(root).or_insert_with(|| AffectedFile { is_place: true, ..file(root) });
     }

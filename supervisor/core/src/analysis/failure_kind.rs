@@ -7,24 +7,24 @@ macro_rules! kinds {
         /// A kind of failure, as the failure's own text shows it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum Kind {
+        pub enum FailureKind {
             $(#[doc = $title] $kind,)+
         }
 
-        impl Kind {
+        impl FailureKind {
             /// All kinds.
-            pub const ALL: &[Kind] = &[$(Kind::$kind,)+];
+            pub const ALL: &[FailureKind] = &[$(FailureKind::$kind,)+];
 
             /// The name in answers.
             #[must_use]
             pub fn name(self) -> &'static str {
-                match self { $(Kind::$kind => $name,)+ }
+                match self { $(FailureKind::$kind => $name,)+ }
             }
 
             /// What it is, in a few words for people.
             #[must_use]
             pub fn title(self) -> &'static str {
-                match self { $(Kind::$kind => $title,)+ }
+                match self { $(FailureKind::$kind => $title,)+ }
             }
         }
     };
@@ -52,6 +52,7 @@ kinds! {
     IndexOutOfRange "index_out_of_range" "an index out of range",
     LeakedResource "leaked_resource" "a leaked resource",
     LinkError "link_error" "a link error",
+    Locale "locale" "a locale that is not there",
     MissingDependency "missing_dependency" "a missing dependency",
     MissingEnvironmentVariable "missing_environment_variable" "a missing environment variable",
     MissingException "missing_exception" "an expected error that did not occur",
@@ -75,6 +76,6 @@ kinds! {
     Timeout "timeout" "a timeout",
     TypeMismatch "type_mismatch" "a wrong type or number of arguments",
     UndefinedFixture "undefined_fixture" "an unknown fixture",
-    Unknown "unknown" "of no known form",
+    Unknown "unknown" "a failure of no known form",
     UnhandledRejection "unhandled_rejection" "an unhandled rejection",
 }

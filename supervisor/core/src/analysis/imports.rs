@@ -1,0 +1,96 @@
+//! Whether a source file names another file of the project in an import. Lines are read as text, not parsed: what begins like an import
+//! of the language is one.
+
+use super::changes::TestSource;
+
+/// Most lines of a file that are looked at. Imports stand at its beginning, but those of Rust's modules and of Ruby may not.
+const LINES_MAX: usize = 2_000;
+
+/// Words that begin an import, by the extensions of the languages.
+const IMPORTS: [(&[&str], &[&str]); 8] = [
+    (&["py", "pyi"], &["import ", "from "]),
+    (
+        &["js", "cjs", "mjs", "jsx", "ts", "cts", "mts", "tsx", "vue", "svelte"],
+        &["import ", "export ", "require(", "} from "],
+    ),
+    (&["go"], &["import ", "\""]),
+    (&["rs"], &["use ", "mod ", "pub use ", "pub mod "]),
+    (&["java", "kt", "kts", "groovy", "scala"], &["import "]),
+    (&["rb", "rake"], &["require ", "require_relative ", "load ", "autoload "]),
+    (
+        &["php", "phtml"],
+        &["use ", "require ", "require_once ", "include ", "include_once ", "require_once(", "require("],
+    ),
+    (&["c", "cc", "cpp", "cxx", "h", "hh", "hpp", "hxx", "m", "mm"], &["#include "]),
+];
+
+/// Names of files that stand for their directory.
+const OF_DIRECTORY: [&str; 4] = ["__init__", "index", "mod", "lib"];
+
+/// Whether `source` names the file at `path` in an import.
+pub(super) fn names(source: &TestSource, path: &str) -> bool {
+    let extension =
+        |path: &str| path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end.to_owned());
+    let (Some(own), Some(other)) = (extension(&source.path), extension(path)) else { return false };
+    let language = |extension: &str| IMPORTS.iter().find(|(extensions, _)| extensions.contains(&extension));
+    let Some((extensions, words)) = language(&own) else { return false };
+    if !extensions.contains(&other.as_str()) {
+        return false;
+    }
+    let Some(name) = module_name(path, &other) else { return false };
+    source.text.lines().take(LINES_MAX).map(str::trim_start).any(|line| is_import(line, words) && has_word(line, name))
+}
+
+// The word by which imports name the file: its name without extension, or that of its directory.
+fn module_name<'a>(path: &'a str, extension: &str) -> Option<&'a str> {
+    let mut parts = path.rsplit('/');
+    let stem = parts.next()?.strip_suffix(extension)?.strip_suffix('.')?;
+    let is_of_directory = extension == "go" || OF_DIRECTORY.contains(&stem);
+    if is_of_directory { parts.next() } else { Some(stem) }.filter(|name| !name.is_empty())
+}
+
+fn is_import(line: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| {
+        line.starts_with(word)
+            || (word.ends_with('(') && line.contains(word))
+            || (word.starts_with('}') && line.contains(word))
+    })
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].chars().next_back().is_some_and(is_part)
+            && !line[at + word.len()..].chars().next().is_some_and(is_part)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_import_names_a_file_in_the_words_of_its_language() {
+        for (test, text, path, is_named) in [
+            ("test_a.py", "from shop.client import get", "shop/client.py", true),
+            ("test_a.py", "import shop", "shop/__init__.py", true),
+            ("test_a.py", "# the client is imported elsewhere", "shop/client.py", false),
+            ("test_a.py", "from shop.clients import get", "shop/client.py", false),
+            ("a.test.ts", "import { a } from './shop/price';", "shop/price.ts", true),
+            ("a.test.js", "const a = require('../setup');", "setup.js", true),
+            ("a_test.go", "\t\"example.com/shop/core\"", "core/price.go", true),
+            ("a_test.go", "\t\"example.com/shop/core\"", "cart/price.go", false),
+            ("tests/a.rs", "mod common;", "tests/common/mod.rs", true),
+            ("tests/a.rs", "use shop::price::Price;", "src/price.rs", true),
+            ("ATest.java", "import shop.Price;", "src/main/java/shop/Price.java", true),
+            ("a_spec.rb", "require_relative \"../lib/price\"", "lib/price.rb", true),
+            ("ATest.php", "require_once __DIR__ . '/../src/Price.php';", "src/Price.php", true),
+            ("a_test.cpp", "#include \"price.h\"", "src/price.h", true),
+            ("test_a.py", "import shop", "shop.go", false),
+            ("README", "import shop", "shop.py", false),
+        ] {
+            let source = TestSource { path: test.to_owned(), text: text.to_owned() };
+            assert_eq!(names(&source, path), is_named, "{test}: {text}: {path}");
+        }
+    }
+}
