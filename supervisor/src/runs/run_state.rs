@@ -40,6 +40,8 @@ pub(super) struct RunState {
     pub(super) missed: bool,
     /// What was written after the processes were asked for their stacks; `None` before.
     pub(super) stacks: Option<StackCapture>,
+    /// Whether the processes were asked by a signal, of which a process may end.
+    pub(super) asked_by_signal: bool,
     killed: bool,
     in_step: bool,
     /// Index of the current or latest step, counted over all rounds.
@@ -74,6 +76,7 @@ impl RunState {
             artifacts: Vec::new(),
             missed: false,
             stacks: None,
+            asked_by_signal: false,
             killed: false,
             in_step: false,
             step: 0,
@@ -138,9 +141,17 @@ impl RunState {
                 self.add_running(self.parser.running());
                 tracing::debug!(?reason, "killing a run");
             }
-            SandboxEvent::StacksRequested => {
+            SandboxEvent::StacksRequested { by_signal } => {
                 self.stacks = Some(StackCapture::default());
-                self.parser.stacks_requested();
+                self.asked_by_signal = by_signal;
+                if by_signal {
+                    self.parser.stacks_requested();
+                }
+            }
+            SandboxEvent::Stacks { bytes } => {
+                if let Some(stacks) = &mut self.stacks {
+                    stacks.record_printed(bytes);
+                }
             }
         }
         out.extend(self.record(parsed));
@@ -154,7 +165,7 @@ impl RunState {
         let mut out = Vec::with_capacity(parsed.len());
         for event in parsed {
             // A process that printed its stacks may end, which its runner reports as an error of the file or package.
-            if matches!(event, RunnerEvent::Collector(_)) && self.stacks.is_some() {
+            if matches!(event, RunnerEvent::Collector(_)) && self.asked_by_signal {
                 continue;
             }
             if let RunnerEvent::TestFinished(case) = &event
