@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let spec = RunSpec {
             commands: vec![command],
             jail: Jail { session: "one".to_owned(), ..Jail::new(&workspace) },
-            stack_signals: vec![],
+            stack_requests: vec![],
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),

@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let spec = RunSpec {
         commands: vec![command],
         jail: Jail::new("/usr"),
-        stack_signals: vec![],
+        stack_requests: vec![],
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),

@@ -1,6 +1,7 @@
 //! The pipes of the running command: its two streams and the run's report, with one bound for the bytes of all
 //! commands.
 
+use proctor_core::bounds::STACK_DUMP_BYTES_MAX;
 use proctor_core::event::Stream;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io;
@@ -16,11 +17,17 @@ pub(crate) enum OutputPipe {
     Stream(Stream),
     /// The FIFO of all commands.
     Report,
+    /// The stdout of the program that prints stacks.
+    Stacks,
 }
 
 impl OutputPipe {
-    pub(crate) const ALL: [OutputPipe; 3] =
-        [OutputPipe::Stream(Stream::Stdout), OutputPipe::Stream(Stream::Stderr), OutputPipe::Report];
+    pub(crate) const ALL: [OutputPipe; 4] = [
+        OutputPipe::Stream(Stream::Stdout),
+        OutputPipe::Stream(Stream::Stderr),
+        OutputPipe::Report,
+        OutputPipe::Stacks,
+    ];
 }
 
 /// Reading ends of the pipes, and the bytes that all commands have written.
@@ -28,6 +35,9 @@ pub(crate) struct OutputPipes {
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     report: Option<OwnedFd>,
+    stacks: Option<OwnedFd>,
+    /// Bytes of stacks that may still be passed on. They count for nothing else: proctor's own program prints them.
+    stack_bytes_left: usize,
     buffer: Vec<u8>,
     bytes_max: u64,
     /// Bytes read from all commands, including those beyond the bound.
@@ -37,7 +47,16 @@ pub(crate) struct OutputPipes {
 impl OutputPipes {
     /// No pipe is open yet. At most `bytes_max` bytes are passed on.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { stdout: None, stderr: None, report: None, buffer: vec![0; READ_BYTES_MAX], bytes_max, bytes: 0 }
+        Self {
+            stdout: None,
+            stderr: None,
+            report: None,
+            stacks: None,
+            stack_bytes_left: STACK_DUMP_BYTES_MAX,
+            buffer: vec![0; READ_BYTES_MAX],
+            bytes_max,
+            bytes: 0,
+        }
     }
 
     /// Opens the pipes of the next command, and the report if it has one.
@@ -49,12 +68,20 @@ impl OutputPipes {
         Ok(())
     }
 
+    /// Opens the pipe of the program that prints stacks.
+    pub(crate) fn open_stacks(&mut self, stacks: OwnedFd) -> io::Result<()> {
+        fcntl_setfl(&stacks, fcntl_getfl(&stacks)? | OFlags::NONBLOCK)?;
+        self.stacks = Some(stacks);
+        Ok(())
+    }
+
     /// Reading end of a pipe; `None` if it is at its end.
     pub(crate) fn fd(&self, outlet: OutputPipe) -> Option<BorrowedFd<'_>> {
         let end = match outlet {
             OutputPipe::Stream(Stream::Stdout) => &self.stdout,
             OutputPipe::Stream(Stream::Stderr) => &self.stderr,
             OutputPipe::Report => &self.report,
+            OutputPipe::Stacks => &self.stacks,
         };
         end.as_ref().map(AsFd::as_fd)
     }
@@ -66,7 +93,7 @@ impl OutputPipes {
 
     /// Closes streams that are still open: a process outside of the run holds a writing end.
     pub(crate) fn close(&mut self) {
-        (self.stdout, self.stderr) = (None, None);
+        (self.stdout, self.stderr, self.stacks) = (None, None, None);
     }
 
     /// Whether more bytes were written than may be passed on.
@@ -81,6 +108,7 @@ impl OutputPipes {
             OutputPipe::Stream(Stream::Stdout) => &mut self.stdout,
             OutputPipe::Stream(Stream::Stderr) => &mut self.stderr,
             OutputPipe::Report => &mut self.report,
+            OutputPipe::Stacks => &mut self.stacks,
         };
         let Some(fd) = pipe.as_ref() else { return 0 };
         let read = match rustix::io::read(fd, &mut self.buffer) {
@@ -96,6 +124,14 @@ impl OutputPipes {
                 0
             }
         };
+        if outlet == OutputPipe::Stacks {
+            let kept = read.min(self.stack_bytes_left);
+            self.stack_bytes_left -= kept;
+            if self.stack_bytes_left == 0 {
+                self.stacks = None;
+            }
+            return kept;
+        }
         let remaining = usize::try_from(self.bytes_max.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
         self.bytes = self.bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
         read.min(remaining)
@@ -110,13 +146,31 @@ impl OutputPipes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::io::{ErrorKind, Write};
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
 
     fn read(streams: &mut OutputPipes, stream: Stream) -> Vec<u8> {
         let last_read = streams.read(OutputPipe::Stream(stream));
         streams.last_read(last_read).to_vec()
+    }
+
+    #[test]
+    fn closes_the_pipe_of_a_program_that_prints_stacks_without_end() {
+        let (stacks, mut writer) = UnixStream::pair().unwrap();
+        let mut pipes = OutputPipes::new(5);
+        pipes.open_stacks(stacks.into()).unwrap();
+        let mut kept = 0;
+        let end = loop {
+            if let Err(error) = writer.write_all(&[b'x'; READ_BYTES_MAX]) {
+                break error.kind();
+            }
+            while let read @ 1.. = pipes.read(OutputPipe::Stacks) {
+                kept += read;
+            }
+        };
+        assert!(matches!(end, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{end:?}");
+        assert_eq!((kept, pipes.bytes, pipes.is_flooded()), (STACK_DUMP_BYTES_MAX, 0, false));
     }
 
     #[test]

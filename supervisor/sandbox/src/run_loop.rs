@@ -12,11 +12,10 @@ use crate::kill_switch::KillSwitch;
 use crate::open_files::OpenFileMonitor;
 use crate::output_pipes::{OutputPipe, OutputPipes};
 use crate::run_processes::{FreezeOwner, FreezeOwners, RunProcesses};
-use crate::spec::{RunSpec, SandboxEvent};
+use crate::spec::{RunSpec, SandboxEvent, StackRequest};
 use crate::worker_protocol::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::zygote::{self, DEATH_WAIT, Worker};
 use proctor_core::event::Stream;
-use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::outcome::{Exit, KillReason};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,6 +36,11 @@ const FINAL_READS_MAX: usize = 16;
 /// How long processes may print their stacks before SIGTERM, at most half of the grace period. Printing takes
 /// milliseconds; a process on a loaded host, or at its processor limit, first waits for its turn.
 const STACKS_WAIT: Duration = Duration::from_millis(1_500);
+
+/// The same for a program that prints them, at most as long as the grace period, which begins afterwards: a loaded host takes
+/// seconds for what an idle one does in a half, and no test must lose its time to clean up. SIGTERM is sent as soon as the program
+/// ends.
+const STACK_PROGRAM_WAIT: Duration = Duration::from_millis(4_000);
 
 /// Interval between two checks of the leaf's counters.
 const TICK: Duration = Duration::from_millis(250);
@@ -117,8 +121,10 @@ pub(crate) struct RunLoop<'a> {
     succeeded: bool,
     next_tick: Instant,
     next_usage: Instant,
-    /// End of the grace period, set at the deadline.
+    /// End of the grace period, set at the deadline, and again after a program that prints stacks.
     grace_until: Instant,
+    /// Whether a program prints the stacks, before the grace period.
+    awaits_program: bool,
     quick_ticks_until: Instant,
     /// Until when output gathers.
     gather_until: Instant,
@@ -161,6 +167,7 @@ impl<'a> RunLoop<'a> {
             next_tick: started_at + TICK.min(disk.first_check_delay()),
             next_usage: started_at + USAGE_INTERVAL,
             grace_until: started_at,
+            awaits_program: false,
             quick_ticks_until: started_at,
             gather_until: started_at,
             busy_until: started_at,
@@ -388,7 +395,11 @@ impl<'a> RunLoop<'a> {
             (self.sink)(match pipe {
                 OutputPipe::Stream(stream) => SandboxEvent::Output { stream, bytes },
                 OutputPipe::Report => SandboxEvent::Report { bytes },
+                OutputPipe::Stacks => SandboxEvent::Stacks { bytes },
             });
+        }
+        if pipe == OutputPipe::Stacks && self.pipes.fd(pipe).is_none() {
+            self.stacks_printed();
         }
         if self.pipes.is_flooded() {
             self.kill(KillReason::OutputFlood);
@@ -396,9 +407,15 @@ impl<'a> RunLoop<'a> {
         has_data
     }
 
-    /// Reads the rest of a dead command's report: all of it is in the FIFO and nothing can be added.
+    /// Reads the rest of a dead command's report: all of it is in the FIFO and nothing can be added. Then the stacks of its
+    /// processes.
     fn drain_report(&mut self) {
         while self.read(OutputPipe::Report) {}
+        for _ in 0..FINAL_READS_MAX {
+            if !self.read(OutputPipe::Stacks) {
+                break;
+            }
+        }
     }
 
     /// Reads the rest of a dead command's streams, in case this thread was not scheduled for a while. Bounded, since a
@@ -444,6 +461,11 @@ impl<'a> RunLoop<'a> {
                 self.worker.kill();
             }
             FromInit::CommandStarted { index } => self.command_started(index, [fd(), fd(), fd()]),
+            FromInit::PrinterStarted => {
+                if let Some(Err(error)) = fd().map(|stacks| self.pipes.open_stacks(stacks)) {
+                    tracing::warn!(%error, "the stacks of a run cannot be read");
+                }
+            }
             FromInit::CommandExited { index, exit, failure, cpu, is_last } => {
                 self.note_exec_failure(index, failure);
                 self.command_exited(index, exit, cpu);
@@ -631,22 +653,38 @@ impl<'a> RunLoop<'a> {
         }
         self.record_kill(KillReason::Deadline);
         self.grace_until = now + Duration::from_millis(self.spec.limits.grace_ms);
-        let Some(signal) = self.stack_signal() else { return self.terminate(now) };
-        (self.sink)(SandboxEvent::StacksRequested);
+        let Some(request) = self.stack_request() else { return self.terminate(now) };
+        let grace = Duration::from_millis(self.spec.limits.grace_ms);
+        let (by_signal, wait) = match request {
+            StackRequest::Signal(_) => (true, STACKS_WAIT.min(grace / 2)),
+            StackRequest::Program(_) => (false, STACK_PROGRAM_WAIT.min(grace)),
+        };
+        self.awaits_program = !by_signal;
+        (self.sink)(SandboxEvent::StacksRequested { by_signal });
         self.thaw_writes();
-        self.send_to_worker(&ToInit::PrintStacks(signal));
-        let wait = STACKS_WAIT.min(Duration::from_millis(self.spec.limits.grace_ms / 2));
+        self.send_to_worker(&ToInit::PrintStacks);
         self.phase = Phase::PrintingStacks(now + wait);
     }
 
-    /// Signal on which the processes of the current command print their stacks.
-    fn stack_signal(&self) -> Option<StackSignal> {
+    /// How the processes of the current command are asked for their stacks.
+    fn stack_request(&self) -> Option<&'a StackRequest> {
         // The next command has not started, if its output is still read.
-        self.spec.stack_signals.get(self.observations.exits.len()).copied().flatten().filter(|_| self.pending.is_none())
+        let request = self.spec.stack_requests.get(self.observations.exits.len())?.as_ref();
+        request.filter(|_| self.pending.is_none())
+    }
+
+    /// Handles the end of the program that prints stacks: nothing is waited for any more.
+    fn stacks_printed(&mut self) {
+        if let Phase::PrintingStacks(until) = &mut self.phase {
+            *until = Instant::now().min(*until);
+        }
     }
 
     /// Sends SIGTERM to everything, for the rest of the grace period.
     fn terminate(&mut self, now: Instant) {
+        if self.awaits_program {
+            self.grace_until = now + Duration::from_millis(self.spec.limits.grace_ms);
+        }
         self.thaw_writes();
         self.send_to_worker(&ToInit::Terminate);
         self.phase = Phase::Terminating(self.grace_until.max(now));

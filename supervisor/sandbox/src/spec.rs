@@ -28,9 +28,9 @@ pub struct RunSpec {
     pub jail: Jail,
     /// At least one, at most [`COMMANDS_MAX`]. A command runs even if an earlier one failed.
     pub commands: Vec<CommandSpec>,
-    /// For each command the signal on which its processes print their stacks, sent at the deadline before SIGTERM. A
-    /// command without an entry is not asked.
-    pub stack_signals: Vec<Option<StackSignal>>,
+    /// For each command how its processes are asked for their stacks at the deadline, before SIGTERM. A command without
+    /// an entry is not asked.
+    pub stack_requests: Vec<Option<StackRequest>>,
     /// Files that are written below [`SCRATCH`] before the first command. The run may change only those below one of
     /// [`SCRATCH_WRITABLE`].
     pub scratch_files: Vec<ScratchFile>,
@@ -143,6 +143,17 @@ pub struct CommandSpec {
     pub env: Vec<(String, String)>,
 }
 
+/// How the processes of a command are asked for their stacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StackRequest {
+    /// A signal to those that handle it; they print to their own streams, and may end.
+    Signal(StackSignal),
+    /// A program that is started beside them, in the same namespaces and cgroup, and prints their stacks to a pipe of its
+    /// own: [`SandboxEvent::Stacks`]. Its stderr is discarded. SIGTERM and the grace period wait for its end, at most 4 s and
+    /// no longer than the grace period is. It ends with the run.
+    Program(CommandSpec),
+}
+
 /// A file that proctor provides to the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScratchFile {
@@ -209,7 +220,16 @@ pub enum SandboxEvent<'a> {
         reason: KillReason,
     },
     /// The processes of the command are about to be asked for their stacks, after [`SandboxEvent::Killing`].
-    StacksRequested,
+    StacksRequested {
+        /// Whether they are asked by a signal, of which a process may end.
+        by_signal: bool,
+    },
+    /// What the program of [`StackRequest::Program`] prints. A process of the run may have written it: it is data of the
+    /// run.
+    Stacks {
+        /// At most 64 KiB, and [`STACK_DUMP_BYTES_MAX`](proctor_core::bounds::STACK_DUMP_BYTES_MAX) in one run.
+        bytes: &'a [u8],
+    },
 }
 
 /// How a run ended. No process, cgroup or file of the run is left when this is returned.

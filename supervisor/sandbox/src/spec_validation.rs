@@ -135,7 +135,7 @@ mod tests {
         RunSpec {
             commands: vec![command],
             jail: Jail::new("/srv/ws"),
-            stack_signals: vec![],
+            stack_requests: vec![],
             scratch_files: vec![],
             scratch_dirs: vec!["work/b".into()],
             artifacts: String::new(),

@@ -2,10 +2,9 @@
 
 use crate::exec_failure::ExecFailure;
 use crate::layer_plan::PlanRow;
-use crate::spec::{CommandSpec, RunSpec};
+use crate::spec::{CommandSpec, RunSpec, StackRequest};
 use crate::user_limits::UserLimits;
 use crate::workspace_fd::DirId;
-use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -46,8 +45,8 @@ pub(crate) enum ToInit {
     Begin(InitLimits),
     /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`].
     Run,
-    /// Send this signal to the processes that handle it, and start no further command.
-    PrintStacks(StackSignal),
+    /// Ask the processes of the current command for their stacks, as the plan says, and start no further command.
+    PrintStacks,
     /// Send SIGTERM to everything and start no further command.
     Terminate,
 }
@@ -64,6 +63,8 @@ pub(crate) enum FromInit {
     /// A command is about to be executed; the descriptors are the reading ends of its stdout and stderr, and of the
     /// report if the run has one.
     CommandStarted { index: usize },
+    /// The program that prints the stacks was started; the descriptor is the reading end of its stdout.
+    PrinterStarted,
     /// A command and all its descendants are dead. `cpu` is the sum over all commands so far. After the last command
     /// nothing follows: init is alone and waits to be killed.
     CommandExited { index: usize, exit: Exit, failure: Option<ExecFailure>, cpu: CpuTimes, is_last: bool },
@@ -146,6 +147,7 @@ pub(crate) struct InitLimits {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunPlan {
     pub(crate) commands: Vec<CommandSpec>,
+    pub(crate) stack_requests: Vec<Option<StackRequest>>,
     pub(crate) scratch_dirs: Vec<String>,
     pub(crate) links: Vec<(String, PathBuf)>,
     pub(crate) scratch_files: Vec<PlannedFile>,
@@ -170,6 +172,7 @@ impl RunPlan {
         });
         RunPlan {
             commands: spec.commands.clone(),
+            stack_requests: spec.stack_requests.clone(),
             scratch_dirs: spec.scratch_dirs.clone(),
             links: spec.jail.links.clone(),
             scratch_files: planned.collect(),

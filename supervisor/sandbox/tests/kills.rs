@@ -3,10 +3,11 @@
 #[cfg(test)]
 mod support;
 
+use proctor_core::bounds::STACK_DUMP_BYTES_MAX;
 use proctor_core::hung_test::StackSignal;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::{Exit, KillReason};
-use proctor_sandbox::{KillSwitch, RunSpec, Sandbox};
+use proctor_sandbox::{CommandSpec, KillSwitch, RunSpec, Sandbox, StackRequest};
 use std::sync::mpsc::sync_channel;
 use support::*;
 
@@ -25,7 +26,7 @@ fn at_the_deadline_a_run_gets_sigterm_and_a_grace_period() {
 /// A command whose processes are asked for their stacks on SIGQUIT after half a second.
 fn asked_for_stacks(script: &str, grace_ms: u64) -> RunSpec {
     let mut asked = spec(script);
-    asked.stack_signals = vec![Some(StackSignal::Quit)];
+    asked.stack_requests = vec![Some(StackRequest::Signal(StackSignal::Quit))];
     asked.limits.wall_ms_max = 500;
     asked.limits.grace_ms = grace_ms;
     asked
@@ -65,8 +66,52 @@ fn only_busy_processes_are_interrupted() {
     let idle = "sh -c \"trap 'echo idle >&2' INT; while :; do read line < /tmp/nothing; done\"";
     let busy = "sh -c \"trap 'echo busy >&2' INT; while :; do :; done\"";
     let mut asked = asked_for_stacks(&format!("mkfifo /tmp/nothing; {idle} | {busy}"), 2_000);
-    asked.stack_signals = vec![Some(StackSignal::InterruptBusy)];
+    asked.stack_requests = vec![Some(StackRequest::Signal(StackSignal::InterruptBusy))];
     assert_eq!(run(&asked).1.stderr, "busy\n");
+}
+
+/// A command beside which a program is started at the deadline.
+fn asked_by_program(script: &str, program: &str, grace_ms: u64) -> RunSpec {
+    let mut asked = asked_for_stacks(script, grace_ms);
+    asked.stack_requests = vec![Some(StackRequest::Program(sh(program)))];
+    asked
+}
+
+#[test]
+fn a_program_beside_the_run_prints_stacks_before_sigterm() {
+    let asked = asked_by_program(
+        "trap 'echo end; exit 9' TERM; echo $$ > /tmp/pid; while :; do sleep 0.02; done",
+        "cat /proc/$(cat /tmp/pid)/comm; cmp /proc/self/cgroup /proc/1/cgroup && echo same; echo hidden >&2",
+        LONG_GRACE_MS,
+    );
+    let (ending, events) = bounded(|| run(&asked));
+    assert_eq!(events.stacks, "sh\nsame\n");
+    assert_eq!(events.stdout, "end\n");
+    assert!(!events.stderr.contains("hidden"), "{}", events.stderr);
+    assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
+    assert_eq!(events.event_words, ["started", "command 0", "killing", "stacks", "exited 0"]);
+}
+
+#[test]
+fn a_program_that_prints_without_end_or_nothing_delays_no_kill() {
+    for program in
+        ["while :; do echo stack; done", "trap '' TERM; while :; do sleep 1; done", "exit 3", "exec /nothing"]
+    {
+        let asked = asked_by_program("trap '' TERM; while :; do sleep 1; done", program, 2_000);
+        let (ending, events) = run(&asked);
+        assert_eq!((ending.killed, ending.exits.len()), (Some(KillReason::Deadline), 0), "{program}");
+        assert!(events.stacks.len() <= STACK_DUMP_BYTES_MAX, "{program}: {}", events.stacks.len());
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_started_changes_nothing() {
+    let mut asked = asked_by_program("exec sleep 600", "", LONG_GRACE_MS);
+    let missing = CommandSpec { program: "/nothing".into(), ..sh("") };
+    asked.stack_requests = vec![Some(StackRequest::Program(missing))];
+    let (ending, events) = bounded(|| run(&asked));
+    assert_eq!((ending.exits.as_slice(), events.stacks.as_str()), (&[Exit::Signal(15)][..], ""));
+    assert!(!ending.worker_lost);
 }
 
 #[test]

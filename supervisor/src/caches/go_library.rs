@@ -169,7 +169,7 @@ impl GoLibrary {
                 network: Network::None,
                 ..like.jail.clone()
             },
-            stack_signals: Vec::new(),
+            stack_requests: Vec::new(),
             commands: vec![command(&["."]), command(&["-covermode=atomic", "-coverpkg=./...", "."])],
             scratch_files: vec![
                 file("go.mod", "module library\n\ngo 1.21\n".to_owned()),

@@ -168,7 +168,7 @@ fn version(
             env: context.toolchain.base_env(&home()).into_iter().collect(),
         }],
         jail,
-        stack_signals: vec![],
+        stack_requests: vec![],
         scratch_files: Vec::new(),
         scratch_dirs: vec![HOME.to_owned()],
         artifacts: String::new(),

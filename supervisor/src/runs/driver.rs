@@ -278,8 +278,8 @@ pub(super) fn execute_once(
         let further = build_commands(&task.context, &task.workspace, &spec.jail.read_only, &env, &steps)
             .map_err(NotStarted::from);
         let next = further.and_then(|commands| {
-            let stack_signals = vec![spec.stack_signals.first().copied().flatten(); commands.len()];
-            let spec = RunSpec { commands, stack_signals, limits, ..spec.clone() };
+            let stack_requests = vec![spec.stack_requests.first().cloned().flatten(); commands.len()];
+            let spec = RunSpec { commands, stack_requests, limits, ..spec.clone() };
             run_round(task, &mut state, &spec)
         });
         match next {

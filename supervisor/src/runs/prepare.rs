@@ -22,7 +22,7 @@ use proctor_frameworks::{
     ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step,
     runners::custom,
 };
-use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile};
+use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile, StackRequest};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -201,6 +201,8 @@ pub fn prepare(
         run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
     read_only.extend(go_library.iter().filter(|library| library.exists()).map(GoLibrary::dir));
     let commands = build_commands(context, workspace, &read_only, &env, &plan.steps)?;
+    let stack_requests =
+        stack_requests(plan.stack_requests, |step| command(context, workspace, &read_only, &env, step));
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
@@ -223,7 +225,7 @@ pub fn prepare(
             left_off: policy.left_off.clone(),
         },
         commands,
-        stack_signals: plan.stack_signals,
+        stack_requests,
         scratch_files: plan.files.into_iter().map(file).collect(),
         scratch_dirs: plan.dirs.into_iter().chain([HOME.to_owned()]).collect(),
         artifacts: if plan.artifacts { ARTIFACTS.to_owned() } else { String::new() },
@@ -337,6 +339,18 @@ pub fn build_commands(
     steps: &[Step],
 ) -> Result<Vec<CommandSpec>, PrepareError> {
     steps.iter().map(|step| command(context, workspace, read_only, env, step)).collect()
+}
+
+/// The requests for stacks. A run whose host lacks the program goes on without.
+fn stack_requests(
+    planned: Vec<Option<proctor_frameworks::StackRequest>>,
+    command: impl Fn(&Step) -> Result<CommandSpec, PrepareError>,
+) -> Vec<Option<StackRequest>> {
+    let resolve = |request| match request {
+        proctor_frameworks::StackRequest::Signal(signal) => Some(StackRequest::Signal(signal)),
+        proctor_frameworks::StackRequest::Program(step) => command(&step).ok().map(StackRequest::Program),
+    };
+    planned.into_iter().map(|request| request.and_then(resolve)).collect()
 }
 
 fn command(

@@ -78,6 +78,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         artifacts: retained_files,
         missed,
         stacks,
+        asked_by_signal,
         ..
     } = state;
     let stream = parser.summary();
@@ -96,7 +97,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         commands,
         exits: ending.exits,
         killed: ending.killed,
-        stacks_requested: stacks.is_some(),
+        stacks_requested: asked_by_signal,
         worker_lost: ending.worker_lost,
         limit_hits: ending.limit_hits,
         summary: tally.summary,
@@ -116,7 +117,8 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         running,
         notes,
     });
-    verdict.evidence.hung = hung_tests(stacks.as_ref(), chosen.as_ref(), &workspace, &verdict.evidence.running);
+    verdict.evidence.hung =
+        hung_tests(stacks.as_ref(), chosen.as_ref(), &workspace, &verdict.evidence.running, parser.as_ref());
     let not_run = verdict.evidence.not_run.len();
     verdict.evidence.not_run = within_limit(verdict.evidence.not_run);
     let not_run = (not_run - verdict.evidence.not_run.len()) as u64;
@@ -201,12 +203,22 @@ fn hung_tests(
     chosen: Option<&FrameworkChoice>,
     workspace: &Workspace,
     running: &[TestId],
+    parser: &dyn Parser,
 ) -> Vec<HungTest> {
     let (Some(stacks), Some(chosen), Some(root)) = (stacks, chosen, workspace.root().to_str()) else {
         return Vec::new();
     };
-    let (stdout, stderr) = stacks.texts();
-    chosen.hung_tests(&StackOutput { stdout: &stdout, stderr: &stderr, running, workspace: root })
+    let [stdout, stderr, printed] = stacks.texts();
+    let declared = |test: &TestId| parser.declared_at(test).map(|(file, line)| (test.clone(), file, line));
+    let declared: Vec<(TestId, String, u32)> = running.iter().filter_map(declared).collect();
+    chosen.hung_tests(&StackOutput {
+        stdout: &stdout,
+        stderr: &stderr,
+        printed: &printed,
+        running,
+        declared: &declared,
+        workspace: root,
+    })
 }
 
 fn harvest(

@@ -61,6 +61,8 @@ pub(super) struct RunState {
     last_finished: Option<TestId>,
     /// What was written after the processes were asked for their stacks; `None` before.
     pub(super) stacks: Option<StackCapture>,
+    /// Whether the processes were asked by a signal, of which a process may end.
+    pub(super) asked_by_signal: bool,
     killed: bool,
     in_step: bool,
     /// Index of the current or latest step, counted over all rounds.
@@ -98,6 +100,7 @@ impl RunState {
             predecessors: BTreeMap::new(),
             last_finished: None,
             stacks: None,
+            asked_by_signal: false,
             killed: false,
             in_step: false,
             step: 0,
@@ -170,9 +173,17 @@ impl RunState {
                 self.add_running(self.parser.running());
                 tracing::debug!(?reason, "killing a run");
             }
-            SandboxEvent::StacksRequested => {
+            SandboxEvent::StacksRequested { by_signal } => {
                 self.stacks = Some(StackCapture::default());
-                self.parser.stacks_requested();
+                self.asked_by_signal = by_signal;
+                if by_signal {
+                    self.parser.stacks_requested();
+                }
+            }
+            SandboxEvent::Stacks { bytes } => {
+                if let Some(stacks) = &mut self.stacks {
+                    stacks.record_printed(bytes);
+                }
             }
         }
         out.extend(self.record(parsed));
@@ -186,7 +197,7 @@ impl RunState {
         let mut out = Vec::with_capacity(parsed.len());
         for event in parsed {
             // A process that printed its stacks may end, which its runner reports as an error of the file or package.
-            if matches!(event, RunnerEvent::Collector(_)) && self.stacks.is_some() {
+            if matches!(event, RunnerEvent::Collector(_)) && self.asked_by_signal {
                 continue;
             }
             if let RunnerEvent::TestFinished(case) = &event

@@ -8,24 +8,35 @@ use proctor_core::event::Stream;
 pub(super) struct StackCapture {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
+    printed: Vec<u8>,
 }
 
 impl StackCapture {
     /// Adds bytes that the run wrote.
     pub(super) fn record(&mut self, stream: Stream, bytes: &[u8]) {
-        let kept = match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        };
-        let room = STACK_DUMP_BYTES_MAX.saturating_sub(kept.len()).min(bytes.len());
-        kept.extend_from_slice(&bytes[..room]);
+        append(
+            match stream {
+                Stream::Stdout => &mut self.stdout,
+                Stream::Stderr => &mut self.stderr,
+            },
+            bytes,
+        );
     }
 
-    /// The texts of stdout and stderr.
-    pub(super) fn texts(&self) -> (String, String) {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (text(&self.stdout), text(&self.stderr))
+    /// Adds bytes that the program that asks for stacks printed.
+    pub(super) fn record_printed(&mut self, bytes: &[u8]) {
+        append(&mut self.printed, bytes);
     }
+
+    /// The texts of stdout, stderr and the program.
+    pub(super) fn texts(&self) -> [String; 3] {
+        [&self.stdout, &self.stderr, &self.printed].map(|bytes| String::from_utf8_lossy(bytes).into_owned())
+    }
+}
+
+fn append(kept: &mut Vec<u8>, bytes: &[u8]) {
+    let room = STACK_DUMP_BYTES_MAX.saturating_sub(kept.len()).min(bytes.len());
+    kept.extend_from_slice(&bytes[..room]);
 }
 
 #[cfg(test)]
@@ -39,7 +50,9 @@ mod tests {
         for _ in 0..3 {
             capture.record(Stream::Stderr, &vec![b'x'; STACK_DUMP_BYTES_MAX / 2]);
         }
-        let (stdout, stderr) = capture.texts();
+        capture.record_printed(b"[]");
+        let [stdout, stderr, printed] = capture.texts();
+        assert_eq!(printed, "[]");
         assert!(stdout.is_empty() && stderr.starts_with("firstx"));
         assert_eq!(stderr.len(), STACK_DUMP_BYTES_MAX);
     }

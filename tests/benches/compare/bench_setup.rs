@@ -90,7 +90,7 @@ impl BenchSetup {
                 required_layers: LAYERS.to_vec(),
                 ..Jail::new(workspace)
             },
-            stack_signals: vec![],
+            stack_requests: vec![],
             scratch_files: Vec::new(),
             scratch_dirs: Vec::new(),
             artifacts: String::new(),

@@ -121,6 +121,11 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("com.example.AliveTest#holds")],
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest#hangs"],
+        hung: &[(
+            "src/test/java/com/example/HangTest.java/com.example.HangTest#hangs",
+            "src/test/java/com/example/HangTest.java",
+            8,
+        )],
         ..PASSED
     },
     Row {

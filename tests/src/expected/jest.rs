@@ -134,6 +134,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("hang.test.js > ends")],
         running: &["hang.test.js/hangs"],
+        hung: &[("hang.test.js/hangs", "hang.test.js", 4)],
         ..PASSED
     },
     // A timer of a test throws after the test's result was reported.

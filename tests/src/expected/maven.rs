@@ -153,6 +153,11 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("com.example.AliveTest#holds")],
         running: &["src/test/java/com/example/HangTest.java/com.example.HangTest"],
+        hung: &[(
+            "src/test/java/com/example/HangTest.java/com.example.HangTest",
+            "src/test/java/com/example/HangTest.java",
+            8,
+        )],
         ..PASSED
     },
     Row {

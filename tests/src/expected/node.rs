@@ -127,6 +127,8 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("test/hang.test.js > ends")],
         running: &["test/hang.test.js/hangs"],
+        // The test awaits nothing: its promise is only returned.
+        hung: &[("test/hang.test.js/hangs", "test/hang.test.js", 4)],
         ..PASSED
     },
     // Results of a file are lost when its process exits.

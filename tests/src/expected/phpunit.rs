@@ -188,6 +188,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("tests/HangTest.php::HangTest::testEnds")],
         running: &["tests/HangTest.php/HangTest::testHangs"],
+        hung: &[("tests/HangTest.php/HangTest::testHangs", "tests/HangTest.php", 14)],
         ..PASSED
     },
     Row {

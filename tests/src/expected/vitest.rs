@@ -131,6 +131,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("hang.test.js > ends")],
         running: &["hang.test.js/hangs"],
+        hung: &[("hang.test.js/hangs", "hang.test.js", 11)],
         ..PASSED
     },
     Row {

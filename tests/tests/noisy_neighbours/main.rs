@@ -119,7 +119,7 @@ impl SandboxSetup {
                 required_layers: LAYERS.to_vec(),
                 ..Jail::new(workspace)
             },
-            stack_signals: vec![],
+            stack_requests: vec![],
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),

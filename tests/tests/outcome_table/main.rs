@@ -10,6 +10,7 @@
 mod command_line;
 mod django;
 mod grpc;
+mod hung_stacks;
 mod long_output;
 mod mcp;
 mod mcp_client;

@@ -102,7 +102,7 @@ impl Attacker {
                 dir: targets.workspace.clone(),
                 env: vec![(MARK.to_owned(), targets.mark.clone())],
             }],
-            stack_signals: vec![],
+            stack_requests: vec![],
             scratch_files: vec![],
             scratch_dirs: vec![],
             artifacts: String::new(),

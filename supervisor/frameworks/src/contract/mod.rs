@@ -19,7 +19,7 @@ pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
-pub use stack_dump::{StackDump, StackOutput};
+pub use stack_dump::{StackDump, StackOutput, StackPrinter, StackRequest, StackSource};
 pub(crate) use test_selection::{TestSelection, outside, owner_of, path_of};
 pub use toolchain::{
     DownloadAccess, Environments, HostDownloads, HostPath, IgnoredDirs, Probe, ReservedVariables, RunCondition,

@@ -59,6 +59,11 @@ pub trait Parser: Send {
     /// Tests that started and did not finish, the longest running first.
     fn running(&self) -> Vec<TestId>;
 
+    /// Where a running test is declared, if the runner reported it: file relative to the workspace, and line.
+    fn declared_at(&self, _test: &TestId) -> Option<(String, u32)> {
+        None
+    }
+
     /// What the whole stream shows, after the last step.
     fn summary(&self) -> StreamSummary;
 }

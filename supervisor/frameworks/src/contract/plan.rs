@@ -1,6 +1,6 @@
 //! A plan: the commands of a run, the files they need, and the request they are made from.
 
-use proctor_core::hung_test::StackSignal;
+use super::StackRequest;
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
 use std::collections::BTreeMap;
@@ -60,8 +60,8 @@ impl<'a> PlanRequest<'a> {
 pub struct Plan {
     /// Commands, run one after the other.
     pub steps: Vec<Step>,
-    /// For each command the signal on which its processes print their stacks, see [`StackDump`](crate::StackDump).
-    pub stack_signals: Vec<Option<StackSignal>>,
+    /// For each command how its processes are asked for their stacks, see [`StackDump`](crate::StackDump).
+    pub stack_requests: Vec<Option<StackRequest>>,
     /// Files to write below the scratch directory before the run.
     pub files: Vec<InjectedFile>,
     /// Empty directories to create below the scratch directory before the run.

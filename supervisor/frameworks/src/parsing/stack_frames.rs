@@ -31,8 +31,8 @@ pub(crate) struct Frame {
 
 impl Frame {
     pub(crate) fn new(paths: &WorkspacePaths, path: &str, line: u32, function: &str) -> Frame {
-        let is_installed = |file: &String| file.split('/').any(|part| INSTALLED.contains(&part));
-        let own = paths.relative(path).filter(|file| !is_installed(file));
+        let is_foreign = |part: &str| INSTALLED.contains(&part) || part == "..";
+        let own = paths.relative(path).filter(|file| !file.split('/').any(is_foreign));
         Frame { path: path.to_owned(), line, function: function.to_owned(), own }
     }
 
@@ -101,6 +101,18 @@ pub(crate) fn attribute(
     let others: Vec<&Stack> = stacks.iter().filter(|stack| !stack.is_of_test && stack.place().is_some()).collect();
     let hung = tests.iter().filter_map(|test| Some(hung_test(test, known(test)?, &others)));
     hung.take(HUNG_TESTS_MAX).collect()
+}
+
+/// Adds the places where tests without a stack are declared, as far as their runner reported it; `note` says what the place is.
+pub(crate) fn add_declared(found: &mut Vec<HungTest>, declared: &[(TestId, String, u32)], note: &str) {
+    let left: Vec<&(TestId, String, u32)> =
+        declared.iter().filter(|(test, ..)| found.iter().all(|hung| hung.test != *test)).collect();
+    let hung = |(test, file, line): &(TestId, String, u32)| {
+        let stack = format!("{file}:{line} in {}\n{note}", test.name);
+        HungTest { test: test.clone(), file: Some(file.clone()), line: Some(*line), stack }.bounded()
+    };
+    found.extend(left.into_iter().map(hung));
+    found.truncate(HUNG_TESTS_MAX);
 }
 
 /// Whether a subtest of the test runs, for which the test only waits.

@@ -196,8 +196,10 @@ fn plan(
                 Some(option) => return Err(not_applicable(option)),
                 None => {}
             }
-            let signal = framework.manifest().stack_dump.map(|dump| dump.signal);
-            plan.stack_signals = vec![signal; plan.steps.len()];
+            let asked = framework.manifest().stack_dump.and_then(|dump| dump.source.plan(request));
+            let (stacks, file) = asked.unzip();
+            plan.files.extend(file.flatten());
+            plan.stack_requests = vec![stacks; plan.steps.len()];
             let parser = framework.parser(&plan, request);
             let parser = RemedyParser::new(parser, request.network, framework.missing_build_outputs(tree, projects));
             (plan, Box::new(parser))
@@ -214,7 +216,7 @@ impl Plan {
     /// Appends another plan.
     fn absorb(&mut self, other: Plan) {
         self.steps.extend(other.steps);
-        self.stack_signals.extend(other.stack_signals);
+        self.stack_requests.extend(other.stack_requests);
         self.files.extend(other.files);
         self.dirs.extend(other.dirs);
         self.notes.extend(other.notes);
@@ -307,6 +309,10 @@ impl Parser for MultiParser {
 
     fn running(&self) -> Vec<TestId> {
         self.parts.iter().flat_map(|part| part.parser.running()).collect()
+    }
+
+    fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
+        self.parts.iter().find_map(|part| part.parser.declared_at(test))
     }
 
     fn flaky(&self) -> u64 {

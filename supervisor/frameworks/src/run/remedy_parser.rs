@@ -138,6 +138,10 @@ impl Parser for RemedyParser {
         self.forward(events, |parser, events| parser.files(files, events));
     }
 
+    fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
+        self.parser.declared_at(test)
+    }
+
     fn follow_up(&mut self) -> Vec<Step> {
         self.parser.follow_up()
     }

@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{chdir, geteuid};
 use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -39,6 +40,17 @@ pub(super) fn pipes() -> io::Result<(OwnedFd, OwnedFd, Pipes)> {
     let (stdout_reader, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr_reader, stderr) = pipe_with(PipeFlags::CLOEXEC)?;
     Ok((stdout_reader, stderr_reader, Pipes { stdout, stderr }))
+}
+
+/// Starts the program that prints the stacks of the running command, and returns the reading end of its stdout. The pipe is
+/// at its end when the program is.
+pub(super) fn start_printer(program: &CommandSpec) -> io::Result<OwnedFd> {
+    let (reader, stdout) = pipe_with(PipeFlags::CLOEXEC)?;
+    let stderr = File::options().write(true).open("/dev/null")?.into();
+    match start(program, Pipes { stdout, stderr })? {
+        StartOutcome::Running(_) => Ok(reader),
+        StartOutcome::Failed(failure) => Err(io::Error::from_raw_os_error(failure.errno)),
+    }
 }
 
 /// Arguments of `execve`, made before the spawn.

@@ -7,12 +7,12 @@ use super::halt::{Halt, failed, print_stderr};
 use super::layer_installer::LayerInstaller;
 use super::report_fifo::ReportFifo;
 use super::run_mounts;
-use super::stack_request::request_stacks;
+use super::stack_request::{request_stacks, sees_only_its_run};
 use crate::cgroup::JOIN_THIS_THREAD;
 use crate::control_socket::Channel;
 use crate::exec_failure::ExecFailure;
 use crate::layer_plan::Stage;
-use crate::spec::CommandSpec;
+use crate::spec::{CommandSpec, StackRequest};
 use crate::worker_protocol::{CpuTimes, Failure, FromInit, RunPlan, ToInit, unpack};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
@@ -110,8 +110,9 @@ fn serve(control: &Channel, installer: &mut LayerInstaller) -> Result<(), Halt> 
     drop(files);
     let open = |previous| ReportFifo::open(&scratch_root, previous).map_err(failed("making the report FIFO"));
     let mut report = if plan.report { Some(open(None)?) } else { None };
-    let mut init = Init { control, deaths, is_terminating: false };
+    let mut init = Init { control, deaths, is_terminating: false, stack_request: None };
     for (index, command) in plan.commands.iter().enumerate() {
+        init.stack_request = plan.stack_requests.get(index).cloned().flatten();
         let ended = init.run_command(index, command, report.as_ref())?;
         let Some((exit, failure)) = ended else { return Ok(()) };
         let is_last = init.is_terminating || index + 1 == plan.commands.len();
@@ -140,6 +141,8 @@ struct Init<'a> {
     control: &'a Channel,
     deaths: SignalFd,
     is_terminating: bool,
+    /// How the processes of the current command are asked for their stacks; `None` once they were asked.
+    stack_request: Option<StackRequest>,
 }
 
 impl Init<'_> {
@@ -202,9 +205,9 @@ impl Init<'_> {
         if control {
             match self.control.receive::<ToInit>().map_err(failed("receiving from the supervisor"))? {
                 None => return Ok(Wakeup::Orphaned),
-                Some((ToInit::PrintStacks(signal), _)) => {
+                Some((ToInit::PrintStacks, _)) => {
                     self.is_terminating = true;
-                    request_stacks(signal);
+                    self.print_stacks()?;
                 }
                 Some((ToInit::Terminate, _)) => {
                     self.is_terminating = true;
@@ -215,6 +218,29 @@ impl Init<'_> {
             }
         }
         Ok(Wakeup::Other)
+    }
+
+    /// Asks the processes of the current command for their stacks. The run goes on to its end if no program can be started
+    /// for it.
+    fn print_stacks(&mut self) -> Result<(), Halt> {
+        match self.stack_request.take() {
+            None => Ok(()),
+            Some(StackRequest::Program(_)) if !sees_only_its_run() => Ok(()),
+            Some(StackRequest::Signal(signal)) => {
+                request_stacks(signal);
+                Ok(())
+            }
+            Some(StackRequest::Program(program)) => match command::start_printer(&program) {
+                Ok(reader) => self
+                    .control
+                    .send(&FromInit::PrinterStarted, &[reader.as_fd()])
+                    .map_err(failed("reporting the program that prints stacks")),
+                Err(error) => {
+                    print_stderr(&format!("the program that prints stacks cannot be started: {error}"));
+                    Ok(())
+                }
+            },
+        }
     }
 }
 

@@ -16,8 +16,7 @@ const SAMPLE_PAUSE: Duration = Duration::from_millis(20);
 /// The signal goes to a busy thread of the process if there is one: Go's runtime prints the stack of no other running
 /// thread.
 pub(super) fn request_stacks(signal: StackSignal) {
-    // The `/proc` of another namespace would give the numbers of other processes.
-    if fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() != "1") {
+    if !sees_only_its_run() {
         return;
     }
     let handling: Vec<i32> = numbers("/proc").filter(|pid| *pid > 1 && handles(*pid, signal)).collect();
@@ -29,6 +28,12 @@ pub(super) fn request_stacks(signal: StackSignal) {
         }
         send(Pid::from_raw(pid), thread, signal);
     }
+}
+
+/// Whether the `/proc` that this process sees is that of its own pid namespace. Another would give the numbers of other
+/// processes.
+pub(super) fn sees_only_its_run() -> bool {
+    fs::read_link("/proc/self").is_ok_and(|own| own.as_os_str() == "1")
 }
 
 fn send(pid: Pid, thread: Option<i32>, signal: StackSignal) {

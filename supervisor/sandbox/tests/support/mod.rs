@@ -93,7 +93,7 @@ pub(crate) fn spec(script: &str) -> RunSpec {
     RunSpec {
         commands: vec![sh(script)],
         jail: Jail::new("/usr"),
-        stack_signals: vec![],
+        stack_requests: vec![],
         scratch_files: vec![],
         scratch_dirs: vec![],
         artifacts: String::new(),
@@ -110,6 +110,8 @@ pub(crate) struct RunEvents {
     pub(crate) stderr: String,
     /// Bytes of the report; `<N>` stands for the end of command N.
     pub(crate) report: String,
+    /// What the program that prints stacks has printed.
+    pub(crate) stacks: String,
     pub(crate) isolation: Option<Isolation>,
     /// One word for each event except output: `started`, `command 0`, `exited 0`, `killing`.
     pub(crate) event_words: Vec<String>,
@@ -136,6 +138,7 @@ impl RunEvents {
                 }
             }
             SandboxEvent::Report { bytes } => self.report.push_str(&String::from_utf8_lossy(bytes)),
+            SandboxEvent::Stacks { bytes } => self.stacks.push_str(&String::from_utf8_lossy(bytes)),
             SandboxEvent::CommandExited { index, .. } => {
                 self.event_words.push(format!("exited {index}"));
                 self.report.push_str(&format!("<{index}>"));
@@ -146,7 +149,7 @@ impl RunEvents {
                 self.killing = Some(reason);
                 self.event_words.push("killing".into());
             }
-            SandboxEvent::StacksRequested => self.event_words.push("stacks".into()),
+            SandboxEvent::StacksRequested { .. } => self.event_words.push("stacks".into()),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test script
 //! starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides how often a
 //! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
-//! environment. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
+//! environment. `stacks` reads where a test hangs. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
 //!
 //! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`]. A control
 //! character of a title, such as a line end, is reported as its picture (U+2400 and on).
@@ -20,6 +20,7 @@ mod runner_starts;
 mod selection;
 mod shell_command;
 mod shell_parser;
+mod stacks;
 mod test_script;
 mod toolchain;
 
@@ -42,6 +43,7 @@ pub(crate) use selection::{
     map_targets, quote_regex,
 };
 pub(crate) use shell_command::ShellCommand;
+pub(crate) use stacks::STACK_DUMP;
 pub(crate) use test_script::{Invocation, NODE_VALUE_OPTIONS};
 pub(crate) use toolchain::NODE;
 

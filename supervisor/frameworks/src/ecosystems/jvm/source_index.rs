@@ -37,10 +37,16 @@ impl SourceIndex {
 
     /// Reads the index from the plan's files.
     pub(crate) fn from_file(files: &[InjectedFile], path: &str) -> SourceIndex {
-        let mut sources = SourceIndex::default();
         let file = files.iter().find(|file| file.path == path);
         let text = file.map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
-        for source in text.lines() {
+        SourceIndex::from_paths(text.lines())
+    }
+
+    /// The index of paths relative to the workspace. A path that leaves it is left out.
+    pub(crate) fn from_paths<'a>(paths: impl Iterator<Item = &'a str>) -> SourceIndex {
+        let mut sources = SourceIndex::default();
+        let is_within = |path: &&str| !path.starts_with('/') && path.split('/').all(|part| part != "..");
+        for source in paths.filter(is_within).take(SOURCES_MAX) {
             let name = source.rsplit('/').next().unwrap_or(source);
             sources.by_name.entry(name.to_owned()).or_default().push(source.to_owned());
         }
@@ -51,6 +57,11 @@ impl SourceIndex {
     pub(crate) fn class_file(&self, module: &str, class: &str) -> Option<&str> {
         let (package, name) = split(class);
         EXTENSIONS.iter().find_map(|extension| self.find(module, package, &format!("{name}.{extension}")))
+    }
+
+    /// The file called `name` of a class in a stack frame.
+    pub(crate) fn frame_file(&self, class: &str, name: &str) -> Option<&str> {
+        self.find("", split(class).0, name)
     }
 
     /// File and line of the innermost stack frame within the workspace.

@@ -1,13 +1,14 @@
 //! Reads the stacks that Python's `faulthandler` prints, and finds those of the running tests.
 
-use crate::contract::{StackDump, StackOutput};
+use crate::contract::{StackDump, StackOutput, StackSource};
 use crate::parsing::stack_frames::{Stack, attribute};
 use crate::parsing::thread_stacks;
 use proctor_core::hung_test::{HungTest, StackSignal};
 use proctor_core::test_case::TestId;
 
 /// The stacks of both runners. Their injected modules register the signal.
-pub(crate) const STACK_DUMP: StackDump = StackDump { signal: StackSignal::Reserved, read: hung_tests };
+pub(crate) const STACK_DUMP: StackDump =
+    StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests };
 
 /// Files of the runners whose frames are below those of a test and its fixtures, and of nothing else.
 const RUNNERS: [&str; 3] = ["/_pytest/runner.py", "/unittest/case.py", "/unittest/suite.py"];
@@ -49,7 +50,13 @@ Current thread 0x00007f2b1e1b1740 (most recent call first):
     fn hung(stderr: &str, running: &[&str]) -> Vec<HungTest> {
         let test = |name: &&str| TestId { package: "tests/test_hang.py".to_owned(), name: (*name).to_owned() };
         let running: Vec<TestId> = running.iter().map(test).collect();
-        (STACK_DUMP.read)(&StackOutput { stdout: "", stderr, running: &running, workspace: "/w" })
+        (STACK_DUMP.read)(&StackOutput {
+            stdout: "",
+            stderr,
+            running: &running,
+            workspace: "/w",
+            ..StackOutput::default()
+        })
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a random word that precedes each of its later
 //!   lines, followed by a blank;
 //! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not report tests as they start;
-//! - `started`: `package`, `name`;
+//! - `started`: `package`, `name`, and if known `file` and `line` of its declaration;
 //! - `finished`: the same, `outcome` as [`TestOutcome`] names it, and as far as known `nodeid`, `duration_s`, `file` (absolute, or
 //!   relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`, `failed_attempts` (how
 //!   many attempts of the same test failed before this one);
@@ -33,7 +33,7 @@ use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::running_tests::RunningTests;
 use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
-use proctor_core::bounds::TEST_CASES_MAX;
+use proctor_core::bounds::{NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX, clip};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
@@ -90,7 +90,7 @@ enum Event {
     },
     Opened(FileFields),
     Closed(FileFields),
-    Started(TestFields),
+    Started(StartedFields),
     Finished(Box<FinishedFields>),
     Collector(Box<CollectorFields>),
     Artifact(Box<ArtifactFields>),
@@ -119,6 +119,16 @@ struct FileFields {
 struct TestFields {
     package: String,
     name: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct StartedFields {
+    package: String,
+    name: String,
+    #[serde(default)]
+    file: Option<String>,
+    #[serde(default)]
+    line: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -193,6 +203,8 @@ pub(crate) struct ReporterParser {
     stdout: OutputTail,
     stderr: OutputTail,
     running: RunningTests,
+    /// Where running tests are declared, of those whose reporter knows.
+    declared: BTreeMap<TestId, (String, u32)>,
     /// Open files, as tests without a name.
     open_files: RunningTests,
     /// Files closed in the current step.
@@ -234,6 +246,7 @@ impl ReporterParser {
             stdout: OutputTail::default(),
             stderr: OutputTail::default(),
             running: RunningTests::default(),
+            declared: BTreeMap::new(),
             open_files: RunningTests::default(),
             closed_files: 0,
             reported: 0,
@@ -354,9 +367,14 @@ impl ReporterParser {
         self.notes.add(format!("{} had started and not finished: {names}{more}", self.profile.name));
     }
 
-    fn started(&mut self, test: TestFields, events: &mut Vec<RunnerEvent>) {
+    fn started(&mut self, test: StartedFields, events: &mut Vec<RunnerEvent>) {
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
         if self.running.start(&id) {
+            if let (Some(file), Some(line)) = self.place(test.file, test.line)
+                && self.declared.len() < RUNNING_NAMES_MAX
+            {
+                self.declared.insert(id.clone().bounded(), (clip(file, NAME_BYTES_MAX), line));
+            }
             events.push(RunnerEvent::TestStarted(id.bounded()));
         }
     }
@@ -367,6 +385,9 @@ impl ReporterParser {
         self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
         self.running.finish(&id);
+        if !self.declared.is_empty() {
+            self.declared.remove(&id.clone().bounded());
+        }
         if test.failed_attempts > 0 && test.outcome == TestOutcome::Passed {
             self.flaky += 1;
             self.notes.add(format!(
@@ -546,6 +567,10 @@ impl Parser for ReporterParser {
 
     fn running(&self) -> Vec<TestId> {
         self.running.iter().cloned().collect()
+    }
+
+    fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
+        self.declared.get(test).cloned()
     }
 
     fn summary(&self) -> StreamSummary {

@@ -63,6 +63,26 @@ fn a_kill_names_the_open_files_if_no_running_test_is_known() {
     assert_eq!(notes(opened, false), ["runner was ended by signal 9 before it was done"]);
 }
 
+#[test]
+fn a_running_test_is_declared_where_its_reporter_says() {
+    let id = |name: &str| TestId { package: "pkg/a.py".to_owned(), name: name.to_owned() };
+    let started = |name: &str, file: &str| {
+        format!("{{\"event\":\"started\",\"package\":\"a.py\",\"name\":\"{name}\",\"file\":\"{file}\",\"line\":4}}\n")
+    };
+    let finished = r#"{"event":"finished","package":"a.py","name":"done","outcome":"passed"}"#;
+    let report = [
+        "{\"event\":\"begin\"}\n",
+        &started("hangs", "/ws/pkg/a.py"),
+        &started("elsewhere", "/usr/lib/a.py"),
+        &started("done", "/ws/pkg/a.py"),
+        finished,
+        "\n",
+    ];
+    let (_, parser) = step(&report.concat(), "", Exit::Signal(9), true);
+    assert_eq!(parser.declared_at(&id("hangs")), Some(("pkg/a.py".to_owned(), 4)));
+    assert_eq!((parser.declared_at(&id("elsewhere")), parser.declared_at(&id("done"))), (None, None));
+}
+
 /// A report whose reporter has a token, with `foreign` lines before its end.
 fn with_token(foreign: &str) -> String {
     let [begin, started, finished, end] = PASSING.lines().collect::<Vec<_>>().try_into().unwrap();

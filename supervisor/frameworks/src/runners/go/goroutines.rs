@@ -149,7 +149,12 @@ FAIL\texample.com/hang\t1.00s
             serde_json::json!({"Action": "output", "Package": package, "Output": format!("{line}\n")}).to_string()
         };
         let stdout: Vec<String> = text.lines().map(event).collect();
-        hung_tests(&StackOutput { stdout: &stdout.join("\n"), stderr: "", running: &running, workspace: "/w" })
+        hung_tests(&StackOutput {
+            stdout: &stdout.join("\n"),
+            running: &running,
+            workspace: "/w",
+            ..StackOutput::default()
+        })
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod tracker;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, StackDump,
+    CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, StackDump, StackSource,
 };
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
@@ -49,7 +49,7 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["go"],
     build_error_hides_tests: false,
     options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
-    stack_dump: Some(StackDump { signal: StackSignal::Quit, read: goroutines::hung_tests }),
+    stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Quit), read: goroutines::hung_tests }),
     toolchains: &[&GO],
     sample: &[("go.mod", "module example.com/pass\n")],
     ..Manifest::DEFAULT

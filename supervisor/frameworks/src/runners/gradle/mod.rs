@@ -61,6 +61,7 @@ static MANIFEST: Manifest = Manifest {
         is_reported_only_on_failure: |name| is_jvm_process(name) || jvm::is_class_failure(name),
         ..jvm::RERUN_NAMES
     },
+    stack_dump: Some(jvm::STACK_DUMP),
     toolchains: &[&jvm::JVM, &GRADLE],
     sample: &[
         ("settings.gradle", "rootProject.name = 'x'\n"),

@@ -177,6 +177,7 @@ static MANIFEST: Manifest = Manifest {
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
+    stack_dump: Some(js::STACK_DUMP),
     toolchains: &[&js::NODE],
     sample: &[("package.json", r#"{"scripts":{"test":"jest"}}"#)],
     ..Manifest::DEFAULT

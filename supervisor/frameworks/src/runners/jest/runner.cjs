@@ -5,7 +5,7 @@
 // that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
-const { OutputCapture, endOfOutput } = require('../js/report.cjs');
+const { OutputCapture, endOfOutput, nowRunning } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
@@ -29,6 +29,7 @@ class Output {
     this.written = new OutputCapture();
     const own = environment.handleTestEvent;
     environment.handleTestEvent = (event, state) => {
+      if (event.name === 'test_fn_start') nowRunning(event.test.fn);
       if (event.name === 'run_start') this.isMixed = hasConcurrent(state.rootDescribeBlock);
       return own?.call(environment, event, state);
     };

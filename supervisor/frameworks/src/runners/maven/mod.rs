@@ -65,6 +65,7 @@ static MANIFEST: Manifest = Manifest {
     options: OptionSupport { parallel: ParallelSupport::Refused, ..Manifest::DEFAULT.options },
     rerun_names: jvm::RERUN_NAMES,
     reserved: ReservedVariables { prefixes: &["MAVEN_"], ..ReservedVariables::NONE },
+    stack_dump: Some(jvm::STACK_DUMP),
     toolchains: &[&jvm::JVM],
     sample: &[
         ("pom.xml", "<project><artifactId>x</artifactId></project>"),

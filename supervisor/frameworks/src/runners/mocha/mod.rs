@@ -156,6 +156,7 @@ static MANIFEST: Manifest = Manifest {
     node_id_separator: Some(js::TITLE_SEPARATOR),
     rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
     reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },
+    stack_dump: Some(js::STACK_DUMP),
     toolchains: &[&js::NODE],
     sample: &[("package.json", r#"{"scripts":{"test":"mocha"}}"#)],
     ..Manifest::DEFAULT

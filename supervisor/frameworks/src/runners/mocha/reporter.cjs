@@ -2,7 +2,7 @@
 // for people.
 'use strict';
 
-const { OutputCapture, end, packageOf, buffer, joinTitles, emit, flush } = require('../js/report.cjs');
+const { OutputCapture, end, nowRunning, packageOf, buffer, joinTitles, emit, flush } = require('../js/report.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 
@@ -58,6 +58,7 @@ module.exports = class Proctor {
 
   started(test) {
     this.running = named(test);
+    nowRunning(test.fn);
     emit('started', this.running);
     // The processes of parallel runs write by themselves.
     if (!this.inTexts) this.written.start();

@@ -83,6 +83,7 @@ static MANIFEST: Manifest = Manifest {
         names: &["NODE_TEST_CONTEXT"],
         ..ReservedVariables::NONE
     },
+    stack_dump: Some(js::STACK_DUMP),
     toolchains: &[&js::NODE],
     sample: &[("package.json", r#"{"scripts":{"test":"node --test"}}"#)],
     ..Manifest::DEFAULT

@@ -219,7 +219,7 @@ class Run {
   #started(data, node) {
     const test = { package: this.#package(data), name: node.name };
     this.#file(data)?.open.set(node.name, test);
-    if (!LISTING) emit('started', test);
+    if (!LISTING) emit('started', { ...test, ...at(data) });
   }
 
   #finished(data, node, passed) {

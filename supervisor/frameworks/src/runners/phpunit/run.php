@@ -24,6 +24,12 @@ const FILTER_MAX = 32768;
 // Most warnings of PHPUnit's that become notes.
 const WARNINGS_MAX = 8;
 
+// Signal on which this process prints its stack: a real-time signal that no program uses. proctor sends it at the deadline.
+const STACK_SIGNAL = 62;
+
+// Most frames of that stack.
+const FRAMES_MAX = 200;
+
 const EXTENSIONS = ['dom', 'json', 'libxml', 'mbstring', 'tokenizer', 'xml', 'xmlwriter'];
 
 // Writes the report: one JSON object per line, in the process that runs the tests and not in its forks.
@@ -154,7 +160,7 @@ final class Run
 
     public function started(Test $test): void
     {
-        $this->report->say('started', $test->fields());
+        $this->report->say('started', $test->fields() + $test->place());
     }
 
     public function finished(Test $test, array $fields): void
@@ -288,6 +294,35 @@ final class Selection
 
 // Stands for a character that a name cannot have in the report: a control character, or no UTF-8.
 const UNPRINTABLE = "\u{fffd}";
+
+// Prints the stack on a signal, to what is now stderr, in the form of Python's faulthandler. Without the extension `pcntl` PHP
+// handles no signals, and the run has no stack. A fork of this process prints its own.
+function print_stack_on_signal(): void
+{
+    $stderr = @fopen('php://stderr', 'wb');
+    if ($stderr === false || !function_exists('pcntl_async_signals') || !function_exists('pcntl_signal')) {
+        return;
+    }
+    pcntl_async_signals(true);
+    pcntl_signal(STACK_SIGNAL, function () use ($stderr): void {
+        $frames = debug_backtrace(DEBUG_BACKTRACE_IGNORE_ARGS, FRAMES_MAX);
+        $text   = "Thread (most recent call first):\n";
+        foreach ($frames as $index => $frame) {
+            // A frame has the place of a call and the function that it calls.
+            $function = $frames[$index + 1]['function'] ?? '{main}';
+            if (isset($frame['file']) && $frame['file'] !== __FILE__) {
+                $text .= "  File \"{$frame['file']}\", line {$frame['line']} in {$function}\n";
+            }
+        }
+        fwrite($stderr, $text);
+        // The signal has cut off a wait of the test. Its result would be of the signal and not of the test: SIGTERM, which PHP
+        // blocks in a handler, ends it here.
+        pcntl_sigprocmask(SIG_UNBLOCK, [SIGTERM]);
+        while (true) {
+            sleep(3600);
+        }
+    });
+}
 
 function clip(string $text): string
 {
@@ -476,6 +511,7 @@ function options(?Selection $selection, Run $run): array
 function main(): int
 {
     root();
+    print_stack_on_signal();
     [$path, $list, $selected] = [take('REPORT'), take('LISTING'), take('SELECTION')];
     $report    = new Report($path);
     $selection = $selected === null ? null : new Selection($selected);

@@ -108,6 +108,7 @@ static MANIFEST: Manifest = Manifest {
     default_wall_ms: Some(LONG_WALL_MS),
     options: OptionSupport { browsers: true, ..Manifest::DEFAULT.options },
     rerun_names: js::RERUN_NAMES,
+    stack_dump: Some(js::STACK_DUMP),
     toolchains: &[&js::NODE],
     sample: &[
         ("package.json", r#"{"scripts":{"test":"playwright test"}}"#),

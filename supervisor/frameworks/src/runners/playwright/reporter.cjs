@@ -42,7 +42,7 @@ class Reporter {
   }
 
   onTestBegin(test, result) {
-    if (result.retry === 0 && !this.told.has(test)) emit('started', idOf(test));
+    if (result.retry === 0 && !this.told.has(test)) emit('started', { ...idOf(test), ...locationFields(test.location) });
   }
 
   onTestEnd(test, result) {

@@ -21,7 +21,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
     Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
-    RerunNames, ReservedVariables, StackDump, StackOutput, Step, Toolchain,
+    RerunNames, ReservedVariables, StackDump, StackOutput, StackSource, Step, Toolchain,
 };
 use crate::ecosystems::path_selection::{PathSelection, path_selections};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
@@ -113,7 +113,7 @@ static MANIFEST: Manifest = Manifest {
         parallel: ParallelSupport::NoEffect("parallel has no effect: RSpec runs examples one at a time"),
         ..Manifest::DEFAULT.options
     },
-    stack_dump: Some(StackDump { signal: StackSignal::Reserved, read: hung_tests }),
+    stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests }),
     rerun_names: RerunNames { are_titles: true, ..RerunNames::PLAIN },
     reserved: ReservedVariables { names: &["SPEC_OPTS"], ..ReservedVariables::NONE },
     toolchains: &[&RUBY],
