@@ -17,7 +17,12 @@ pub(crate) fn parse_and_bound(document: &[u8]) -> Result<Map<String, Value>, Cal
     }
 }
 
+/// Members that repeat others for readers of pytest-json-report: of the report, of its summary, of each test and collector.
+const REPEATED: [&str; 5] = ["created", "duration", "exitcode", "root", "environment"];
+const REPEATED_IN_ITEMS: [&str; 4] = ["lineno", "call", "longrepr", "result"];
+
 fn bound(mut report: Map<String, Value>) -> Map<String, Value> {
+    remove_repeated(&mut report);
     for (list, others_max) in [("tests", OTHERS_MAX), ("collectors", usize::MAX)] {
         let left_out = bound_list(&mut report, list, others_max);
         // The supervisor may have left some out already.
@@ -32,6 +37,20 @@ fn bound(mut report: Map<String, Value>) -> Map<String, Value> {
         not_run.truncate(OTHERS_MAX);
     }
     report
+}
+
+// A model needs no fact twice.
+fn remove_repeated(report: &mut Map<String, Value>) {
+    report.retain(|name, _| !REPEATED.contains(&name.as_str()));
+    if let Some(Value::Object(summary)) = report.get_mut("summary") {
+        summary.remove("collected");
+    }
+    for (list, also) in [("tests", None), ("collectors", Some("outcome"))] {
+        let Some(Value::Array(items)) = report.get_mut(list) else { continue };
+        for item in items.iter_mut().filter_map(Value::as_object_mut) {
+            item.retain(|name, _| !REPEATED_IN_ITEMS.contains(&name.as_str()) && Some(name.as_str()) != also);
+        }
+    }
 }
 
 // Keeps failures before other tests, each in its order; returns how many were left out.
@@ -78,6 +97,20 @@ mod tests {
         let report = parse(&json!({"tests": vec![test; 100]}));
         assert!(Value::from(report.clone()).to_string().len() <= BYTES_MAX + 1024);
         assert!(report["tests_left_out"].as_u64().unwrap() > 80);
+    }
+
+    #[test]
+    fn leaves_out_what_repeats_other_members() {
+        let test = json!({"nodeid": "a", "outcome": "passed", "lineno": null, "call": {"outcome": "passed"}});
+        let collector = json!({"nodeid": "p", "kind": "build", "outcome": "failed", "result": [], "longrepr": "m"});
+        let report = parse(&json!({
+            "created": 1.0, "exitcode": 0, "root": ".", "summary": {"total": 1, "collected": 1},
+            "tests": [test], "collectors": [collector],
+        }));
+        assert_eq!(report["tests"], json!([{"nodeid": "a", "outcome": "passed"}]));
+        assert_eq!(report["collectors"], json!([{"nodeid": "p", "kind": "build"}]));
+        assert_eq!(report["summary"], json!({"total": 1}));
+        assert!(!report.contains_key("created") && !report.contains_key("root"));
     }
 
     #[test]

@@ -108,7 +108,8 @@ impl CallContext<'_> {
     /// The JSON report of a run of the session; of the last one for an empty `run_id`.
     pub(crate) async fn fetch_report(&self, run_id: &str) -> Result<GetReportResponse, CallError> {
         self.request_in_session(|mut clients, session_id| {
-            let request = GetReportRequest { session_id, format: ReportFormat::Json.into(), run_id: run_id.to_owned() };
+            let format = ReportFormat::Json.into();
+            let request = GetReportRequest { session_id, format, run_id: run_id.to_owned(), max_bytes: 0 };
             async move { Ok(clients.results.get_report(request).await?.into_inner()) }
         })
         .await

@@ -38,6 +38,7 @@ pub mod host;
 pub mod net;
 pub mod ops;
 mod random_id;
+pub mod reports;
 pub mod runs;
 pub mod sessions;
 pub mod tenants;

@@ -239,6 +239,13 @@ pub const REPORT_COLLECTORS_BYTES_MAX: usize = 8 * MIB;
 /// The same for the list of artifacts; entries beyond it omit the test that left the artifact. Names alone take less.
 pub const REPORT_ARTIFACTS_BYTES_MAX: usize = 4 * MIB;
 
+/// Most bytes of a report in another format than JSON. A CI server reads a few MiB, a browser some 30; a message has room
+/// for twice as much.
+pub const REPORT_DOCUMENT_BYTES_MAX: usize = 32 * MIB;
+
+/// The least that a caller may ask for: the frame of the HTML page and some failures fit.
+pub const REPORT_DOCUMENT_BYTES_MIN: usize = 128 * KIB;
+
 /// Most notes of one kind in a report. They are for people, who read a handful.
 pub const NOTES_MAX: usize = 64;
 

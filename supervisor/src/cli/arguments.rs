@@ -1,5 +1,6 @@
 //! The command line: subcommands, options and their help.
 
+use super::report_arguments::{FormatName, ReportFiles, RunOutput};
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bounds::{
@@ -105,9 +106,11 @@ pub(super) struct RunArgs {
     /// Execute the tests that only failed up to N times more: one that passes then is flaky, and remains failed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETRY_FAILED_MAX)), conflicts_with_all = ["failed", "fresh"])]
     pub(super) retry_failed: Option<u32>,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "human")]
-    pub(super) output: Output,
+    /// What to print.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "human", hide_possible_values = true, help = format!("What to print: {}", RunOutput::names()))]
+    pub(super) output: RunOutput,
+    #[command(flatten)]
+    pub(super) files: ReportFiles,
     /// Concurrent tests within one package.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PARALLEL_MAX)))]
     pub(super) parallel: Option<u32>,
@@ -140,6 +143,7 @@ Examples:
   proctor run --test 'test_a.py::test_s[a b]' TestParse
                                             exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
+  proctor run --junit build/junit.xml --html report.html
   proctor run -- make check                 any command; live output at a terminal
   proctor run --repeat 50 --until-different --test TestPool
                                             look for a test that fails at times
@@ -237,6 +241,7 @@ Exit status: 0 printed; 2 if there is no run yet.
 Examples:
   proctor report | jq .summary
   proctor report | jq -r '.tests[] | select(.outcome == \"failed\") | .nodeid'
+  proctor report --format html --out report.html
   proctor report --artifact shop/test-failed-1.png --out shot.png";
 
 const SERVE_HELP: &str = "\
@@ -345,12 +350,12 @@ pub(super) struct ReportArgs {
     pub(super) last_run: LastRunArgs,
     /// Format of the report.
     #[arg(long, value_enum, default_value = "json")]
-    pub(super) format: ReportFormat,
+    pub(super) format: FormatName,
     /// Write an artifact of the run (screenshot, trace, video) instead of the report; named as in `artifacts`.
     #[arg(long, value_name = "NAME", allow_hyphen_values = true, conflicts_with = "format")]
     pub(super) artifact: Option<String>,
     /// Output file; standard output if absent.
-    #[arg(long, value_name = "FILE", requires = "artifact")]
+    #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
 }
 
@@ -446,12 +451,6 @@ pub(super) enum Output {
     /// Text for a person.
     Human,
     /// One JSON document.
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ReportFormat {
-    /// The document of `proctor run --output json`.
     Json,
 }
 

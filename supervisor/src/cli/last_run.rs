@@ -3,9 +3,10 @@
 
 use super::arguments::{CoveringArgs, FailuresArgs, LastRunArgs, ReportArgs};
 use super::last_run_store::LastRunStore;
-use super::{CommandError, in_process, print};
+use super::{CommandError, in_process, print, report_documents};
 use crate::clock::Clock;
 use crate::grpc::convert;
+use crate::reports::ReportInput;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_core::bounds::COVERING_TESTS_PAGE;
@@ -71,13 +72,17 @@ fn relative_to_workspace(below: &Path, file: &str) -> String {
 
 /// `proctor report`.
 pub(super) fn report(arguments: &ReportArgs) -> Result<u8, CommandError> {
-    let super::arguments::ReportFormat::Json = arguments.format;
     let (_, store) = last_run_at(&arguments.last_run)?;
     let report = store.report()?.ok_or_else(no_run_yet)?;
     if let Some(name) = &arguments.artifact {
         return artifact(&store, &report.artifacts, name, arguments.out.as_deref());
     }
-    print::document(&report).map(|()| 0)
+    let input = ReportInput { run_id: "", report: &report };
+    match &arguments.out {
+        Some(file) => report_documents::write(arguments.format.0, input, file)?,
+        None => report_documents::print(arguments.format.0, input)?,
+    }
+    Ok(0)
 }
 
 fn last_run_at(arguments: &LastRunArgs) -> Result<(Workspace, LastRunStore), CommandError> {

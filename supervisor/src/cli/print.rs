@@ -2,9 +2,9 @@
 //! does, is no failure; a full disk is.
 
 use super::CommandError;
-use proctor_proto::printable::{Printable, is_hidden};
+use crate::reports::EscapeHidden;
+use proctor_proto::printable::Printable;
 use serde::Serialize;
-use serde_json::ser::Formatter;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 /// Prints `text` as lines, with colours if stdout is a terminal.
@@ -37,37 +37,5 @@ fn check_written(result: io::Result<()>) -> Result<(), CommandError> {
     match result {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| CommandError::host(format!("standard output cannot be written: {error}"))),
-    }
-}
-
-/// Escapes characters in JSON that a terminal would act on, beyond the control characters that JSON always escapes.
-struct EscapeHidden;
-
-impl Formatter for EscapeHidden {
-    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let mut rest = fragment;
-        while let Some((at, c)) = rest.char_indices().find(|(_, c)| is_hidden(*c)) {
-            writer.write_all(&rest.as_bytes()[..at])?;
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
-            }
-            rest = &rest[at + c.len_utf8()..];
-        }
-        writer.write_all(rest.as_bytes())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_document_is_escaped_without_changing_its_meaning() {
-        let text = "a\u{9b}2J\u{202e}\x7f\u{e0041}\x1b\"é";
-        let mut written = Vec::new();
-        text.serialize(&mut serde_json::Serializer::with_formatter(&mut written, EscapeHidden)).unwrap();
-        assert_eq!(serde_json::from_slice::<String>(&written).unwrap(), text);
-        let written = String::from_utf8(written).unwrap();
-        assert_eq!(written, r#""a\u009b2J\u202e\u007f\udb40\udc41\u001b\"é""#);
     }
 }

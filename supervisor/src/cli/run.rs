@@ -1,14 +1,17 @@
 //! `proctor run`: one run of a workspace, followed to its end.
 
-use super::arguments::{Browser, Coverage, Network, Output, RunArgs};
+use super::arguments::{Browser, Coverage, Network, RunArgs};
+use super::event_lines::EventLines;
 use super::last_run_store::Total;
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
+use super::report_arguments::RunOutput;
 use super::signals::Signals;
-use super::{CommandError, HOST, USAGE, in_process, print, terminal_report};
+use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report};
 use crate::host::environment::check_env;
+use crate::reports::ReportInput;
 use crate::runs::prepare::PrepareError;
-use crate::runs::{NotStarted, OutputFiles, RunEnd};
+use crate::runs::{LoggedEvent, NotStarted, OutputFiles, RunEnd};
 use crate::sessions::{SessionError, SessionHandle, StartedRun};
 use crate::workspace::Workspace;
 use proctor_core::event::{RunEvent, Stream};
@@ -23,6 +26,7 @@ use proctor_core::session::StartRejected;
 use proctor_core::test_name::TestName;
 use proctor_frameworks::detection::DetectError;
 use proctor_proto::reason;
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::text::{self, Reader};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -52,7 +56,7 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
-        Err(error) => return not_accepted(&error, arguments.output),
+        Err(error) => return not_accepted(&error, arguments),
     };
     let mut screen = Screen::new(arguments, expected);
     let report = follow_run(&started, &session, &mut screen, &mut signals).await;
@@ -63,10 +67,13 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     screen.show_rest(&files);
     let history = session.history();
     session.close().await;
+    let input = ReportInput { run_id: started.run.as_str(), report: &report };
     let printed = match arguments.output {
-        Output::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
-        Output::Json => print::document(&*report),
+        RunOutput::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
+        RunOutput::Events => screen.events.map_or(Ok(()), EventLines::finish),
+        RunOutput::Report(format) => report_documents::print(format, input),
     };
+    let written = report_documents::write_all(&arguments.files, input);
     // A failure to store the result for later commands does not fail this one.
     if let Err(failure) = store.write(&memory, &report, &files) {
         print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
@@ -76,6 +83,7 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     // On a thread that may block: signals are still handled meanwhile.
     _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
     printed?;
+    written?;
     Ok(report.outcome.exit_code(report.evidence.signal))
 }
 
@@ -96,6 +104,8 @@ pub(super) async fn execute(
 /// What a person sees of a run in progress.
 struct Screen {
     progress: ProgressLine,
+    /// Lines for a program instead.
+    events: Option<EventLines>,
     /// Live output of a command, at a terminal.
     output: Option<StreamProgress>,
 }
@@ -109,17 +119,22 @@ struct StreamProgress {
 
 impl Screen {
     fn new(arguments: &RunArgs, expected: Option<u64>) -> Screen {
-        let (is_human, is_command) = (arguments.output == Output::Human, !arguments.command.is_empty());
+        let (is_human, is_command) = (arguments.output == RunOutput::Human, !arguments.command.is_empty());
         let work = if is_command { "running" } else { "building" };
         let is_visible = is_human && is_command && std::io::stdout().is_terminal();
         Screen {
             progress: ProgressLine::new(is_human, expected, work),
+            events: (arguments.output == RunOutput::Events).then(EventLines::default),
             output: is_visible.then(StreamProgress::default),
         }
     }
 
-    fn show(&mut self, event: &RunEvent, files: Option<&OutputFiles>) {
+    fn show(&mut self, logged: &LoggedEvent, files: Option<&OutputFiles>) {
+        let event = &logged.event;
         self.progress.show(event);
+        if let Some(lines) = &mut self.events {
+            lines.show(logged, files);
+        }
         if let (RunEvent::Output { stream, offset, len }, Some(files), Some(streams)) = (event, files, &mut self.output)
         {
             streams.show_until(offset + u64::from(*len), *stream, files, &self.progress);
@@ -186,12 +201,12 @@ async fn follow_run(
         };
         let Some(last) = batch.last() else { break };
         cursor = last.sequence + 1;
-        let files = match &screen.output {
-            Some(_) => started.handle.files().await.ok(),
-            None => None,
+        let files = match screen.output.is_some() || screen.events.is_some() {
+            true => started.handle.files().await.ok(),
+            false => None,
         };
         for entry in &batch {
-            screen.show(&entry.event, files.as_ref());
+            screen.show(entry, files.as_ref());
         }
     }
     report_of(started.handle.end().await.map_err(|_| crashed())?)
@@ -215,16 +230,17 @@ pub(super) fn failure(error: &SessionError) -> CommandError {
     }
 }
 
-fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError> {
+fn not_accepted(error: &SessionError, arguments: &RunArgs) -> Result<u8, CommandError> {
     match error {
-        // Nothing to rerun is not a failure: everything that failed has been fixed.
+        // Nothing to rerun is not a failure: everything that failed has been fixed. No report is written, since there was no
+        // run.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
             let note = text::nothing_to_rerun(framework, Reader::Person);
-            match output {
-                Output::Human => print::text(&note)?,
+            match arguments.output {
+                RunOutput::Human => print::text(&note)?,
                 // Nothing ran, so there is no outcome. The note has the words that agents get, and the other fields are
                 // those that programs read in every report.
-                Output::Json => print::document(&json!({
+                RunOutput::Report(ReportFormat::Json) => print::document(&json!({
                     "nothing_ran": reason::NOTHING_TO_RERUN,
                     "outcome": null,
                     "exit_code": 0,
@@ -237,6 +253,7 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError
                     "artifacts": [],
                     "evidence": Evidence { notes: vec![note], ..Evidence::default() },
                 }))?,
+                RunOutput::Events | RunOutput::Report(_) => print::message(&note),
             }
             Ok(0)
         }

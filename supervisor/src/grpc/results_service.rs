@@ -4,12 +4,14 @@ use super::encode_permit::EncodePermit;
 use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
+use crate::reports::{self, ReportInput};
 use crate::runs::{RunEnd, StartedTests, analyze_run};
 use crate::sessions::SessionHandle;
 use proctor_core::bounds::{ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE};
 use proctor_core::id::RunId;
 use proctor_core::report::Report;
 use proctor_core::request::RunKind;
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
 use std::sync::Arc;
@@ -129,20 +131,24 @@ impl Results for Api {
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
         run_request::check_enum::<v1::ReportFormat>("format", message.format)?;
-        if !matches!(message.format(), v1::ReportFormat::Unspecified | v1::ReportFormat::Json) {
-            return Err(status::invalid("format", "format must be JSON in this version"));
-        }
+        let format = ReportFormat::from_wire(message.format())
+            .ok_or_else(|| status::invalid("format", "format is not known to this version"))?;
+        let bytes_max = match message.max_bytes {
+            0 => usize::MAX,
+            wanted => usize::try_from(wanted).unwrap_or(usize::MAX),
+        };
         let (run, report) = ended_run(&session, message.run_id).await?;
-        let encoded = EncodePermit::acquire(tenant.allowance.in_flight())
-            .await
-            .encode(move || serde_json::to_vec(report.as_ref()))
-            .await?;
-        let document = encoded.map_err(|_| status::internal("the report could not be encoded"))?;
-        Ok(Response::new(v1::GetReportResponse {
-            run_id: run.to_string(),
-            content_type: "application/json".to_owned(),
-            document,
-        }))
+        let run_id = run.to_string();
+        let render = {
+            let run_id = run_id.clone();
+            move || reports::render(format, ReportInput { run_id: &run_id, report: &report }, bytes_max)
+        };
+        let rendered = EncodePermit::acquire(tenant.allowance.in_flight()).await.encode(render).await?;
+        let document = rendered.map_err(|error| {
+            tracing::error!(run = run_id, %error, "a report could not be written");
+            status::internal("the report could not be encoded")
+        })?;
+        Ok(Response::new(v1::GetReportResponse { run_id, content_type: format.media_type().to_owned(), document }))
     }
 }
 

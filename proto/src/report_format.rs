@@ -1,0 +1,101 @@
+//! The forms in which a report can be had: the one table from which the options of the command line, the formats of
+//! `GetReport` and those of the shim are made.
+
+use crate::v1;
+
+/// A form of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReportFormat {
+    /// The whole report as JSON.
+    Json,
+    /// JUnit XML.
+    Junit,
+    /// Common Test Report Format.
+    Ctrf,
+    /// Test Anything Protocol, version 14.
+    Tap,
+    /// Workflow commands of GitHub Actions.
+    Github,
+}
+
+impl ReportFormat {
+    /// All formats, in the order of lists for people.
+    pub const ALL: [ReportFormat; 5] =
+        [ReportFormat::Json, ReportFormat::Junit, ReportFormat::Ctrf, ReportFormat::Tap, ReportFormat::Github];
+
+    /// The name by which people and agents ask for it; also the last part of its resource URI.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReportFormat::Json => "json",
+            ReportFormat::Junit => "junit",
+            ReportFormat::Ctrf => "ctrf",
+            ReportFormat::Tap => "tap",
+            ReportFormat::Github => "github",
+        }
+    }
+
+    /// The format with this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<ReportFormat> {
+        ReportFormat::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// What it is for, in a few words.
+    #[must_use]
+    pub const fn description(self) -> &'static str {
+        match self {
+            ReportFormat::Json => {
+                "the whole report, in the shape of pytest-json-report with proctor's own fields beside"
+            }
+            ReportFormat::Junit => "JUnit XML, for CI servers",
+            ReportFormat::Ctrf => "CTRF JSON (Common Test Report Format)",
+            ReportFormat::Tap => "TAP version 14 (Test Anything Protocol)",
+            ReportFormat::Github => "annotations for GitHub Actions",
+        }
+    }
+
+    /// Media type of the document.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            ReportFormat::Json | ReportFormat::Ctrf => "application/json",
+            ReportFormat::Junit => "application/xml",
+            ReportFormat::Tap | ReportFormat::Github => "text/plain",
+        }
+    }
+
+    /// The format of a request; unspecified is JSON. `None` for one that this version does not have.
+    #[must_use]
+    pub fn from_wire(format: v1::ReportFormat) -> Option<ReportFormat> {
+        let format = if format == v1::ReportFormat::Unspecified { v1::ReportFormat::Json } else { format };
+        ReportFormat::ALL.into_iter().find(|known| known.to_wire() == format)
+    }
+
+    /// The format in a request.
+    #[must_use]
+    pub const fn to_wire(self) -> v1::ReportFormat {
+        match self {
+            ReportFormat::Json => v1::ReportFormat::Json,
+            ReportFormat::Junit => v1::ReportFormat::Junit,
+            ReportFormat::Ctrf => v1::ReportFormat::Ctrf,
+            ReportFormat::Tap => v1::ReportFormat::Tap,
+            ReportFormat::Github => v1::ReportFormat::Github,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_format_has_its_own_name_and_number() {
+        for format in ReportFormat::ALL {
+            assert_eq!(ReportFormat::from_name(format.name()), Some(format));
+            assert_eq!(ReportFormat::from_wire(format.to_wire()), Some(format));
+        }
+        assert_eq!(ReportFormat::from_wire(v1::ReportFormat::Unspecified), Some(ReportFormat::Json));
+        assert_eq!(ReportFormat::from_name("pdf"), None);
+    }
+}

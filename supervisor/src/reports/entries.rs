@@ -1,0 +1,228 @@
+//! The entries of a report, the same for every format: what happened to the run as a whole, to what did not build, to the
+//! tests that were cut off, and to each test. Failures come first.
+
+use proctor_core::hung_test::HungTest;
+use proctor_core::outcome::Outcome;
+use proctor_core::report::Report;
+use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
+use proctor_proto::difference::{self, LineKind};
+use proctor_proto::printable::block;
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// Suite of the entry for a run that failed as a whole.
+pub(super) const RUN_SUITE: &str = "proctor";
+
+/// How an entry counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Passed,
+    /// A test that ran and failed.
+    Failed,
+    /// Anything else that needs attention.
+    Error,
+    Skipped,
+}
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Subject<'a> {
+    /// The run as a whole, which did not pass for another reason than a failed test.
+    Run,
+    Collector(&'a Collector),
+    /// A test that was running when the run was cut off, with its stack if the runner printed it.
+    CutOff(Option<&'a HungTest>),
+    /// A selected test that did not run.
+    NotRun,
+    Test(&'a TestCase),
+}
+
+/// One line of a report.
+#[derive(Debug, Clone)]
+pub(super) struct Entry<'a> {
+    pub(super) subject: Subject<'a>,
+    /// Package, file or module.
+    pub(super) suite: &'a str,
+    /// Name within the suite.
+    pub(super) name: &'a str,
+    pub(super) status: Status,
+    /// Kind of result in proctor's own words: `failed`, `xfailed`, `build`, `timed_out`.
+    pub(super) kind: &'static str,
+    /// Relative to the workspace.
+    pub(super) file: Option<&'a str>,
+    pub(super) line: Option<u32>,
+    pub(super) duration_s: Option<f64>,
+    /// What a person reads first; empty for a passed test.
+    pub(super) message: Cow<'a, str>,
+}
+
+impl Entry<'_> {
+    /// Everything else that explains a failure: the difference of the values, the stack, the output. Terminal control is
+    /// removed. `None` if there is nothing.
+    pub(super) fn details(&self) -> Option<String> {
+        let mut text = String::new();
+        match self.subject {
+            Subject::Run | Subject::NotRun => {}
+            Subject::Collector(collector) => text.push_str(&block(&collector.output)),
+            Subject::CutOff(hung) => text.push_str(&hung.map_or(Cow::Borrowed(""), |hung| block(&hung.stack))),
+            Subject::Test(test) => {
+                for line in difference::lines(test.actual.as_deref(), test.expected.as_deref()) {
+                    let mark = match line.kind {
+                        LineKind::Got => "- ",
+                        LineKind::Want => "+ ",
+                        LineKind::Same | LineKind::Note => "  ",
+                    };
+                    let _ = writeln!(text, "{mark}{}", line.text);
+                }
+                text.push_str(&block(test.stack.as_deref().unwrap_or_default()));
+            }
+        }
+        (!text.trim().is_empty()).then_some(text)
+    }
+
+    /// What the test printed, without terminal control.
+    pub(super) fn output(&self) -> Option<Cow<'_, str>> {
+        let Subject::Test(test) = self.subject else { return None };
+        test.output.as_deref().map(block).filter(|output| !output.trim().is_empty())
+    }
+
+    /// Whether it needs attention.
+    pub(super) fn is_failure(&self) -> bool {
+        matches!(self.status, Status::Failed | Status::Error)
+    }
+}
+
+/// The entries of a report, failures first.
+pub(super) fn entries<'a>(report: &'a Report) -> Vec<Entry<'a>> {
+    let evidence = &report.evidence;
+    let cut_off = |test: &'a TestId| {
+        let hung = evidence.hung.iter().find(|hung| hung.test == *test);
+        let message = "was running when the run was cut off";
+        let place = hung.and_then(|hung| Some((hung.file.as_deref()?, hung.line)));
+        Entry {
+            file: place.map(|(file, _)| file),
+            line: place.and_then(|(_, line)| line),
+            ..named(Subject::CutOff(hung), test, Status::Error, "cut_off", message)
+        }
+    };
+    let run = needs_entry(report).then(|| run(report));
+    let collectors = report.collectors.iter().map(collector);
+    let running = evidence.running.iter().map(cut_off);
+    let tests = report.tests.iter().map(test);
+    let not_run = evidence
+        .not_run
+        .iter()
+        .map(|id| named(Subject::NotRun, id, Status::Skipped, "not_run", "was selected and did not run"));
+    run.into_iter().chain(collectors).chain(running).chain(tests).chain(not_run).collect()
+}
+
+// A reader that counts failures must find one in every run that did not pass.
+fn needs_entry(report: &Report) -> bool {
+    let is_explained = match report.outcome {
+        Outcome::Passed => true,
+        Outcome::Failed => report.tests.iter().any(|test| test.outcome.is_failure()),
+        Outcome::BuildFailed | Outcome::CollectionFailed => !report.collectors.is_empty(),
+        _ => false,
+    };
+    !is_explained
+}
+
+fn run(report: &Report) -> Entry<'_> {
+    let mut message = format!("the run ended as {}", report.outcome.name());
+    for note in &report.evidence.notes {
+        let _ = write!(message, "; {note}");
+    }
+    Entry {
+        subject: Subject::Run,
+        suite: RUN_SUITE,
+        name: "run",
+        status: Status::Error,
+        kind: report.outcome.name(),
+        file: None,
+        line: None,
+        duration_s: Some(report.duration_s),
+        message: message.into(),
+    }
+}
+
+fn named<'a>(
+    subject: Subject<'a>,
+    id: &'a TestId,
+    status: Status,
+    kind: &'static str,
+    message: &'static str,
+) -> Entry<'a> {
+    let message = message.into();
+    Entry {
+        subject,
+        suite: &id.package,
+        name: &id.name,
+        status,
+        kind,
+        file: None,
+        line: None,
+        duration_s: None,
+        message,
+    }
+}
+
+fn collector(collector: &Collector) -> Entry<'_> {
+    let (kind, name) = match collector.kind {
+        CollectorKind::Build => ("build", "(build)"),
+        CollectorKind::Collection => ("collection", "(collection)"),
+    };
+    Entry {
+        subject: Subject::Collector(collector),
+        suite: &collector.nodeid,
+        name,
+        status: Status::Error,
+        kind,
+        file: collector.file.as_deref(),
+        line: collector.line,
+        duration_s: None,
+        message: collector.message.as_str().into(),
+    }
+}
+
+fn test(test: &TestCase) -> Entry<'_> {
+    let status = match test.outcome {
+        TestOutcome::Passed | TestOutcome::Xpassed => Status::Passed,
+        TestOutcome::Failed => Status::Failed,
+        TestOutcome::Error => Status::Error,
+        TestOutcome::Skipped | TestOutcome::Xfailed => Status::Skipped,
+    };
+    Entry {
+        subject: Subject::Test(test),
+        suite: &test.package,
+        name: &test.name,
+        status,
+        kind: test.outcome.name(),
+        file: test.file.as_deref(),
+        line: test.line,
+        duration_s: test.duration_s,
+        message: test.message.as_deref().unwrap_or_default().into(),
+    }
+}
+
+/// One line about the run: `failed: 1 of 12 tests failed, 2 skipped (pytest, 1.2s)`.
+pub(super) fn headline(report: &Report) -> String {
+    let summary = &report.summary;
+    let mut text = format!("{}: ", report.outcome.name().replace('_', " "));
+    let _ = match summary.failures() {
+        0 => write!(text, "{} of {} tests passed", summary.passed, summary.total),
+        failures => write!(text, "{failures} of {} tests failed", summary.total),
+    };
+    let others = [
+        (report.collectors.len() as u64 + report.truncated.collectors, "not built or loaded"),
+        (summary.skipped, "skipped"),
+        (summary.xfailed, "failed as expected"),
+        (summary.xpassed, "passed unexpectedly"),
+        (report.flaky_in_run, "flaky"),
+    ];
+    for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(text, ", {count} {what}");
+    }
+    let partial = if report.partial { ", cut off" } else { "" };
+    let _ = write!(text, "{partial} ({}, {:.1}s)", report.framework, report.duration_s);
+    text
+}

@@ -1,0 +1,143 @@
+//! JUnit XML, by `quick-junit`. A test is a case of the suite of its package. Characters that XML cannot hold, and those that
+//! steer a terminal, are written as escapes (`\u{1b}`), so that nothing is silently missing.
+
+use super::budget::{Budget, beginning};
+use super::entries::{Entry, RUN_SUITE, Status, Subject, entries, headline};
+use super::{RenderError, ReportInput};
+use chrono::{DateTime, Utc};
+use proctor_core::test_case::TestOutcome;
+use proctor_core::timestamp::Timestamp;
+use proctor_proto::printable::{block, line};
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Bytes of a case's tags and attribute names.
+const CASE_BYTES: usize = 160;
+
+pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>, RenderError> {
+    let report = input.report;
+    let mut budget = Budget::new(bytes_max);
+    let mut suites: Vec<TestSuite> = Vec::new();
+    let mut suite_by_name: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in entries(report) {
+        let Some(case) = case(&entry, &mut budget) else { continue };
+        let index = *suite_by_name.entry(entry.suite).or_insert_with(|| {
+            suites.push(TestSuite::new(xml(&line(entry.suite))));
+            suites.len() - 1
+        });
+        let suite = &mut suites[index];
+        let time = suite.time.unwrap_or_default() + case.time.unwrap_or_default();
+        suite.set_time(time);
+        suite.add_test_case(case);
+    }
+    let run = match suite_by_name.get(RUN_SUITE) {
+        Some(index) => &mut suites[*index],
+        None => {
+            suites.push(TestSuite::new(RUN_SUITE));
+            let last = suites.len() - 1;
+            &mut suites[last]
+        }
+    };
+    let left_out = budget.left_out().note(report.truncated.tests);
+    let run_id = Some(input.run_id).filter(|id| !id.is_empty()).map(str::to_owned);
+    let properties = [
+        ("outcome", Some(report.outcome.name().to_owned())),
+        ("exit_code", Some(report.exit_code.to_string())),
+        ("framework", Some(report.framework.clone())),
+        ("headline", Some(headline(report))),
+        ("run_id", run_id),
+        ("left_out", left_out),
+    ];
+    for (name, value) in properties {
+        run.properties.extend(value.map(|value| Property::new(format!("proctor.{name}"), xml(&line(&value)))));
+    }
+    let mut document = Report::new(RUN_SUITE);
+    document.set_time(seconds(Some(report.duration_s)));
+    if let Some(started_at) = date(report.started_at) {
+        document.set_timestamp(started_at);
+    }
+    document.add_test_suites(suites);
+    Ok(document.to_string()?.into_bytes())
+}
+
+fn case(entry: &Entry<'_>, budget: &mut Budget) -> Option<TestCase> {
+    let (suite, name) = (xml(&line(entry.suite)), xml(&line(entry.name)));
+    let file = entry.file.map(|file| xml(&line(file)));
+    let message = xml(&block(&entry.message));
+    // In an attribute and in the element's text.
+    let message_bytes = if entry.status == Status::Passed { 0 } else { 2 * xml_bytes(beginning(&message)) };
+    let names: usize = [Some(&suite), Some(&suite), Some(&name), file.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|name| xml_bytes(name))
+        .sum();
+    if !budget.take_entry(entry, CASE_BYTES + names + message_bytes) {
+        return None;
+    }
+    let mut status = match entry.status {
+        Status::Passed => TestCaseStatus::success(),
+        Status::Failed => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Status::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
+        Status::Skipped => TestCaseStatus::skipped(),
+    };
+    if entry.status != Status::Passed {
+        status.set_type(entry.kind);
+        status.set_message(beginning(message.lines().next().unwrap_or_default()));
+        let message = budget.message(&message, xml_bytes(&message));
+        let details =
+            entry.details().map(|details| xml(&details)).filter(|details| budget.take_text(xml_bytes(details)));
+        let text: Vec<&str> = [message, details.as_deref().unwrap_or_default()].into();
+        let text = text.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n");
+        if !text.is_empty() {
+            status.set_description(text);
+        }
+    }
+    let mut case = TestCase::new(name, status);
+    case.set_classname(suite);
+    if let Some(duration_s) = entry.duration_s {
+        case.set_time(seconds(Some(duration_s)));
+    }
+    let place = [("file", file), ("line", entry.line.map(|line| line.to_string()))];
+    case.extra.extend(place.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
+    if matches!(entry.subject, Subject::Test(test) if test.outcome == TestOutcome::Xpassed) {
+        case.add_property(("proctor.outcome", entry.kind));
+    }
+    if let Some(output) = entry.output().map(|output| xml(&output)).filter(|output| budget.take_text(xml_bytes(output)))
+    {
+        case.set_system_out(output);
+    }
+    Some(case)
+}
+
+/// Escapes what XML cannot hold even as a reference and printable text still has: noncharacters.
+fn xml(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{fffe}' | '\u{ffff}' => safe.extend(c.escape_unicode()),
+            c => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Bytes of a text in a document.
+fn xml_bytes(text: &str) -> usize {
+    let bytes = |c: char| match c {
+        '&' => 5,
+        '<' | '>' => 4,
+        '"' | '\'' => 6,
+        c => c.len_utf8(),
+    };
+    text.chars().map(bytes).sum()
+}
+
+// A time that a runner made up is none.
+fn seconds(duration_s: Option<f64>) -> Duration {
+    duration_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
+}
+
+fn date(time: Timestamp) -> Option<DateTime<Utc>> {
+    i64::try_from(time.0).ok().and_then(DateTime::from_timestamp_millis)
+}

@@ -1,0 +1,151 @@
+//! Tests of the formats against hostile, red and large reports. Readers of others are in `tests/tests/report_formats`.
+
+use super::*;
+use crate::runs::without_running;
+use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
+use proctor_core::limits::Limits;
+use proctor_core::outcome::{KillReason, Outcome};
+use proctor_core::report::Summary;
+use proctor_core::test_case::{TestCase, TestId, TestOutcome};
+use proctor_core::timestamp::Timestamp;
+
+/// Text that breaks out of each format, if the format lets it.
+const HOSTILE: &str = "]]></failure><b>&\u{0}\u{1b}[31mred\u{202e}evil\u{fffe}</script><script>alert(1)</script>\n::error::owned\n%0A::warning::owned\nok 99 - owned # SKIP\n...\n\u{85}x\u{2028}y\"'`";
+
+fn report(outcome: Outcome, tests: Vec<TestCase>) -> Report {
+    let empty = without_running(Timestamp(1_700_000_000_000), Limits::DEFAULT, "go", KillReason::Cancelled, "note");
+    let mut summary = Summary::default();
+    tests.iter().for_each(|test| summary.count(test.outcome));
+    Report { outcome, summary, tests, partial: false, evidence: Default::default(), ..empty }
+}
+
+fn test(name: &str, outcome: TestOutcome) -> TestCase {
+    let id = TestId { package: "pkg".to_owned(), name: name.to_owned() };
+    TestCase { duration_s: Some(0.25), ..TestCase::new(id, format!("pkg/{name}"), outcome) }
+}
+
+fn hostile_test(outcome: TestOutcome) -> TestCase {
+    let text = || Some(HOSTILE.to_owned());
+    TestCase {
+        file: Some(format!("a,b:c{HOSTILE}.go")),
+        line: Some(7),
+        message: text(),
+        expected: text(),
+        actual: Some("other".to_owned()),
+        stack: text(),
+        output: text(),
+        package: HOSTILE.to_owned(),
+        ..test(HOSTILE, outcome)
+    }
+}
+
+fn text(format: ReportFormat, report: &Report, bytes_max: usize) -> String {
+    String::from_utf8(render(format, ReportInput { run_id: "s-1", report }, bytes_max).unwrap()).unwrap()
+}
+
+#[test]
+fn no_text_of_a_run_steers_a_terminal_or_hides() {
+    let outcomes = [TestOutcome::Failed, TestOutcome::Error, TestOutcome::Skipped, TestOutcome::Xfailed];
+    let report = report(Outcome::Failed, outcomes.map(hostile_test).into());
+    for format in ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Json) {
+        let text = text(format, &report, usize::MAX);
+        let hidden = text.chars().find(|c| proctor_proto::printable::is_hidden(*c) && !matches!(c, '\n' | '\t'));
+        assert_eq!(hidden, None, "{}: {text}", format.name());
+    }
+}
+
+#[test]
+fn a_hostile_text_begins_no_command_of_github() {
+    let report = report(Outcome::Failed, vec![hostile_test(TestOutcome::Failed)]);
+    let text = text(ReportFormat::Github, &report, usize::MAX);
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let annotation = text.lines().last().unwrap();
+    let (properties, message) = annotation.strip_prefix("::error ").unwrap().split_once("::").unwrap();
+    assert!(properties.starts_with("file=a%2Cb%3Ac]]>"), "{properties}");
+    assert!(properties.contains(",line=7,title=") && properties.matches(',').count() == 2, "{properties}");
+    assert!(message.contains("%0A::error::owned%0A%250A::warning::owned"), "{message}");
+}
+
+#[test]
+fn a_hostile_text_is_no_line_of_tap() {
+    let report = report(Outcome::Failed, vec![hostile_test(TestOutcome::Failed), hostile_test(TestOutcome::Skipped)]);
+    let text = text(ReportFormat::Tap, &report, usize::MAX);
+    assert!(text.starts_with("TAP version 14\n1..2\n# failed: "), "{text}");
+    let points: Vec<&str> =
+        text.lines().filter(|line| line.starts_with("ok ") || line.starts_with("not ok ")).collect();
+    assert_eq!(points.len(), 2, "{text}");
+    assert!(points[0].starts_with("not ok 1 - ]]>") && points[0].contains("\\#") && !points[0].contains(" # "));
+    assert!(points[1].starts_with("ok 2 - ") && points[1].contains(" # SKIP "), "{}", points[1]);
+    assert_eq!(text.lines().filter(|line| *line == "  ...").count(), 1, "{text}");
+}
+
+#[test]
+fn a_run_that_did_not_pass_is_red_without_a_failed_test() {
+    for outcome in Outcome::ALL.into_iter().filter(|outcome| *outcome != Outcome::Passed) {
+        let report = report(outcome, vec![test("a", TestOutcome::Passed)]);
+        let name = outcome.name();
+        let junit = text(ReportFormat::Junit, &report, usize::MAX);
+        assert!(junit.contains(&format!("<error message=\"the run ended as {name}\" type=\"{name}\"")), "{junit}");
+        let ctrf: serde_json::Value = serde_json::from_str(&text(ReportFormat::Ctrf, &report, usize::MAX)).unwrap();
+        assert_eq!(ctrf["results"]["summary"]["failed"], 1, "{ctrf}");
+        assert!(text(ReportFormat::Tap, &report, usize::MAX).contains("\nnot ok 1 - proctor > run\n"));
+        assert!(text(ReportFormat::Github, &report, usize::MAX).starts_with("::error title=proctor::"));
+    }
+    let green = report(Outcome::Passed, vec![test("a", TestOutcome::Passed)]);
+    assert!(!text(ReportFormat::Junit, &green, usize::MAX).contains("<error"));
+    assert!(!text(ReportFormat::Tap, &green, usize::MAX).contains("not ok"));
+    assert!(text(ReportFormat::Github, &green, usize::MAX).starts_with("::notice title=proctor::passed"));
+}
+
+#[test]
+fn every_format_keeps_to_its_bound_and_says_what_it_leaves_out() {
+    let large = |number: usize| TestCase {
+        message: Some("&\u{1}\"".repeat(MESSAGE_BYTES_MAX / 4)),
+        stack: Some("<'\u{2}".repeat(TEST_OUTPUT_BYTES_MAX / 4)),
+        output: Some("\u{e0041}".repeat(TEST_OUTPUT_BYTES_MAX / 4)),
+        ..test(&format!("failing-{number}-{}", "&".repeat(900)), TestOutcome::Failed)
+    };
+    let passed = |number: usize| test(&format!("passing-{number}-{}", "\"<".repeat(400)), TestOutcome::Passed);
+    let report = report(Outcome::Failed, (0..12).map(large).chain((0..1_000).map(passed)).collect());
+    for format in ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Json) {
+        for bytes_max in [REPORT_DOCUMENT_BYTES_MIN, 1_000_000, REPORT_DOCUMENT_BYTES_MAX] {
+            let text = text(format, &report, bytes_max);
+            assert!(text.len() <= bytes_max, "{}: {} of {bytes_max}", format.name(), text.len());
+        }
+        let small = text(format, &report, REPORT_DOCUMENT_BYTES_MIN);
+        let said = ["left out, as there is no room for more", "further failures have no annotation"];
+        assert!(small.contains("failing-0-"), "{}: no failure at all", format.name());
+        assert!(said.iter().any(|said| small.contains(said)), "{}: {small}", format.name());
+    }
+}
+
+#[test]
+fn the_json_document_is_proctors_own_with_the_fields_of_pytest_json_report() {
+    let failing = TestCase {
+        file: Some("a_test.go".to_owned()),
+        line: Some(7),
+        message: Some("got 1\nwant 2".to_owned()),
+        stack: Some("frame".to_owned()),
+        ..test("a", TestOutcome::Failed)
+    };
+    let report = report(Outcome::Failed, vec![failing, test("b", TestOutcome::Passed)]);
+    let document: serde_json::Value = serde_json::from_str(&text(ReportFormat::Json, &report, 0)).unwrap();
+    let own = serde_json::to_value(&report).unwrap();
+    for (name, value) in own.as_object().unwrap() {
+        match name.as_str() {
+            "tests" | "summary" | "collectors" => {}
+            name => assert_eq!(&document[name], value, "{name}"),
+        }
+    }
+    for (name, value) in own["tests"][0].as_object().unwrap() {
+        assert_eq!(&document["tests"][0][name], value, "{name}");
+    }
+    assert_eq!(document["root"], ".");
+    assert_eq!(document["created"], 1_700_000_000.0);
+    assert_eq!(document["summary"]["collected"], 2);
+    let crash = serde_json::json!({ "path": "a_test.go", "lineno": 7, "message": "got 1" });
+    let call = serde_json::json!({ "duration": 0.25, "outcome": "failed", "crash": crash, "longrepr": "got 1\nwant 2\nframe" });
+    assert_eq!(document["tests"][0]["call"], call);
+    assert_eq!(document["tests"][1]["call"], serde_json::json!({ "duration": 0.25, "outcome": "passed" }));
+    assert_eq!(serde_json::from_value::<Report>(document).unwrap(), report, "a report can be read back");
+}
