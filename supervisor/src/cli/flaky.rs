@@ -160,7 +160,7 @@ async fn execute(
         repetition: Repetition { repeat: arguments.repeat, ..Repetition::ONCE },
         ..RunRequest::default()
     };
-    let report = run::execute(session, request, arguments.output, signals).await?;
+    let report = run::execute(session, request, arguments.output == Output::Human, signals).await?;
     Stage::from_report(name, &report, &arguments.test)
 }
 

@@ -91,11 +91,12 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
 pub(super) async fn execute(
     session: &SessionHandle,
     request: RunRequest,
-    output: Output,
+    is_human: bool,
     signals: &mut Signals,
 ) -> Result<Arc<Report>, CommandError> {
     let started = session.start(request, RunKind::Tests, IfBusy::Queue).await.map_err(|error| failure(&error))?;
-    let mut screen = Screen { progress: ProgressLine::new(output == Output::Human, None, "building"), output: None };
+    let progress = ProgressLine::new(is_human, None, "building");
+    let mut screen = Screen { progress, output: None, events: None };
     let report = follow_run(&started, session, &mut screen, signals).await;
     screen.progress.clear();
     report

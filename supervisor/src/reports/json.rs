@@ -50,6 +50,8 @@ pub fn document(report: &Report) -> impl Serialize {
         artifacts,
         since_last_run,
         since_last_green,
+        repetitions,
+        quarantined,
         truncated,
     } = report;
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
@@ -85,6 +87,8 @@ pub fn document(report: &Report) -> impl Serialize {
         artifacts,
         since_last_run: since_last_run.as_ref(),
         since_last_green: since_last_green.as_ref(),
+        repetitions: repetitions.as_ref(),
+        quarantined: quarantined.as_ref(),
         truncated: *truncated,
     }
 }
@@ -122,6 +126,10 @@ struct Document<'a> {
     since_last_run: Option<&'a proctor_core::history::SinceLastRun>,
     #[serde(skip_serializing_if = "Option::is_none")]
     since_last_green: Option<&'a proctor_core::history::SinceLastGreen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repetitions: Option<&'a proctor_core::repetition::Repetitions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quarantined: Option<&'a proctor_core::history::TestGroup>,
     truncated: Truncated,
 }
 
