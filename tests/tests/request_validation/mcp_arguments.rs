@@ -32,7 +32,11 @@ fn mistakes() -> Vec<(&'static str, Value, &'static str)> {
         ("run_tests", json!({"files": ["../greet.go"]}), "files: \"../greet.go\" is outside the workspace"),
         ("run_tests", json!({"files": ["out/passwd"]}), "files: \"out/passwd\" is outside the workspace"),
         ("run_tests", json!({"files": ["gone.go"]}), "files: \"gone.go\" not found in the workspace"),
-        ("run_tests", json!({"repeat": 3, "fresh": true}), "fresh excludes repeat and retry_failed"),
+        (
+            "run_tests",
+            json!({"repeat": 3, "fresh": true}),
+            "fresh excludes repeat and retry_failed: empty caches serve one execution",
+        ),
         ("run_tests", json!({"headed": true}), "headed has no meaning for go"),
         ("run_tests", json!({"browser": "webkit"}), "browser has no meaning for go"),
         ("run_tests", json!({"env": {"LD_PRELOAD": "/x.so"}}), "env: LD_PRELOAD decides what runs and cannot be set"),
