@@ -252,8 +252,11 @@ impl RunState {
             return None;
         }
         self.progress_sent_at = Instant::now();
+        let tests_finished = self.tally.summary.total;
         Some(RunEvent::Progress(Progress {
-            tests_finished: self.tally.summary.total,
+            tests_finished,
+            // A runner that reports more than it announced has not announced all.
+            tests_total: self.parser.total().filter(|total| *total >= tests_finished),
             tests_failed: self.tally.summary.failures(),
             elapsed_ms: self.elapsed_ms(),
             memory_bytes: self.memory_bytes,
