@@ -29,6 +29,8 @@ pub(crate) struct ProgressState {
     pub(crate) missed: u64,
     /// Tests that have finished.
     pub(crate) finished: u64,
+    /// Tests that will have finished at the end, if the runner has said so.
+    pub(crate) total: Option<u64>,
     /// Those of them that failed.
     pub(crate) failing: u64,
     /// Memory in use, in bytes, if the host can measure it.
@@ -66,6 +68,7 @@ impl ProgressState {
         self.waiting = None;
         self.finished = self.finished.max(event.tests_finished);
         self.failing = self.failing.max(event.tests_failed);
+        self.total = event.tests_total;
         self.memory_bytes = event.memory_bytes.or(self.memory_bytes);
         self.running = event.running.clone().or(self.running.take());
     }
@@ -77,16 +80,22 @@ impl ProgressState {
         }
     }
 
-    /// The value of a progress notification: the finished tests. MCP requires that it rises each time, so that a part of one
-    /// more test is added that grows with the time.
+    /// The value of a progress notification: the finished tests. MCP requires that it rises each time, and it must not exceed
+    /// the total, so that it is less by a part of a test that shrinks with the time. Before the first test it is below one half.
     fn value(&self, elapsed: Duration) -> f64 {
         let seconds = elapsed.as_secs_f64();
         // A run has fewer tests than that.
         let finished = u32::try_from(self.finished).map_or(f64::from(u32::MAX), f64::from);
-        finished + seconds / (1.0 + seconds)
+        if self.finished == 0 { 0.5 * seconds / (1.0 + seconds) } else { finished - 0.5 / (1.0 + 100.0 * seconds) }
     }
 
-    /// One line: `12 tests done, 1 failing, 3.2s, 45 MiB, running TestParse`.
+    /// The total of a progress notification, which no value exceeds; `None` if it is not known.
+    fn total(&self) -> Option<f64> {
+        let total = self.total.filter(|total| self.waiting.is_none() && *total >= self.finished)?;
+        u32::try_from(total).ok().map(f64::from)
+    }
+
+    /// One line: `12 of 40 tests done, 1 failing, 3.2s, 45 MiB, running TestParse`.
     pub(crate) fn line(&self, elapsed: Duration) -> String {
         let seconds = elapsed.as_secs_f64();
         if let Some(waiting) = &self.waiting {
@@ -96,7 +105,9 @@ impl ProgressState {
         let missed = Some(self.missed).filter(|missed| *missed > 0);
         let missed = missed.map(|missed| format!(", {missed} events not shown")).unwrap_or_default();
         let running = self.running.as_ref().map(|test| format!(", running {}", short_name(test))).unwrap_or_default();
-        format!("{} tests done, {} failing, {seconds:.1}s{memory}{missed}{running}", self.finished, self.failing)
+        let total = self.total.filter(|total| *total >= self.finished);
+        let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        format!("{}{total} tests done, {} failing, {seconds:.1}s{memory}{missed}{running}", self.finished, self.failing)
     }
 }
 
@@ -156,11 +167,12 @@ impl ProgressReporter {
 async fn report(peer: Peer<RoleServer>, token: ProgressToken, mut latest: watch::Receiver<ProgressState>) {
     let started = Instant::now();
     loop {
-        let (value, line) = {
+        let (value, total, line) = {
             let (state, elapsed) = (latest.borrow_and_update(), started.elapsed());
-            (state.value(elapsed), state.line(elapsed))
+            (state.value(elapsed), state.total(), state.line(elapsed))
         };
-        let param = ProgressNotificationParam::new(token.clone(), value).with_message(line);
+        let mut param = ProgressNotificationParam::new(token.clone(), value).with_message(line);
+        param.total = total;
         if let Err(error) = peer.notify_progress(param).await {
             tracing::debug!(%error, "the client refuses progress notifications");
             return;
@@ -205,6 +217,24 @@ mod tests {
     }
 
     #[test]
+    fn shows_a_total_that_the_runner_announced_and_no_other() {
+        let counts =
+            |tests_finished, tests_total| ProgressEvent { tests_finished, tests_total, ..ProgressEvent::default() };
+        let mut state = ProgressState::waiting("building");
+        assert_eq!(state.total(), None);
+        state.record_counts(&counts(3, Some(40)));
+        assert_eq!(state.total(), Some(40.0));
+        assert_eq!(state.line(Duration::ZERO), "3 of 40 tests done, 0 failing, 0.0s");
+        assert!(state.value(Duration::from_secs(3_600)) < 40.0);
+        state.record_counts(&counts(40, Some(40)));
+        assert!(state.value(Duration::from_secs(3_600)) < 40.0);
+        state.record_counts(&counts(41, Some(40)));
+        assert_eq!((state.total(), state.line(Duration::ZERO).as_str()), (None, "41 tests done, 0 failing, 0.0s"));
+        state.record_counts(&counts(41, None));
+        assert_eq!(state.total(), None);
+    }
+
+    #[test]
     fn names_the_running_test_until_it_has_finished() {
         let id = |name: &str| Some(TestId { package: "a".into(), name: name.into() });
         let mut state = ProgressState::waiting("starting");
@@ -234,6 +264,6 @@ mod tests {
             assert!(value > last, "{step}: {value}");
             last = value;
         }
-        assert_eq!(last.trunc(), 200.0);
+        assert_eq!(last.round(), 200.0);
     }
 }

@@ -43,6 +43,8 @@ pub struct Row {
     pub running: &'static [&'static str],
     /// Where those of them hang whose runner printed a stack: node id, file and line.
     pub hung: &'static [(&'static str, &'static str, u32)],
+    /// Number of tests that the runner announces while it runs; checked in rows that last until their deadline.
+    pub announced: Option<u64>,
     /// Names of the limits that the run hit.
     pub limit_hits: &'static [&'static str],
     /// Expected attribution of lines to tests.
@@ -142,6 +144,7 @@ impl Row {
         collectors: &[],
         running: &[],
         hung: &[],
+        announced: None,
         limit_hits: &[],
         covering: &[],
         output_bytes_min: 0,

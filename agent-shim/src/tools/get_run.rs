@@ -175,6 +175,7 @@ fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
     let progress = status.progress.as_ref().map(|progress| {
         json!({
             "tests_finished": progress.tests_finished,
+            "tests_total": progress.tests_total,
             "tests_failed": progress.tests_failed,
             "elapsed_s": seconds(progress.elapsed_ms),
             "memory_bytes": progress.memory_bytes,

@@ -91,6 +91,8 @@ impl RunEvent {
 pub struct Progress {
     /// Tests that have finished.
     pub tests_finished: u64,
+    /// Tests that the run will report in all, once the runner has said so; never an estimate.
+    pub tests_total: Option<u64>,
     /// Tests among them that failed or ended with an error.
     pub tests_failed: u64,
     /// Milliseconds since the runner started.

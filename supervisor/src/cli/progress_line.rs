@@ -62,6 +62,7 @@ impl ProgressLine {
             }
             RunEvent::Progress(progress) => {
                 latest.memory_bytes = progress.memory_bytes;
+                latest.tests_total = progress.tests_total;
                 latest.running.clone_from(&progress.running);
             }
             _ => return,
@@ -89,10 +90,13 @@ impl ProgressLine {
 // The most important part comes first, because a narrow terminal cuts the end.
 fn line(progress: &event::Progress, expected: Option<u64>, work: &str) -> String {
     let done = progress.tests_finished;
-    let mut line = match expected.filter(|expected| (1..=*expected).contains(&done)) {
-        Some(expected) => format!("{done} of ~{expected} tests ({}%)", done * 100 / expected),
-        None if done == 0 => work.to_owned(),
-        None => format!("{done} tests done"),
+    let total = progress.tests_total.filter(|total| *total > 0 && done <= *total);
+    let expected = expected.filter(|expected| (1..=*expected).contains(&done));
+    let mut line = match (total, expected) {
+        (Some(total), _) => format!("{done} of {total} tests ({}%)", done * 100 / total),
+        (None, Some(expected)) => format!("{done} of ~{expected} tests ({}%)", done * 100 / expected),
+        _ if done == 0 => work.to_owned(),
+        _ => format!("{done} tests done"),
     };
     if progress.tests_failed > 0 {
         line.push_str(&format!(" · {} failing", progress.tests_failed));
@@ -115,10 +119,18 @@ mod tests {
     fn shows_the_total_of_an_earlier_run() {
         let mut progress = event::Progress::default();
         assert_eq!(line(&progress, Some(400), "building"), "building");
+        progress.tests_total = Some(0);
+        assert_eq!(line(&progress, Some(400), "building"), "building");
+        progress.tests_total = Some(5);
+        assert_eq!(line(&progress, Some(400), "building"), "0 of 5 tests (0%)");
+        progress.tests_total = None;
         progress.tests_finished = 100;
         assert_eq!(line(&progress, Some(400), "building"), "100 of ~400 tests (25%)");
         assert_eq!(line(&progress, None, "building"), "100 tests done");
         assert_eq!(line(&progress, Some(99), "building"), "100 tests done", "more tests than expected");
+        progress.tests_total = Some(200);
+        assert_eq!(line(&progress, Some(400), "building"), "100 of 200 tests (50%)", "what the runner said is exact");
+        progress.tests_total = None;
         progress.tests_failed = 2;
         progress.running = Some(TestId { package: "p".into(), name: "a\nb".into() });
         assert_eq!(line(&progress, Some(100), "building"), "100 of ~100 tests (100%) · 2 failing · a\\nb");

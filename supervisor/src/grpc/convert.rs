@@ -382,6 +382,7 @@ pub fn progress(progress: &Progress) -> v1::Progress {
         elapsed_ms: progress.elapsed_ms,
         memory_bytes: progress.memory_bytes,
         running: progress.running.as_ref().map(test_id),
+        tests_total: progress.tests_total,
     }
 }
 

@@ -302,8 +302,14 @@ impl RunState {
             return None;
         }
         self.progress_sent_at = Instant::now();
+        let tests_finished = self.tally.summary.total;
         Some(RunEvent::Progress(Progress {
-            tests_finished: self.earlier.tests_finished + self.tally.summary.total,
+            tests_finished: self.earlier.tests_finished + tests_finished,
+            // A runner that reports more than it announced has not announced all. Of a repeated run it announces one execution.
+            tests_total: self
+                .parser
+                .total()
+                .filter(|total| *total >= tests_finished && !self.earlier.is_repeated),
             tests_failed: self.earlier.tests_failed + self.tally.summary.failures(),
             elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,

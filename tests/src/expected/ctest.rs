@@ -134,6 +134,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("ends")],
         running: &["./hangs"],
+        announced: Some(3),
         ..PASSED
     },
     Row {

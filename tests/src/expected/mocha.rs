@@ -158,6 +158,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["test/hang.spec.js/hangs"],
         // The test awaits nothing: its promise is only returned.
         hung: &[("test/hang.spec.js/hangs", "test/hang.spec.js", 2)],
+        announced: Some(2),
         ..PASSED
     },
     Row {

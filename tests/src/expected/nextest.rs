@@ -88,6 +88,7 @@ pub(super) const TABLE: &[Row] = &[
         killed: Some("deadline"),
         tests: &[Case::passed("hang$tests::a_quick")],
         running: &["hang/tests::hangs"],
+        announced: Some(2),
         ..PASSED
     },
     Row {

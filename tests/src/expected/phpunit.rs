@@ -189,6 +189,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("tests/HangTest.php::HangTest::testEnds")],
         running: &["tests/HangTest.php/HangTest::testHangs"],
         hung: &[("tests/HangTest.php/HangTest::testHangs", "tests/HangTest.php", 14)],
+        announced: Some(2),
         ..PASSED
     },
     Row {

@@ -142,6 +142,7 @@ pub(super) const TABLE: &[Row] = &[
         running: &["hang.spec.js/hangs"],
         // The test awaits nothing: its promise is only returned.
         hung: &[("hang.spec.js/hangs", "hang.spec.js", 5)],
+        announced: Some(2),
         ..PASSED
     },
     Row {

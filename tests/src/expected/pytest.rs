@@ -177,6 +177,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("test_hang.py::test_ends")],
         running: &["test_hang.py/test_hangs"],
         hung: &[("test_hang.py/test_hangs", "test_hang.py", 10)],
+        announced: Some(3),
         ..PASSED
     },
     Row {

@@ -188,6 +188,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("spec/hang_spec.rb > hang > a ends")],
         running: &["spec/hang_spec.rb/hang > b hangs"],
         hung: &[("spec/hang_spec.rb/hang > b hangs", "spec/hang_spec.rb", 6)],
+        announced: Some(2),
         ..PASSED
     },
     Row {

@@ -120,6 +120,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("test_hang.TestHang.test_a_ends")],
         running: &["test_hang.py/TestHang.test_b_hangs"],
         hung: &[("test_hang.py/TestHang.test_b_hangs", "test_hang.py", 11)],
+        announced: Some(3),
         ..PASSED
     },
     Row {

@@ -132,6 +132,7 @@ pub(super) const TABLE: &[Row] = &[
         tests: &[Case::passed("hang.test.js > ends")],
         running: &["hang.test.js/hangs"],
         hung: &[("hang.test.js/hangs", "hang.test.js", 11)],
+        announced: Some(2),
         ..PASSED
     },
     Row {

@@ -1,6 +1,7 @@
 //! `RunTests` of a real supervisor on a row, and the calls that query its results. The row runs as one tenant over TCP with
 //! a token, while the session of the other tenant must stay unchanged.
 
+use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{
     self, GetReportRequest, HungTest, Limits, ReadOutputRequest, RunTestsRequest, TestsCoveringRequest,
 };
@@ -46,6 +47,7 @@ pub(crate) async fn check(name: &str) {
     check_document(row, &client, &session, &followed).await;
     check_failures(row, &client, &session, &followed).await;
     check_covering(row, &client, &session).await;
+    check_progress(row, &followed);
     check_output(&client, &followed).await;
     check_artifacts(row, &client, &other, &followed).await;
     assert!(!other.failures(&others_session).await.has_run, "the other tenant's session has no run");
@@ -70,6 +72,20 @@ async fn check_failures(row: &Row, client: &Client, session: &str, followed: &Co
     check_hung(row, &answer.hung);
     let evidence = followed.report().evidence.clone().unwrap_or_default();
     assert_eq!(evidence.hung, answer.hung);
+}
+
+/// The progress of a run that lasts until its deadline has the total that its runner announces, and no other.
+fn check_progress(row: &Row, followed: &CompletedRun) {
+    if row.options.timeout_s.is_none() {
+        return;
+    }
+    let totals = followed.events.iter().filter_map(|event| match &event.event {
+        Some(Event::Progress(progress)) => Some(progress.tests_total),
+        _ => None,
+    });
+    let totals: Vec<Option<u64>> = totals.collect();
+    assert_eq!(totals.last().copied(), Some(row.announced), "{totals:?}");
+    assert!(totals.iter().all(|total| total.is_none() || *total == row.announced), "{totals:?}");
 }
 
 /// The stack of a hung test has the line at which it hangs, as its first place in the project.

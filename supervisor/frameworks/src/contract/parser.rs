@@ -59,6 +59,12 @@ pub trait Parser: Send {
     /// Tests that started and did not finish, the longest running first.
     fn running(&self) -> Vec<TestId>;
 
+    /// Number of tests that the whole run will report, as the runner announced it: `None` until it has, and from one that does
+    /// not. Never an estimate.
+    fn total(&self) -> Option<u64> {
+        None
+    }
+
     /// Where a running test is declared, if the runner reported it: file relative to the workspace, and line.
     fn declared_at(&self, _test: &TestId) -> Option<(String, u32)> {
         None

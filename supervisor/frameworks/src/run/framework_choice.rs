@@ -311,6 +311,11 @@ impl Parser for MultiParser {
         self.parts.iter().flat_map(|part| part.parser.running()).collect()
     }
 
+    fn total(&self) -> Option<u64> {
+        let with_steps = self.parts.iter().filter(|part| part.steps > 0);
+        with_steps.map(|part| part.parser.total()).try_fold(0_u64, |sum, total| sum.checked_add(total?))
+    }
+
     fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
         self.parts.iter().find_map(|part| part.parser.declared_at(test))
     }

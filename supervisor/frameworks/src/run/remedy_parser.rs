@@ -138,6 +138,10 @@ impl Parser for RemedyParser {
         self.forward(events, |parser, events| parser.files(files, events));
     }
 
+    fn total(&self) -> Option<u64> {
+        self.parser.total()
+    }
+
     fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
         self.parser.declared_at(test)
     }

@@ -5,6 +5,7 @@
 //! - `begin`: the reporter was loaded and the runner is about to collect; `token`, a random word that precedes each of its later
 //!   lines, followed by a blank;
 //! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not report tests as they start;
+//! - `total`: `tests`: how many tests the runner has collected and is about to report, if it knows before the first;
 //! - `started`: `package`, `name`, and if known `file` and `line` of its declaration;
 //! - `finished`: the same, `outcome` as [`TestOutcome`] names it, and as far as known `nodeid`, `duration_s`, `file` (absolute, or
 //!   relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`, `failed_attempts` (how
@@ -90,6 +91,9 @@ enum Event {
     },
     Opened(FileFields),
     Closed(FileFields),
+    Total {
+        tests: u64,
+    },
     Started(StartedFields),
     Finished(Box<FinishedFields>),
     Collector(Box<CollectorFields>),
@@ -202,6 +206,12 @@ pub(crate) struct ReporterParser {
     lines: LineSplitter,
     stdout: OutputTail,
     stderr: OutputTail,
+    /// Index of the current step.
+    step: usize,
+    /// Number of tests by step, of those whose runner has announced it.
+    totals: BTreeMap<usize, u64>,
+    /// Whether parts of tests are reported as tests, which no runner announces.
+    reports_parts: bool,
     running: RunningTests,
     /// Where running tests are declared, of those whose reporter knows.
     declared: BTreeMap<TestId, (String, u32)>,
@@ -245,6 +255,9 @@ impl ReporterParser {
             lines: LineSplitter::default(),
             stdout: OutputTail::default(),
             stderr: OutputTail::default(),
+            step: 0,
+            totals: BTreeMap::new(),
+            reports_parts: false,
             running: RunningTests::default(),
             declared: BTreeMap::new(),
             open_files: RunningTests::default(),
@@ -308,6 +321,7 @@ impl ReporterParser {
                 self.closed_files += 1;
                 self.open_files.finish(&self.file_id(&file));
             }
+            Event::Total { tests } => drop(self.totals.insert(self.step, tests)),
             Event::Started(test) => self.started(test, events),
             Event::Finished(test) => self.finished(*test, events),
             Event::Listed(test) if self.listed < TEST_CASES_MAX => {
@@ -384,6 +398,7 @@ impl ReporterParser {
         self.counted += 1;
         self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
+        self.reports_parts |= self.running.iter().any(|running| is_part(&id, running));
         self.running.finish(&id);
         if !self.declared.is_empty() {
             self.declared.remove(&id.clone().bounded());
@@ -504,6 +519,7 @@ impl ReporterParser {
 
 impl Parser for ReporterParser {
     fn step_started(&mut self, step: usize) {
+        self.step = step;
         if let Some(step) = self.steps.get(step).or(self.steps.last()) {
             (self.dir, self.programs) = (step.dir.clone(), step.programs.clone());
         }
@@ -569,6 +585,13 @@ impl Parser for ReporterParser {
         self.running.iter().cloned().collect()
     }
 
+    // A shell line may start several runners, each of which announces its own tests.
+    fn total(&self) -> Option<u64> {
+        let is_whole = self.totals.len() == self.steps.len() && !self.steps.iter().any(is_shell_line);
+        let sum = || self.totals.values().try_fold(0_u64, |sum, tests| sum.checked_add(*tests));
+        if is_whole && !self.reports_parts { sum() } else { None }
+    }
+
     fn declared_at(&self, test: &TestId) -> Option<(String, u32)> {
         self.declared.get(test).cloned()
     }
@@ -591,6 +614,17 @@ impl Parser for ReporterParser {
         }
         summary
     }
+}
+
+/// Whether a step runs a project's test script in a shell.
+fn is_shell_line(step: &Step) -> bool {
+    step.programs.iter().any(|program| program == "sh")
+}
+
+/// Whether a test is a part of another one: a subtest.
+fn is_part(id: &TestId, whole: &TestId) -> bool {
+    let rest = id.name.strip_prefix(whole.name.as_str());
+    id.package == whole.package && rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -64,6 +64,35 @@ fn a_kill_names_the_open_files_if_no_running_test_is_known() {
 }
 
 #[test]
+fn the_total_is_what_every_step_announced() {
+    let step =
+        |program: &str| Step { programs: vec![program.into()], args: vec![], dir: String::new(), env: BTreeMap::new() };
+    let total = |programs: &[&str], reports: &[&str]| {
+        let steps = programs.iter().map(|program| step(program)).collect();
+        let mut parser = ReporterParser::with_steps(PROFILE, WorkspacePaths::new("/ws"), steps);
+        for (index, report) in reports.iter().enumerate() {
+            parser.step_started(index);
+            parser.report(report.as_bytes(), &mut Vec::new());
+        }
+        parser.total()
+    };
+    let announced = "{\"event\":\"begin\"}\n{\"event\":\"total\",\"tests\":3}\n";
+    assert_eq!(total(&["runner"], &[announced]), Some(3));
+    assert_eq!(total(&["runner"], &["{\"event\":\"begin\"}\n"]), None, "not announced");
+    assert_eq!(total(&["runner", "runner"], &[announced]), None, "the second step has not begun");
+    assert_eq!(total(&["runner", "runner"], &[announced, announced]), Some(6));
+    assert_eq!(total(&["sh"], &[announced]), None, "a shell may start a second runner");
+    let huge = announced.replace('3', &u64::MAX.to_string());
+    assert_eq!(total(&["runner", "runner"], &[&huge, announced]), None);
+    let parts = format!(
+        "{announced}{}\n{}\n",
+        r#"{"event":"started","package":"a.py","name":"t"}"#,
+        r#"{"event":"finished","package":"a.py","name":"t/(i=1)","outcome":"passed"}"#,
+    );
+    assert_eq!(total(&["runner"], &[&parts]), None, "subtests were not announced");
+}
+
+#[test]
 fn a_running_test_is_declared_where_its_reporter_says() {
     let id = |name: &str| TestId { package: "pkg/a.py".to_owned(), name: name.to_owned() };
     let started = |name: &str, file: &str| {

@@ -238,6 +238,14 @@ impl Parser for RoundsParser {
         self.nothing_selected
     }
 
+    // Of several projects, and of several commands in one, ctest counts one after the other.
+    fn total(&self) -> Option<u64> {
+        match self.jobs.as_slice() {
+            [only] if only.tests.len() == 1 => self.verbose.announced(),
+            _ => None,
+        }
+    }
+
     fn running(&self) -> Vec<TestId> {
         self.verbose.running()
     }

@@ -109,6 +109,11 @@ impl VerboseOutputParser {
         self.ended && self.results == self.announced && self.running.is_empty()
     }
 
+    /// Number of tests that ctest runs; `None` before it has printed the first result.
+    pub(super) fn announced(&self) -> Option<u64> {
+        Some(self.announced).filter(|announced| *announced > 0)
+    }
+
     /// Number of results.
     pub(super) fn result_count(&self) -> u64 {
         self.results

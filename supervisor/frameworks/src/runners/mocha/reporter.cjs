@@ -46,7 +46,11 @@ module.exports = class Proctor {
       runner.on('hook', flush);
     }
     // Hooks may add tests, which Mocha does not run.
-    runner.once('start', () => (this.had = runner.grepTotal(this.whole)));
+    runner.once('start', () => {
+      this.had = runner.grepTotal(this.whole);
+      // The processes of a parallel run load the files.
+      if (!this.inTexts && options.dryRun !== true) emit('total', { tests: this.had });
+    });
     runner.once('end', () => {
       this.twins.report();
       end(options.dryRun === true ? 0 : this.left(runner));

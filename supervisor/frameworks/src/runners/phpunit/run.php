@@ -136,6 +136,7 @@ final class Run
             $this->pending[$test->name] = ($this->pending[$test->name] ?? 0) + 1;
         }
         if (!$this->lists) {
+            $this->report->say('total', ['tests' => count($tests)]);
             return;
         }
         foreach ($tests as $test) {

@@ -39,6 +39,7 @@ class Reporter {
     this.began = true;
     this.suite = suite;
     if (listing) for (const test of suite.allTests()) emit('listed', idOf(test));
+    else emit('total', { tests: suite.allTests().length });
   }
 
   onTestBegin(test, result) {

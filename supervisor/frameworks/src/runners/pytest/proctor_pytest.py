@@ -394,11 +394,15 @@ class Reporter:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids):
+        # Each worker collects the same tests.
         self._untold.update((nodeid, None) for nodeid in ids)
+        self._report.write("total", tests=len(self._untold))
 
     def pytest_collection_finish(self, session):
         if not session.config.option.collectonly and not self._runs_none:
             self._untold.update((item.nodeid, item.location) for item in session.items)
+            if session.items:
+                self._report.write("total", tests=len(session.items))
         if session.config.option.collectonly:
             for item in session.items:
                 package, name = self._places.of(item.nodeid)

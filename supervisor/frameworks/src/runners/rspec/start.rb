@@ -365,7 +365,10 @@ module ProctorRSpec
       @planned = world.example_count(groups)
       excluded = all.sum { |group| group.examples.size } - @planned
       note("#{excluded} example(s) are excluded by the project's own settings, such as tags and filters") if excluded.positive? && !@is_asked
-      return true unless @lists
+      unless @lists
+        @report.say("total", tests: @planned)
+        return true
+      end
 
       all.each { |group| group.filtered_examples.each { |example| @report.say("listed", names.of(example)) } }
       false

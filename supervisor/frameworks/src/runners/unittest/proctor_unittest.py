@@ -76,6 +76,7 @@ def run(suite, report):
     def result(*arguments, **named):
         return Result(report, names, unbegun, *arguments, **named)
 
+    report.write("total", tests=sum(1 for test in each(suite) if type(test).__name__ != UNLOADABLE))
     outcome = unittest.TextTestRunner(resultclass=result, warnings=warnings).run(suite)
     left = unbegun.tell(report, names, outcome)
     if outcome.testsRun == 0 and outcome.wasSuccessful() and not outcome.skipped:

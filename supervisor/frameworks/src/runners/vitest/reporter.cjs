@@ -14,12 +14,24 @@ class Reporter {
     // Files and suites whose errors were reported, by themselves or by a test that they kept from running.
     this.told = new Set();
     this.finished = new WeakSet();
+    // Files that are loaded, and their tests.
+    this.collected = 0;
+    this.tests = 0;
     // Output of tests that have not ended, by their ids.
     this.written = new Map();
   }
 
-  onTestRunStart() {
+  // Before Vitest 3 the number of files is not known.
+  onTestRunStart(files) {
     emit('begin');
+    this.files = files?.length;
+  }
+
+  // Vitest runs the first files while it loads others. One that cannot be loaded has no such event, and the run then no total.
+  onTestModuleCollected(module) {
+    this.collected += 1;
+    for (const test of module.children.allTests()) if (this.isSelected(test)) this.tests += 1;
+    if (this.collected === this.files) emit('total', { tests: this.tests });
   }
 
   // Vitest does not wait for one event to be reported before the next.

@@ -8,6 +8,7 @@ mod build_output;
 mod libtest_json;
 mod missing_toolchain;
 mod nextest_suites;
+mod nextest_totals;
 mod test_binary;
 mod test_records;
 
@@ -26,9 +27,11 @@ use build_output::BuildOutput;
 use libtest_json::UnexplainedFailure;
 use missing_toolchain::missing_remedy;
 use nextest_suites::NextestSuites;
+use nextest_totals::NextestTotals;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
+use proctor_core::request::Selection;
 use proctor_core::test_case::{CollectorKind, TestId, TestOutcome};
 use test_binary::{BinaryCrash, CurrentBinary};
 
@@ -83,6 +86,8 @@ pub(super) struct RustParser {
     proofs: ProofTracker,
     /// Tests that the harnesses of this step's complete binaries announced.
     announced: u64,
+    /// Tests that nextest announced.
+    totals: NextestTotals,
     summary: StreamSummary,
     notes: Notes,
 }
@@ -113,6 +118,7 @@ impl RustParser {
             flaky: 0,
             proofs: ProofTracker::default(),
             announced: 0,
+            totals: NextestTotals::new(*request.selection == Selection::All),
             summary: StreamSummary { structured: true, ..StreamSummary::default() },
             notes: Notes::default(),
         }
@@ -193,6 +199,13 @@ impl Parser for RustParser {
 
     fn stderr(&mut self, bytes: &[u8], _events: &mut Vec<RunnerEvent>) {
         self.stderr.add(bytes);
+        if self.runner == RunnerKind::Nextest && self.mode == Mode::Running && !self.lists_ignored {
+            self.totals.feed(self.step, bytes);
+        }
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.totals.sum(self.planned)
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
