@@ -157,6 +157,88 @@ async fn a_missing_network_is_the_same_cause_at_all_three_entrances() {
     assert_eq!((place.file.as_deref(), place.line, cause.is_sandbox), (Some("shop_client.py"), Some(4), true));
 }
 
+/// A repository of three commits, which git wrote, and a test of a file that differs from the last commit.
+fn write_repository(workspace: &Path) {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../supervisor/src/workspace/changed_files/repository");
+    copy(&repository, workspace);
+    fs::rename(workspace.join("dot-git"), workspace.join(".git")).unwrap();
+    let test = "from shop.cart import total\n\ndef test_total():\n    assert total()\n";
+    write(workspace, [("requirements.txt", "pytest\n"), ("shop/cart.py", GREEN), ("test_cart.py", test)]);
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+const GREEN: &str = "def total():\n    return 1\n";
+
+const RED: &str = "def total():\n    return None.price\n";
+
+#[tokio::test]
+async fn changed_files_are_the_same_at_all_three_entrances_those_in_stacks_first() {
+    let workspace = TestWorkspace::empty();
+    write_repository(&workspace.path);
+    assert_eq!(workspace.proctor(&["run", "--framework", "pytest"]).status, 0);
+    workspace.write("shop/cart.py", RED);
+    assert_eq!(workspace.proctor(&["run", "--framework", "pytest"]).status, 1);
+    let changed = |since: &str| {
+        let document = workspace.proctor(&["analyze", "--since", since, "--output", "json"]).json();
+        document["changed_files"].clone()
+    };
+    let first =
+        json!({"path": "shop/cart.py", "change": "changed", "in_stacks": 1, "is_covered": false, "is_imported": true});
+    let of_head = changed("HEAD");
+    assert_eq!(of_head["files"][0], first, "{of_head}");
+    assert!(of_head["since"].as_str().unwrap().starts_with("commit "), "{of_head}");
+    assert!(!of_head.to_string().contains("new.py"), "{of_head}");
+    assert!(changed("v1")["files"].to_string().contains("shop/prices.py"));
+    for since in ["last_green", "last_run"] {
+        let of_run = changed(since);
+        assert_eq!(of_run["files"][0], first, "{of_run}");
+        assert!(!of_run["files"].to_string().contains("shop/item_1.py"), "written before that run: {of_run}");
+    }
+    let missing = changed("no-such-branch");
+    assert_eq!(missing["notes"], json!(["no commit no-such-branch in this repository"]), "{missing}");
+    let human = workspace.proctor(&["analyze", "--since", "HEAD"]);
+    let line = "\n- shop/cart.py (changed: in 1 stack(s), named in an import of a failing test's file)\n";
+    assert!(human.stdout.contains("\nchanged since commit ") && human.stdout.contains(line), "{human:?}");
+
+    let mcp = Mcp::start(&workspace).await;
+    mcp.call("run_tests", json!({"framework": "pytest"})).await;
+    let answer = mcp.call("analyze_failures", json!({"since": "HEAD"})).await;
+    let file = &answer.structured["changed_files"]["files"][0];
+    assert_eq!(
+        (&file["path"], &file["in_stacks"], &file["imported"]),
+        (&json!("shop/cart.py"), &json!(1), &json!(true))
+    );
+    assert!(answer.text.contains(line), "{answer:?}");
+    mcp.close().await;
+
+    let supervisor = SupervisorProcess::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.empty_workspace("alpha", "shop");
+    write_repository(&workspace);
+    fs::write(workspace.join("shop/cart.py"), RED).unwrap();
+    chown_tree(&workspace, first_uid(TENANTS[0]));
+    let session = client.open_session(&workspace).await;
+    client.run(&session).await;
+    let request =
+        |since: &str| AnalyzeFailuresRequest { session_id: session.clone(), since: since.into(), ..Default::default() };
+    let answer = client.results.clone().analyze_failures(request("HEAD")).await.unwrap().into_inner();
+    let file = &answer.changed_files.as_ref().unwrap().files[0];
+    assert_eq!((file.path.as_str(), file.in_stacks, file.is_imported), ("shop/cart.py", 1, true), "{answer:?}");
+    let control = client.results.clone().analyze_failures(request("HEAD\n")).await.unwrap_err();
+    assert_eq!(control.code(), Code::InvalidArgument, "{control:?}");
+}
+
 #[tokio::test]
 async fn grpc_analyses_runs_of_the_callers_own_session_only() {
     let supervisor = SupervisorProcess::start();

@@ -114,6 +114,9 @@ pub const ANALYSIS_NAMES_MAX: usize = 50;
 /// Causes in an analysis beside the root cause: each of its sources gives one or two.
 pub const ANALYSIS_FURTHER_CAUSES_MAX: usize = 4;
 
+/// Changed files of which an analysis looks up the coverage. Further ones of a larger change are ranked by stacks and imports.
+pub const ANALYSIS_COVERED_FILES_MAX: usize = 200;
+
 /// Files in an analysis. A stack of 200 frames in as many files is an exception.
 pub const ANALYSIS_FILES_MAX: usize = 50;
 

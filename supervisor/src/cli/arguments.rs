@@ -306,6 +306,10 @@ pub(super) struct AnalyzeArgs {
     /// Maximum number of patterns and failed tests, 1 to 500.
     #[arg(long, value_name = "N", default_value_t = ANALYSIS_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(ANALYSIS_PAGE.max)))]
     pub(super) limit: u32,
+    /// Also show the files that changed since the run before (`last_run`), the last run of all tests that passed
+    /// (`last_green`), or a git revision.
+    #[arg(long, value_name = "last_run|last_green|GITREV")]
+    pub(super) since: Option<String>,
     /// Output format.
     #[arg(long, value_enum, default_value = "human")]
     pub(super) output: Output,

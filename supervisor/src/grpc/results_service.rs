@@ -5,17 +5,25 @@ use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
 use crate::reports::{self, ReportInput};
-use crate::runs::{RunEnd, StartedTests, analyze_run};
+
+use crate::runs::{EarlierState, RunEnd, StartedTests, analyze_run, changes_since, failing_sources, has_failing};
 use crate::sessions::SessionHandle;
-use proctor_core::bounds::{ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE};
+use proctor_core::analysis::WorkspaceChanges;
+use proctor_core::bounds::{
+    ANALYSIS_COVERED_FILES_MAX, ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE,
+};
 use proctor_core::id::RunId;
 use proctor_core::report::Report;
 use proctor_core::request::RunKind;
 use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
+use std::collections::HashSet;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
+
+/// Longest name of an earlier state of the workspace, in bytes.
+const SINCE_BYTES_MAX: usize = 200;
 
 #[tonic::async_trait]
 impl Results for Api {
@@ -105,11 +113,23 @@ impl Results for Api {
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
         let (run, report) = ended_run(&session, message.run_id).await?;
+        let earlier = earlier_state(&message.since)?;
         let permit = EncodePermit::acquire(tenant.allowance.in_flight()).await;
-        let began_at = self.context.clock.for_file_times(report.started_at);
         let limit = ANALYSIS_PAGE.clamp(message.limit);
-        let workspace = session.workspace().clone();
-        let analyzed = permit.encode(move || analyze_run(&report, &workspace, began_at, limit)).await?;
+        let (workspace, clock) = (session.workspace().clone(), self.context.clock);
+        let of_run = Arc::clone(&report);
+        let found = move || {
+            let changes = earlier.map(|earlier| {
+                let changes = changes_since(&earlier, &of_run, &workspace, &clock);
+                (changes, failing_sources(&of_run, &workspace))
+            });
+            (analyze_run(&of_run, &workspace, &clock, limit), changes)
+        };
+        let (mut analyzed, changes) = permit.encode(found).await?;
+        if let Some((changes, sources)) = changes {
+            let covered = covered_files(&session, &changes, &report).await?;
+            analyzed.rank_changes(changes, |path| covered.contains(path), &sources);
+        }
         Ok(Response::new(convert_analysis::analysis(run.to_string(), analyzed)))
     }
 
@@ -153,6 +173,35 @@ impl Results for Api {
 }
 
 // The named run of the session, or its last one, with its report.
+/// What `since` of a request names.
+fn earlier_state(since: &str) -> Result<Option<EarlierState>, Status> {
+    if since.len() > SINCE_BYTES_MAX || since.chars().any(char::is_control) {
+        return Err(status::invalid(
+            "since",
+            "since must be last_run, last_green or a git revision of at most 200 bytes",
+        ));
+    }
+    Ok(EarlierState::new(since))
+}
+
+/// The changed files of which failing tests executed lines, of the first [`ANALYSIS_COVERED_FILES_MAX`].
+async fn covered_files(
+    session: &SessionHandle,
+    changes: &WorkspaceChanges,
+    report: &Report,
+) -> Result<HashSet<String>, Status> {
+    let mut covered = HashSet::new();
+    for change in changes.files.iter().take(ANALYSIS_COVERED_FILES_MAX) {
+        let found = session.covering(change.path.clone(), None).await.map_err(|error| status::session(&error))?;
+        // Without any coverage there is none of the others either.
+        let Some(found) = found else { break };
+        if has_failing(&found.tests, report) {
+            covered.insert(change.path.clone());
+        }
+    }
+    Ok(covered)
+}
+
 async fn ended_run(session: &SessionHandle, run_id: String) -> Result<(RunId, Arc<Report>), Status> {
     let run = if run_id.is_empty() {
         let last = session.status().await.map_err(|error| status::session(&error))?.last;

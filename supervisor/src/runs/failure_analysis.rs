@@ -1,17 +1,51 @@
 //! Analyses a finished run with what the workspace tells about it.
 
-use crate::workspace::Workspace;
-use proctor_core::analysis::{Analysis, FileState, WorkspaceFacts, analyze};
+use crate::clock::Clock;
+use crate::workspace::{GitError, Workspace, WorkspaceError};
+use proctor_core::analysis::{Analysis, FileState, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, test_files};
 use proctor_core::report::Report;
+use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
 
-/// The analysis of `report`, a run of `workspace`. `began_at` is the run's start in the time of files. Looks at some dozens of files, so
-/// not for a tokio thread.
+/// Files of failing tests whose imports are read, and most bytes of each.
+const SOURCES_MAX: usize = 20;
+/// See [`SOURCES_MAX`].
+const SOURCE_BYTES_MAX: u64 = 256 * 1024;
+
+/// Hexadecimal digits of a commit in an answer.
+const COMMIT_DIGITS: usize = 12;
+
+/// A state of the workspace with which an analysis compares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EarlierState {
+    /// The run before the analysed one.
+    LastRun,
+    /// The last run of all tests that passed before the analysed one.
+    LastGreen,
+    /// A git revision.
+    Revision(String),
+}
+
+impl EarlierState {
+    /// The state that `since` names; `None` for an empty one.
+    #[must_use]
+    pub fn new(since: &str) -> Option<EarlierState> {
+        match since {
+            "" => None,
+            "last_run" => Some(EarlierState::LastRun),
+            "last_green" => Some(EarlierState::LastGreen),
+            revision => Some(EarlierState::Revision(revision.to_owned())),
+        }
+    }
+}
+
+/// The analysis of `report`, a run of `workspace`. Looks at some dozens of files, so not for a tokio thread.
 #[must_use]
-pub fn analyze_run(report: &Report, workspace: &Workspace, began_at: Timestamp, limit: usize) -> Analysis {
+pub fn analyze_run(report: &Report, workspace: &Workspace, clock: &Clock, limit: usize) -> Analysis {
     let has = |name: &&str| workspace.existing(name).is_ok();
     let root_files = WorkspaceFacts::ROOT_FILES.iter().copied().filter(has).map(str::to_owned).collect();
     let root = workspace.root().to_str().unwrap_or_default().to_owned();
+    let began_at = clock.for_file_times(report.started_at);
     let mut analysis = analyze(report, &WorkspaceFacts { root, root_files }, limit);
     analysis.mark_files(|file| match workspace.existing(file) {
         Err(_) => FileState::Missing,
@@ -19,4 +53,71 @@ pub fn analyze_run(report: &Report, workspace: &Workspace, began_at: Timestamp, 
         Ok(_) => FileState::Unchanged,
     });
     analysis
+}
+
+/// Files of `workspace` that changed since the `earlier` state. Scans the workspace, so not for a tokio thread.
+#[must_use]
+pub fn changes_since(
+    earlier: &EarlierState,
+    report: &Report,
+    workspace: &Workspace,
+    clock: &Clock,
+) -> WorkspaceChanges {
+    let last_run = report.since_last_run.as_ref().map(|since| (&since.run_id, since.ended_at));
+    let last_green = report.since_last_green.as_ref().map(|since| (&since.run_id, since.ended_at));
+    match earlier {
+        EarlierState::LastRun => since_run("the run before", last_run, workspace, clock),
+        EarlierState::LastGreen => since_run("the last green run", last_green, workspace, clock),
+        EarlierState::Revision(revision) => since_commit(revision, workspace),
+    }
+}
+
+fn since_run(name: &str, run: Option<(&String, Timestamp)>, workspace: &Workspace, clock: &Clock) -> WorkspaceChanges {
+    let Some((run, ended_at)) = run else {
+        let note = format!("the history has no such run: {name} of this workspace");
+        return WorkspaceChanges { since: name.to_owned(), files: Vec::new(), notes: vec![note] };
+    };
+    let since = format!("the end of {name} ({run})");
+    let (files, note) = match workspace.files_changed_since(clock.for_file_times(ended_at)) {
+        Ok(files) => (files, "by the time of the files: what was removed is not seen".to_owned()),
+        Err(error) => (Vec::new(), unreadable(&error)),
+    };
+    WorkspaceChanges { since, files, notes: vec![note] }
+}
+
+fn unreadable(error: &WorkspaceError) -> String {
+    tracing::warn!(%error, "the workspace could not be scanned for changes");
+    "the workspace could not be scanned for changes".to_owned()
+}
+
+fn since_commit(revision: &str, workspace: &Workspace) -> WorkspaceChanges {
+    match workspace.files_changed_since_commit(revision) {
+        Ok((commit, files)) => {
+            let since = format!("commit {}", &commit[..COMMIT_DIGITS.min(commit.len())]);
+            WorkspaceChanges { since, files, notes: Vec::new() }
+        }
+        Err(error) => {
+            if let GitError::Host(source) = &error {
+                tracing::warn!(error = %source, "the repository could not be read");
+            }
+            WorkspaceChanges { since: revision.to_owned(), files: Vec::new(), notes: vec![error.to_string()] }
+        }
+    }
+}
+
+/// The beginnings of the files of failing tests. Reads files, so not for a tokio thread.
+#[must_use]
+pub fn failing_sources(report: &Report, workspace: &Workspace) -> Vec<TestSource> {
+    let source = |path: &str| {
+        let text = workspace.text_of(path, SOURCE_BYTES_MAX)?;
+        Some(TestSource { path: path.to_owned(), text })
+    };
+    test_files(report).into_iter().filter_map(source).take(SOURCES_MAX).collect()
+}
+
+/// Whether one of the `covering` tests fails in `report`.
+#[must_use]
+pub fn has_failing(covering: &[TestId], report: &Report) -> bool {
+    let mut failing = report.tests.iter().filter(|test| test.outcome.is_failure());
+    failing.any(|test| covering.iter().any(|id| id.package == test.package && id.name == test.name))
 }

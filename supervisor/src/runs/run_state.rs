@@ -306,10 +306,7 @@ impl RunState {
         Some(RunEvent::Progress(Progress {
             tests_finished: self.earlier.tests_finished + tests_finished,
             // A runner that reports more than it announced has not announced all. Of a repeated run it announces one execution.
-            tests_total: self
-                .parser
-                .total()
-                .filter(|total| *total >= tests_finished && !self.earlier.is_repeated),
+            tests_total: self.parser.total().filter(|total| *total >= tests_finished && !self.earlier.is_repeated),
             tests_failed: self.earlier.tests_failed + self.tally.summary.failures(),
             elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,

@@ -4,6 +4,8 @@
 //! mount that later takes its place is never read. While it is open, no other directory can have its device and inode,
 //! by which a run's sandbox identifies it before mounting it.
 
+mod changed_files;
+mod git;
 mod ignored_dirs;
 mod lookup;
 mod scan;
@@ -11,6 +13,7 @@ mod scan;
 mod tests;
 
 use crate::host::resolved_path::ResolvedPath;
+pub use git::GitError;
 use lookup::{LookupMode, open_beneath};
 use proctor_core::request::Fingerprint;
 use proctor_core::timestamp::Timestamp;
@@ -21,7 +24,7 @@ use rustix::io::Errno;
 use scan::ScanError;
 use std::ffi::OsString;
 use std::hash::{Hash, Hasher};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
@@ -303,6 +306,19 @@ impl Workspace {
                 Err(WorkspaceError::from_lookup(error, |_| WorkspaceError::NoSuchFile { file: file.to_owned() }))
             }
         }
+    }
+
+    /// The open directory.
+    fn dir(&self) -> &OwnedFd {
+        &self.0.dir
+    }
+
+    /// Up to `bytes_max` of the text of the file at `path`; `None` if it is not a regular file without links on its way.
+    #[must_use]
+    pub fn text_of(&self, path: &str, bytes_max: u64) -> Option<String> {
+        let mut content = Vec::new();
+        git::open_file(self.dir(), path).ok()??.take(bytes_max).read_to_end(&mut content).ok()?;
+        Some(String::from_utf8_lossy(&content).into_owned())
     }
 
     /// Whether `file` is missing or was changed after `since`.

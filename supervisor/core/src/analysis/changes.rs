@@ -1,9 +1,11 @@
 //! Files that changed since an earlier run or commit, those first that have to do with the failures.
 
-use super::{Analysis, imports};
+use super::{Analysis, analyzed_failure, frames, imports};
 use crate::bounds::ANALYSIS_FILES_MAX;
+use crate::report::Report;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// How a file changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -86,6 +88,21 @@ pub struct ChangedFiles {
     pub left_out: u64,
     /// Why there are none, or what the list does not cover.
     pub notes: Vec<String>,
+}
+
+/// Names that may be those of the files of failing tests: what the runner's names begin with, packages, the outermost frames of the
+/// project in stacks, and where a failure without a stack is.
+#[must_use]
+pub fn test_files(report: &Report) -> BTreeSet<&str> {
+    let failed = analyzed_failure::failures(report);
+    let mut files = BTreeSet::new();
+    for one in &failed {
+        files.extend(one.name.split("::").next());
+        files.insert(one.package);
+        files.extend(one.frames().last().map(|frame| frame.file).or(one.file));
+    }
+    files.retain(|file| frames::is_project_file(file));
+    files
 }
 
 impl Analysis {

@@ -21,7 +21,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges};
+pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges, test_files};
 pub use failure_kind::FailureKind;
 
 use crate::bounds::{

@@ -335,3 +335,32 @@ fn what_languages_print_has_its_kind() {
         assert_eq!(analysis(&of_test).failed_tests[0].kind, kind, "{framework}: {message}");
     }
 }
+
+#[test]
+fn changed_files_are_ranked_by_what_they_have_to_do_with_the_failures() {
+    let with_stack = TestCase {
+        stack: Some("shop/cart.py:2 in total\ntest_cart.py:4 in test_total".to_owned()),
+        ..failed("a", "shop/cart.py", 2, "AttributeError: x")
+    };
+    let run = report(Outcome::Failed, vec![with_stack]);
+    assert!(test_files(&run).contains("test_cart.py") && !test_files(&run).contains("shop/cart.py"));
+    let change = |path: &str, is_tracked| FileChange { path: path.to_owned(), change: Change::Changed, is_tracked };
+    let changes = WorkspaceChanges {
+        since: "commit 0123456".to_owned(),
+        files: vec![
+            change("a.py", true),
+            change("shop/prices.py", false),
+            change("shop/tax.py", true),
+            change("shop/cart.py", false),
+            change("build.log", false),
+        ],
+        notes: Vec::new(),
+    };
+    let mut found = analysis(&run);
+    let source = TestSource { path: "test_cart.py".to_owned(), text: "import shop.tax".to_owned() };
+    found.rank_changes(changes, |path| path == "shop/prices.py", &[source]);
+    let changed = found.changed_files.unwrap();
+    let paths: Vec<&str> = changed.files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["shop/cart.py", "shop/prices.py", "shop/tax.py", "a.py"]);
+    assert_eq!(changed.notes, ["1 file(s) that git does not track are not listed"]);
+}
