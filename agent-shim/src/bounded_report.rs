@@ -17,9 +17,10 @@ pub(crate) fn parse_and_bound(document: &[u8]) -> Result<Map<String, Value>, Cal
     }
 }
 
-/// Members that repeat others for readers of pytest-json-report: of the report, of its summary, of each test and collector.
+/// Members that repeat others for readers of pytest-json-report, or are for pictures: of the report, of its summary, of each
+/// test and collector.
 const REPEATED: [&str; 5] = ["created", "duration", "exitcode", "root", "environment"];
-const REPEATED_IN_ITEMS: [&str; 4] = ["lineno", "call", "longrepr", "result"];
+const REPEATED_IN_ITEMS: [&str; 5] = ["lineno", "call", "longrepr", "result", "finished_s"];
 
 fn bound(mut report: Map<String, Value>) -> Map<String, Value> {
     remove_repeated(&mut report);

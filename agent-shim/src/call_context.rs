@@ -6,9 +6,8 @@ use crate::progress::{ProgressClient, ProgressReporter, ProgressState};
 use crate::reconnect;
 use crate::session::Session;
 use crate::supervisor_connection::{Clients, SupervisorConnection};
-use proctor_proto::v1::{
-    self, GetReportRequest, GetReportResponse, GetSessionRequest, ReadArtifactRequest, ReportFormat,
-};
+use proctor_proto::report_format::ReportFormat;
+use proctor_proto::v1::{self, GetReportRequest, GetReportResponse, GetSessionRequest, ReadArtifactRequest};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -107,9 +106,19 @@ impl CallContext<'_> {
 
     /// The JSON report of a run of the session; of the last one for an empty `run_id`.
     pub(crate) async fn fetch_report(&self, run_id: &str) -> Result<GetReportResponse, CallError> {
+        self.fetch_document(run_id, ReportFormat::Json, 0).await
+    }
+
+    /// The report of a run of the session in any format, in at most `max_bytes` if it is not JSON.
+    pub(crate) async fn fetch_document(
+        &self,
+        run_id: &str,
+        format: ReportFormat,
+        max_bytes: u32,
+    ) -> Result<GetReportResponse, CallError> {
         self.request_in_session(|mut clients, session_id| {
-            let format = ReportFormat::Json.into();
-            let request = GetReportRequest { session_id, format, run_id: run_id.to_owned(), max_bytes: 0 };
+            let format = format.to_wire().into();
+            let request = GetReportRequest { session_id, format, run_id: run_id.to_owned(), max_bytes };
             async move { Ok(clients.results.get_report(request).await?.into_inner()) }
         })
         .await

@@ -1,11 +1,13 @@
 //! Resources of runs, so that bulk travels only to a client that reads it: `proctor://runs/<id>/report`,
-//! `proctor://runs/<id>/stdout`, `proctor://runs/<id>/stderr` and `proctor://runs/<id>/artifacts/<name>`.
+//! `proctor://runs/<id>/stdout`, `proctor://runs/<id>/stderr`, `proctor://runs/<id>/artifacts/<name>`, and the report in other
+//! formats: `proctor://runs/<id>/junit`, `html` and so on.
 
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::run_output;
 use crate::run_uri::{self, Part, SCHEME};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::Stream;
 use rmcp::model::{Resource, ResourceContents, ResourceTemplate};
 
@@ -29,6 +31,12 @@ impl RunResource {
     pub(crate) async fn read(&self, call: &CallContext<'_>, uri: &str) -> Result<ResourceContents, CallError> {
         match &self.part {
             Part::Report => Ok(text(self.report(call).await?, uri, "application/json")),
+            Part::Document(ReportFormat::Json) => Ok(text(self.report(call).await?, uri, "application/json")),
+            Part::Document(format) => {
+                let bytes_max = u32::try_from(BYTES_MAX).unwrap_or(u32::MAX);
+                let document = call.fetch_document(&self.run_id, *format, bytes_max).await?.document;
+                Ok(text(String::from_utf8_lossy(&document).into_owned(), uri, format.media_type()))
+            }
             Part::Output(stream) => Ok(text(self.output(call, *stream).await?, uri, "text/plain")),
             Part::Artifact(name) => {
                 let (mut bytes, total) = call.fetch_artifact(&self.run_id, name, BYTES_MAX).await?;
@@ -92,11 +100,15 @@ pub(crate) fn list(run_id: &str) -> Vec<Resource> {
     let one = |part: &str, title: &str, mime: &str| {
         Resource::new(format!("{SCHEME}{run_id}/{part}"), part.to_owned()).with_title(title).with_mime_type(mime)
     };
-    vec![
+    let own = [
         one("report", "Report of the last run", "application/json"),
         one("stdout", "Standard output of the last run", "text/plain"),
         one("stderr", "Standard error of the last run", "text/plain"),
-    ]
+    ];
+    let documents = documents().map(|format| {
+        one(format.name(), &format!("Report of the last run: {}", format.description()), format.media_type())
+    });
+    own.into_iter().chain(documents).collect()
 }
 
 /// The forms of the URIs.
@@ -104,12 +116,18 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let one = |part: &str, description: &str| {
         ResourceTemplate::new(format!("{SCHEME}{{run_id}}/{part}"), part.to_owned()).with_description(description)
     };
-    vec![
+    let own = [
         one("report", "The whole report as JSON."),
         one("stdout", "What the runner wrote to standard output, the first 4 MiB."),
         one("stderr", "What the runner wrote to standard error, the first 4 MiB."),
         one("artifacts/{+name}", "A screenshot, trace, video or other file that the run left."),
-    ]
+    ];
+    own.into_iter().chain(documents().map(|format| one(format.name(), format.description()))).collect()
+}
+
+// The report as JSON has a name of its own.
+fn documents() -> impl Iterator<Item = ReportFormat> {
+    ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Json)
 }
 
 #[cfg(test)]

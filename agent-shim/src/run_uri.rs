@@ -1,8 +1,10 @@
-//! URIs of what a run left: `proctor://runs/<id>/report`, `stdout`, `stderr` and `artifacts/<name>`. The name of an artifact is
+//! URIs of what a run left: `proctor://runs/<id>/report`, `stdout`, `stderr` and `artifacts/<name>`, and
+//! the report in another format under its name, such as `junit`. The name of an artifact is
 //! percent-encoded, except for its slashes.
 
 use crate::run_output::stream_name;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::Stream;
 
 /// Beginning of every URI.
@@ -15,6 +17,7 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
     Report,
+    Document(ReportFormat),
     Output(Stream),
     Artifact(String),
 }
@@ -22,6 +25,14 @@ pub(crate) enum Part {
 /// The report of a run.
 pub(crate) fn report_uri(run_id: &str) -> String {
     format!("{SCHEME}{run_id}/report")
+}
+
+/// The report of a run in a format.
+pub(crate) fn document_uri(run_id: &str, format: ReportFormat) -> String {
+    match format {
+        ReportFormat::Json => report_uri(run_id),
+        format => format!("{SCHEME}{run_id}/{}", format.name()),
+    }
 }
 
 /// The output of a run.
@@ -41,6 +52,7 @@ pub(crate) fn parse(uri: &str) -> Option<(String, Part)> {
         "report" => Part::Report,
         "stdout" => Part::Output(Stream::Stdout),
         "stderr" => Part::Output(Stream::Stderr),
+        part if ReportFormat::from_name(part).is_some() => Part::Document(ReportFormat::from_name(part)?),
         part => {
             let name = part.strip_prefix("artifacts/").filter(|name| !name.is_empty())?;
             Part::Artifact(percent_decode_str(name).decode_utf8().ok()?.into_owned())
@@ -57,6 +69,7 @@ mod tests {
     fn parses_only_its_own_uris() {
         let part = |uri: &str| parse(uri).map(|(_, part)| part);
         assert_eq!(part("proctor://runs/r1/report"), Some(Part::Report));
+        assert_eq!(part("proctor://runs/r1/junit"), Some(Part::Document(ReportFormat::Junit)));
         assert_eq!(part("proctor://runs/r1/stderr"), Some(Part::Output(Stream::Stderr)));
         assert_eq!(part("proctor://runs/r1/artifacts/0/shot.png"), Some(Part::Artifact("0/shot.png".into())));
         for other in [

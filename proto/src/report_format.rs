@@ -16,12 +16,23 @@ pub enum ReportFormat {
     Tap,
     /// Workflow commands of GitHub Actions.
     Github,
+    /// One self-contained page.
+    Html,
+    /// A plan of what to improve, as Markdown.
+    Optimization,
 }
 
 impl ReportFormat {
     /// All formats, in the order of lists for people.
-    pub const ALL: [ReportFormat; 5] =
-        [ReportFormat::Json, ReportFormat::Junit, ReportFormat::Ctrf, ReportFormat::Tap, ReportFormat::Github];
+    pub const ALL: [ReportFormat; 7] = [
+        ReportFormat::Json,
+        ReportFormat::Junit,
+        ReportFormat::Ctrf,
+        ReportFormat::Tap,
+        ReportFormat::Github,
+        ReportFormat::Html,
+        ReportFormat::Optimization,
+    ];
 
     /// The name by which people and agents ask for it; also the last part of its resource URI.
     #[must_use]
@@ -32,6 +43,8 @@ impl ReportFormat {
             ReportFormat::Ctrf => "ctrf",
             ReportFormat::Tap => "tap",
             ReportFormat::Github => "github",
+            ReportFormat::Html => "html",
+            ReportFormat::Optimization => "optimization",
         }
     }
 
@@ -52,6 +65,8 @@ impl ReportFormat {
             ReportFormat::Ctrf => "CTRF JSON (Common Test Report Format)",
             ReportFormat::Tap => "TAP version 14 (Test Anything Protocol)",
             ReportFormat::Github => "annotations for GitHub Actions",
+            ReportFormat::Html => "one self-contained page to look at",
+            ReportFormat::Optimization => "a plan of what to improve, as Markdown",
         }
     }
 
@@ -62,14 +77,23 @@ impl ReportFormat {
             ReportFormat::Json | ReportFormat::Ctrf => "application/json",
             ReportFormat::Junit => "application/xml",
             ReportFormat::Tap | ReportFormat::Github => "text/plain",
+            ReportFormat::Html => "text/html",
+            ReportFormat::Optimization => "text/markdown",
         }
     }
 
-    /// The format of a request; unspecified is JSON. `None` for one that this version does not have.
+    /// The format of a request; unspecified is JSON.
     #[must_use]
-    pub fn from_wire(format: v1::ReportFormat) -> Option<ReportFormat> {
-        let format = if format == v1::ReportFormat::Unspecified { v1::ReportFormat::Json } else { format };
-        ReportFormat::ALL.into_iter().find(|known| known.to_wire() == format)
+    pub const fn from_wire(format: v1::ReportFormat) -> ReportFormat {
+        match format {
+            v1::ReportFormat::Unspecified | v1::ReportFormat::Json => ReportFormat::Json,
+            v1::ReportFormat::Junit => ReportFormat::Junit,
+            v1::ReportFormat::Ctrf => ReportFormat::Ctrf,
+            v1::ReportFormat::Tap => ReportFormat::Tap,
+            v1::ReportFormat::Github => ReportFormat::Github,
+            v1::ReportFormat::Html => ReportFormat::Html,
+            v1::ReportFormat::Optimization => ReportFormat::Optimization,
+        }
     }
 
     /// The format in a request.
@@ -81,6 +105,8 @@ impl ReportFormat {
             ReportFormat::Ctrf => v1::ReportFormat::Ctrf,
             ReportFormat::Tap => v1::ReportFormat::Tap,
             ReportFormat::Github => v1::ReportFormat::Github,
+            ReportFormat::Html => v1::ReportFormat::Html,
+            ReportFormat::Optimization => v1::ReportFormat::Optimization,
         }
     }
 }
@@ -93,9 +119,9 @@ mod tests {
     fn every_format_has_its_own_name_and_number() {
         for format in ReportFormat::ALL {
             assert_eq!(ReportFormat::from_name(format.name()), Some(format));
-            assert_eq!(ReportFormat::from_wire(format.to_wire()), Some(format));
+            assert_eq!(ReportFormat::from_wire(format.to_wire()), format);
         }
-        assert_eq!(ReportFormat::from_wire(v1::ReportFormat::Unspecified), Some(ReportFormat::Json));
+        assert_eq!(ReportFormat::from_wire(v1::ReportFormat::Unspecified), ReportFormat::Json);
         assert_eq!(ReportFormat::from_name("pdf"), None);
     }
 }

@@ -4,6 +4,7 @@
 use super::budget::MAX_TOKENS_MAX;
 use crate::run_output::stream_name;
 use crate::tools::TIMEOUT_S_MAX;
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::text;
 use proctor_proto::v1::{Stream, TestId};
 use serde_json::{Value, json};
@@ -59,10 +60,10 @@ pub(crate) fn run_one_test(framework: &str, name: &str) -> String {
     }
 }
 
-/// The report of the last run as JSON, if any budget holds it.
-pub(crate) fn report_document(max_tokens: usize) -> Option<String> {
+/// The report of the last run in a format, if any budget holds it.
+pub(crate) fn report_document(format: ReportFormat, max_tokens: usize) -> Option<String> {
     let is_possible = u32::try_from(max_tokens).is_ok_and(|tokens| tokens <= MAX_TOKENS_MAX);
-    is_possible.then(|| call("get_test_report", &json!({"format": "json", "max_tokens": max_tokens})))
+    is_possible.then(|| call("get_test_report", &json!({"format": format.name(), "max_tokens": max_tokens})))
 }
 
 /// A file that the last run left.

@@ -12,13 +12,14 @@ use crate::call_error::CallError;
 use crate::json_schema::{one_of, string};
 use crate::run_uri;
 use proctor_proto::reason;
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::GetReportResponse;
 use std::sync::Arc;
 
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
-last_test_failures is better for the failures themselves. Formats of this version: summary (a few lines) and json (the whole \
-document, which needs a large max_tokens). With artifact it shows a screenshot, trace or video that the run left.";
+last_test_failures is better for the failures themselves. Formats: summary (a few lines), optimization (what to improve: \
+broken, flaky, slow, uncovered, never-failing, duplicated), and whole documents, which need a large max_tokens. With artifact it shows a screenshot, trace or video that the run left.";
 
 /// Members of the document that the summary has.
 const SUMMARY: [&str; 7] = ["outcome", "summary", "exit_code", "resources", "limits", "isolation", "coverage"];
@@ -29,7 +30,7 @@ pub(super) fn spec() -> ToolSpec {
         title: "Report of the last run",
         description: DESCRIPTION,
         input: vec![
-            ("format", one_of(&["summary", "json"], "summary is the default.")),
+            ("format", one_of(&FORMATS, "summary is the default.")),
             ("artifact", string("Name of a file that the run left, as the document's artifacts list it.")),
         ],
         required: &[],
@@ -38,33 +39,61 @@ pub(super) fn spec() -> ToolSpec {
     }
 }
 
+/// Name of the format that is no document.
+const SUMMARY_FORMAT: &str = "summary";
+
+/// The names of all formats.
+const FORMATS: [&str; 1 + ReportFormat::ALL.len()] = {
+    let mut names = [SUMMARY_FORMAT; 1 + ReportFormat::ALL.len()];
+    let mut at = 0;
+    while at < ReportFormat::ALL.len() {
+        names[at + 1] = ReportFormat::ALL[at].name();
+        at += 1;
+    }
+    names
+};
+
+/// The same for a person.
+const FORMATS_TEXT: &str = "summary, json, junit, ctrf, tap, github, html or optimization";
+
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let format = arguments.choice("format", &["summary", "json"], "summary or json")?.unwrap_or("summary");
+    let format = arguments.choice("format", &FORMATS, FORMATS_TEXT)?.and_then(ReportFormat::from_name);
     let name = arguments.text("artifact")?;
-    let fetched = call.fetch_report("").await;
-    match (fetched, name) {
-        (Ok(fetched), Some(name)) => artifact::show_artifact(call, &fetched, &name).await,
-        (Ok(fetched), None) if format == "json" => Ok(Box::new(Document::new(&fetched)?)),
-        (Ok(fetched), None) => Ok(Box::new(summary_answer(call, &fetched).await?)),
-        (Err(error), _) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => {
+    let fetched = match (&name, format) {
+        (None, Some(format)) => call.fetch_document("", format, DOCUMENT_BYTES_MAX).await,
+        _ => call.fetch_report("").await,
+    };
+    match (fetched, name, format) {
+        (Ok(fetched), Some(name), _) => artifact::show_artifact(call, &fetched, &name).await,
+        (Ok(fetched), None, Some(format)) => Ok(Box::new(Document::new(&fetched, format)?)),
+        (Ok(fetched), None, None) => Ok(Box::new(summary_answer(call, &fetched).await?)),
+        (Err(error), _, _) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => {
             Ok(Box::new(ToolAnswer::no_run_yet()))
         }
-        (Err(error), _) => Err(error),
+        (Err(error), _, _) => Err(error),
     }
 }
 
-/// The whole JSON document. Half of one would not parse, so it is shown whole or not at all.
+/// Most bytes of a document that a model gets: clients refuse lines of more than a few MiB.
+const DOCUMENT_BYTES_MAX: u32 = 1024 * 1024;
+
+/// A whole document. Half of one would not parse, so it is shown whole or not at all.
 struct Document {
     run_id: String,
+    format: ReportFormat,
     text: String,
-    members: Arc<ReportMembers>,
+    /// The members of the JSON document.
+    members: Option<Arc<ReportMembers>>,
 }
 
 impl Document {
-    fn new(fetched: &GetReportResponse) -> Result<Document, CallError> {
-        let members = ReportMembers::new(bounded_report::parse_and_bound(&fetched.document)?);
+    fn new(fetched: &GetReportResponse, format: ReportFormat) -> Result<Document, CallError> {
+        let members = match format {
+            ReportFormat::Json => Some(ReportMembers::new(bounded_report::parse_and_bound(&fetched.document)?)),
+            _ => None,
+        };
         let (run_id, text) = (fetched.run_id.clone(), String::from_utf8_lossy(&fetched.document).into_owned());
-        Ok(Document { run_id, text, members })
+        Ok(Document { run_id, format, text, members })
     }
 }
 
@@ -74,17 +103,22 @@ impl Draw for Document {
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
-        let bytes = self.text.len();
+        let (bytes, name) = (self.text.len(), self.format.name());
+        let what = if self.format == ReportFormat::Json { "JSON" } else { name };
         if detail.is_verbose {
-            let whole = ToolAnswer::fixed(format!("the report, {bytes} bytes of JSON"), self.text.clone(), Vec::new());
-            return ToolAnswer { report: Some(self.members.clone()), ..whole };
+            let members = match self.members {
+                Some(_) => Vec::new(),
+                None => vec![("format", name.into()), ("document", self.text.as_str().into())],
+            };
+            let whole = ToolAnswer::fixed(format!("the report, {bytes} bytes of {what}"), self.text.clone(), members);
+            return ToolAnswer { report: self.members.clone(), ..whole };
         }
-        // As if the structured content had the whole of it as well, of which it has the tests that fit.
+        // As if the structured content had the whole of it as well, of which that of JSON has the tests that fit.
         let tokens = bytes.div_ceil(2) + 200;
-        let next = next_call::report_document(tokens).map(|call| format!("{call} shows it"));
-        let next = next.unwrap_or_else(|| format!("the resource {} has it", run_uri::report_uri(&self.run_id)));
-        let headline = format!("the report has {bytes} bytes of JSON, more than max_tokens allows");
-        ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new()).with_next(next)
+        let next = next_call::report_document(self.format, tokens).map(|call| format!("{call} shows it"));
+        let resource = || format!("the resource {} has it", run_uri::document_uri(&self.run_id, self.format));
+        let headline = format!("the report has {bytes} bytes of {what}, more than max_tokens allows");
+        ToolAnswer::fixed(headline.clone(), headline + "\n", Vec::new()).with_next(next.unwrap_or_else(resource))
     }
 }
 
@@ -101,4 +135,15 @@ async fn summary_answer(call: &CallContext<'_>, fetched: &GetReportResponse) -> 
     let run_id = [("run_id", fetched.run_id.as_str().into())];
     let answer = ToolAnswer::fixed(headline, text, members.chain(run_id).collect());
     Ok(ToolAnswer { next: run_text::next(&report, &fetched.run_id), ..answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_names_every_format() {
+        let (last, others) = FORMATS.split_last().unwrap();
+        assert_eq!(FORMATS_TEXT, format!("{} or {last}", others.join(", ")));
+    }
 }

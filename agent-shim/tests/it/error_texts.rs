@@ -36,8 +36,8 @@ async fn refuses_invalid_arguments_by_name() {
         ),
         (
             "get_test_report",
-            json!({"format": "junit"}),
-            "get_test_report: format must be summary or json, got \"junit\"",
+            json!({"format": "pdf"}),
+            "get_test_report: format must be summary, json, junit, ctrf, tap, github, html or optimization, got \"pdf\"",
         ),
     ] {
         assert_eq!(client.refused(tool, arguments).await, text);

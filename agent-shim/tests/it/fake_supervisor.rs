@@ -1,6 +1,7 @@
 //! A fake supervisor: answers with the state that a test sets, and records the requests.
 
 use proctor_proto::reason;
+use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::results_server::{Results, ResultsServer};
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_server::{Runs, RunsServer};
@@ -416,11 +417,14 @@ impl Results for FakeSupervisor {
     }
 
     async fn get_report(&self, request: Request<GetReportRequest>) -> Result<Response<GetReportResponse>, Status> {
-        let state = self.in_session(&request.into_inner().session_id)?;
-        Ok(Response::new(GetReportResponse {
-            run_id: RUN_ID.into(),
-            content_type: "application/json".into(),
-            document: state.document.to_string().into_bytes(),
-        }))
+        let request = request.into_inner();
+        let state = self.in_session(&request.session_id)?;
+        let format = ReportFormat::from_wire(request.format());
+        let document = match format {
+            ReportFormat::Json => state.document.to_string(),
+            format => format!("{} in at most {} bytes", format.name(), request.max_bytes),
+        };
+        let (content_type, document) = (format.media_type().to_owned(), document.into_bytes());
+        Ok(Response::new(GetReportResponse { run_id: RUN_ID.into(), content_type, document }))
     }
 }

@@ -317,8 +317,10 @@ async fn bulk_is_read_as_resources_of_the_run() {
     let uris: Vec<String> =
         client.service().list_all_resources().await.unwrap().into_iter().map(|one| one.uri).collect();
     let of_run = |part: &str| format!("proctor://runs/{}/{part}", crate::fake_supervisor::RUN_ID);
-    assert_eq!(uris, [of_run("report"), of_run("stdout"), of_run("stderr")]);
-    assert_eq!(client.service().list_all_resource_templates().await.unwrap().len(), 4);
+    let formats = ["junit", "ctrf", "tap", "github", "html", "optimization"];
+    let parts = ["report", "stdout", "stderr"].into_iter().chain(formats);
+    assert_eq!(uris, parts.map(of_run).collect::<Vec<_>>());
+    assert_eq!(client.service().list_all_resource_templates().await.unwrap().len(), 4 + formats.len());
     let text = async |uri: &str| {
         let contents = client.service().read_resource(ReadResourceRequestParams::new(uri)).await.unwrap().contents;
         serde_json::to_value(&contents[0]).unwrap()["text"].as_str().unwrap().to_owned()
@@ -327,6 +329,9 @@ async fn bulk_is_read_as_resources_of_the_run() {
     assert_eq!(text(&of_run("stderr")).await, "warning");
     let report: serde_json::Value = serde_json::from_str(&text(&of_run("report")).await).unwrap();
     assert_eq!(report["outcome"], "failed");
+    for format in formats {
+        assert_eq!(text(&of_run(format)).await, format!("{format} in at most 4194304 bytes"));
+    }
     let shot = client.service().read_resource(ReadResourceRequestParams::new(of_run("artifacts/0/shot.png"))).await;
     let shot = serde_json::to_value(&shot.unwrap().contents[0]).unwrap();
     assert_eq!(shot["blob"], "iVBORw0KGgogYW5kIHNvIG9u");

@@ -284,6 +284,15 @@ async fn returns_the_last_report_as_summary_and_as_document() {
     let result = client.call("get_test_report", json!({"format": "json"})).await;
     let document: Value = serde_json::from_str(&block(&result, 0)).unwrap();
     assert_eq!(document, fake.state().document);
+    let junit = client.call("get_test_report", json!({"format": "junit"})).await;
+    assert_eq!(block(&junit, 0), "junit in at most 1048576 bytes");
+    let structured = junit.structured_content.unwrap();
+    assert_eq!(
+        (&structured["format"], &structured["document"]),
+        (&json!("junit"), &json!("junit in at most 1048576 bytes"))
+    );
+    let short = client.call("get_test_report", json!({"format": "html", "max_tokens": 1})).await;
+    assert!(block(&short, 0).starts_with("the report has 29 bytes of html, more than max_tokens allows"), "{short:?}");
 }
 
 #[tokio::test]

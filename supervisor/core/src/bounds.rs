@@ -379,6 +379,10 @@ pub const HISTORY_WAIT: Duration = Duration::from_secs(5);
 /// results are read within 50 ms for a suite of 2,000 tests.
 pub const HISTORY_STATISTICS_RUNS_MAX: u64 = 500;
 
+/// Passed results of a test, and none that failed, before it counts as one that never fails: of fewer, a test that fails in
+/// one run of ten would pass all with a probability of more than 12 %.
+pub const NEVER_FAILING_RESULTS_MIN: u64 = 20;
+
 /// Default bytes of a tenant's build caches between runs, and of a user's own: those of some large projects.
 pub const TENANT_CACHE_BYTES_MAX: u64 = 20 * GIB;
 

@@ -224,6 +224,38 @@ impl CoverageIndex {
         covering
     }
 
+    /// Names of the files with at least one executed line, sorted.
+    pub fn file_names(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// Tests that executed exactly the same lines, by group, the largest group first. Only tests that were measured one by
+    /// one, with all their subtests: of others it is not known which lines are whose. `None` if no test was.
+    #[must_use]
+    pub fn same_lines(&self) -> Option<Vec<Vec<TestId>>> {
+        let is_alone = |unit: &TestSet| unit.complete && unit.attribution == Attribution::Test && unit.tests.len() == 1;
+        if !self.units.values().any(is_alone) {
+            return None;
+        }
+        let mut lines: BTreeMap<u32, Vec<(usize, u32, u32)>> = BTreeMap::new();
+        for (file, spans) in self.files.values().enumerate() {
+            for span in spans.iter().filter(|span| self.units.get(&span.unit).is_some_and(is_alone)) {
+                lines.entry(span.unit).or_default().push((file, span.first, span.last));
+            }
+        }
+        let mut groups: BTreeMap<Vec<(usize, u32, u32)>, Vec<TestId>> = BTreeMap::new();
+        for (id, mut spans) in lines {
+            spans.sort_unstable();
+            let Some(unit) = self.units.get(&id) else { continue };
+            let named = unit.tests.iter().map(|name| TestId { package: unit.package.clone(), name: name.clone() });
+            groups.entry(spans).or_default().extend(named);
+        }
+        let mut groups: Vec<Vec<TestId>> = groups.into_values().filter(|tests| tests.len() > 1).collect();
+        groups.iter_mut().for_each(|tests| tests.sort_unstable());
+        groups.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        Some(groups)
+    }
+
     /// Number of files with at least one executed line.
     #[must_use]
     pub fn files(&self) -> usize {
@@ -294,6 +326,24 @@ mod tests {
         assert_eq!(names(&index, None), ["p.A", "p.B", "q.C"]);
         assert_eq!(index.covering("a.go", Some(9)).attribution, Some(Attribution::Test));
         assert_eq!(index.covering("a.go", Some(3)).attribution, Some(Attribution::Package));
+    }
+
+    #[test]
+    fn finds_tests_that_execute_exactly_the_same_lines() {
+        let mut index = CoverageIndex::default();
+        index.ingest(vec![measured("p", &["A", "B"], "a.go", &[(1, 3)])], true, Timestamp(5));
+        assert_eq!(index.same_lines(), None, "the lines of a package are nobody's");
+        let alone = |name: &str, spans: &[(u32, u32)]| measured("q", &[name], "a.go", spans);
+        let more = vec![
+            alone("C", &[(4, 5), (9, 9)]),
+            alone("D", &[(4, 5)]),
+            alone("E", &[(9, 9), (4, 5)]),
+            measured("r", &["F"], "b.go", &[(4, 5)]),
+        ];
+        index.ingest(more, false, Timestamp(6));
+        let named = |name: &str| TestId { package: "q".into(), name: name.into() };
+        assert_eq!(index.same_lines(), Some(vec![vec![named("C"), named("E")]]));
+        assert_eq!(index.file_names().collect::<Vec<_>>(), ["a.go", "b.go"]);
     }
 
     #[test]

@@ -79,6 +79,9 @@ pub struct TestCase {
     pub outcome: TestOutcome,
     /// Wall time in seconds, as the runner measured it.
     pub duration_s: Option<f64>,
+    /// Seconds from the runner's start until proctor read the result; `None` if the result was read after the runner's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_s: Option<f64>,
     /// File of the failure, relative to the workspace, `/`-separated.
     pub file: Option<String>,
     /// Line of the failure, from 1.
@@ -105,6 +108,7 @@ impl TestCase {
             name: id.name,
             outcome,
             duration_s: None,
+            finished_s: None,
             file: None,
             line: None,
             message: None,

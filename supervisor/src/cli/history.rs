@@ -38,6 +38,7 @@ pub(super) fn history(arguments: &HistoryArgs) -> Result<u8, CommandError> {
         test: arguments.test.clone().unwrap_or_default(),
         flaky: arguments.flaky,
         slow: arguments.slow,
+        never_failing: false,
     };
     let answer = look_up(&location, workspace, &query).map_err(unavailable)?;
     match arguments.output {

@@ -3,10 +3,10 @@
 
 use super::arguments::{CoveringArgs, FailuresArgs, LastRunArgs, ReportArgs};
 use super::last_run_store::LastRunStore;
+use super::report_documents::ShownRun;
 use super::{CommandError, in_process, print, report_documents};
 use crate::clock::Clock;
 use crate::grpc::convert;
-use crate::reports::ReportInput;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_core::bounds::COVERING_TESTS_PAGE;
@@ -72,15 +72,17 @@ fn relative_to_workspace(below: &Path, file: &str) -> String {
 
 /// `proctor report`.
 pub(super) fn report(arguments: &ReportArgs) -> Result<u8, CommandError> {
-    let (_, store) = last_run_at(&arguments.last_run)?;
+    let (workspace, store) = last_run_at(&arguments.last_run)?;
     let report = store.report()?.ok_or_else(no_run_yet)?;
     if let Some(name) = &arguments.artifact {
         return artifact(&store, &report.artifacts, name, arguments.out.as_deref());
     }
-    let input = ReportInput { run_id: "", report: &report };
+    let memory = store.memory()?.unwrap_or_default();
+    let run_id = memory.slot.last().map_or("", |last| last.run.as_str());
+    let run = ShownRun { run_id, report: &report, workspace: &workspace, index: &memory.index };
     match &arguments.out {
-        Some(file) => report_documents::write(arguments.format.0, input, file)?,
-        None => report_documents::print(arguments.format.0, input)?,
+        Some(file) => report_documents::write(arguments.format.0, &run, file)?,
+        None => report_documents::print(arguments.format.0, &run)?,
     }
     Ok(0)
 }

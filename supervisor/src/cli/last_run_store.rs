@@ -3,6 +3,7 @@
 
 use super::CommandError;
 use super::xdg_dirs::user_dir;
+use crate::reports;
 use crate::runs::OutputFiles;
 use crate::sessions::SessionMemory;
 use crate::workspace::Workspace;
@@ -21,6 +22,9 @@ const REPORT: &str = "report.json";
 
 /// File with the number of tests of the last complete run.
 const TOTAL: &str = "total.json";
+
+/// File with the plan of what to improve, for people.
+const PLAN: &str = "optimization-plan.md";
 
 /// File with the concatenated artifacts of the last report.
 const ARTIFACTS: &str = "artifacts";
@@ -71,6 +75,15 @@ impl LastRunStore {
         }
     }
 
+    /// Stores the plan of what to improve. A failure does not fail the command: the next run writes another.
+    pub(super) fn write_plan(&self, plan: impl FnOnce() -> Result<Vec<u8>, CommandError>) {
+        let Some(dir) = &self.dir else { return };
+        let written = plan().and_then(|plan| replace_file(&dir.join(PLAN), &plan));
+        if let Err(failure) = written {
+            tracing::debug!(reason = failure.text, "the plan is not stored");
+        }
+    }
+
     /// Whether a report is stored.
     pub(super) fn has_report(&self) -> bool {
         self.dir.as_ref().is_some_and(|dir| dir.join(REPORT).is_file())
@@ -104,7 +117,7 @@ impl LastRunStore {
         fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
         write_artifacts(&dir.join(ARTIFACTS), report, run)?;
         write_file(&dir.join("memory.json"), memory)?;
-        write_file(&dir.join(REPORT), report)
+        write_file(&dir.join(REPORT), &reports::json_document(report))
     }
 }
 
@@ -151,10 +164,14 @@ fn read_file<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError
     }
 }
 
-// Writes to a temporary file and renames it, so that readers see the old or the new content.
 fn write_file<T: Serialize>(path: &Path, value: &T) -> Result<(), CommandError> {
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
     let bytes = serde_json::to_vec(value).map_err(|error| io_failure(path, &error))?;
+    replace_file(path, &bytes)
+}
+
+// Writes to a temporary file and renames it, so that readers see the old or the new content.
+fn replace_file(path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    let temporary = path.with_extension(format!("{}.new", std::process::id()));
     fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
         _ = fs::remove_file(&temporary);
         io_failure(path, &error)

@@ -6,10 +6,10 @@ use super::last_run_store::Total;
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
 use super::report_arguments::RunOutput;
+use super::report_documents::ShownRun;
 use super::signals::Signals;
 use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report};
 use crate::host::environment::check_env;
-use crate::reports::ReportInput;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{LoggedEvent, NotStarted, OutputFiles, RunEnd};
 use crate::sessions::{SessionError, SessionHandle, StartedRun};
@@ -49,6 +49,7 @@ pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
 
 async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
+    let shown_workspace = workspace.clone();
     let (session, store) = in_process::session(workspace)?;
     let is_complete = request.selection.is_whole() && request.command.is_empty();
     // Of a repeated run, the tests of all executions are counted.
@@ -67,13 +68,18 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     screen.show_rest(&files);
     let history = session.history();
     session.close().await;
-    let input = ReportInput { run_id: started.run.as_str(), report: &report };
+    if report_documents::show_history(arguments) {
+        // With this run in it.
+        _ = history.flush(HISTORY_FLUSH_TIMEOUT);
+    }
+    let run =
+        ShownRun { run_id: started.run.as_str(), report: &report, workspace: &shown_workspace, index: &memory.index };
     let printed = match arguments.output {
         RunOutput::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
         RunOutput::Events => screen.events.map_or(Ok(()), EventLines::finish),
-        RunOutput::Report(format) => report_documents::print(format, input),
+        RunOutput::Report(format) => report_documents::print(format, &run),
     };
-    let written = report_documents::write_all(&arguments.files, input);
+    let written = report_documents::write_all(&arguments.files, &run);
     // A failure to store the result for later commands does not fail this one.
     if let Err(failure) = store.write(&memory, &report, &files) {
         print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
@@ -82,6 +88,7 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     }
     // On a thread that may block: signals are still handled meanwhile.
     _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
+    store.write_plan(|| report_documents::render(ReportFormat::Optimization, &run));
     printed?;
     written?;
     Ok(report.outcome.exit_code(report.evidence.signal))

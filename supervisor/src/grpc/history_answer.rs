@@ -29,6 +29,7 @@ pub(super) async fn answer(
         test: message.test,
         flaky: message.flaky,
         slow: message.slow,
+        never_failing: false,
     };
     let workspace = workspace.clone();
     let answer = move || {

@@ -4,8 +4,7 @@ use super::encode_permit::EncodePermit;
 use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
-use crate::reports::{self, ReportInput};
-
+use crate::reports::{self, ReportContext, ReportInput};
 use crate::runs::{EarlierState, RunEnd, StartedTests, analyze_run, changes_since, failing_sources, has_failing};
 use crate::sessions::SessionHandle;
 use proctor_core::analysis::WorkspaceChanges;
@@ -151,17 +150,26 @@ impl Results for Api {
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
         run_request::check_enum::<v1::ReportFormat>("format", message.format)?;
-        let format = ReportFormat::from_wire(message.format())
-            .ok_or_else(|| status::invalid("format", "format is not known to this version"))?;
+        let format = ReportFormat::from_wire(message.format());
         let bytes_max = match message.max_bytes {
             0 => usize::MAX,
             wanted => usize::try_from(wanted).unwrap_or(usize::MAX),
         };
         let (run, report) = ended_run(&session, message.run_id).await?;
         let run_id = run.to_string();
+        let began_at = self.context.clock.for_file_times(report.started_at);
+        let memory = match ReportContext::has_coverage(format) {
+            true => Some(session.memory().await.map_err(|error| status::session(&error))?),
+            false => None,
+        };
         let render = {
-            let run_id = run_id.clone();
-            move || reports::render(format, ReportInput { run_id: &run_id, report: &report }, bytes_max)
+            let (run_id, workspace) = (run_id.clone(), session.workspace().clone());
+            let history = tenant.policy.history.clone();
+            move || {
+                let index = memory.as_ref().map(|memory| &memory.index);
+                let context = ReportContext::look_up(format, &report, &workspace, history.as_ref(), began_at, index);
+                reports::render(format, ReportInput { run_id: &run_id, report: &report, context: &context }, bytes_max)
+            }
         };
         let rendered = EncodePermit::acquire(tenant.allowance.in_flight()).await.encode(render).await?;
         let document = rendered.map_err(|error| {

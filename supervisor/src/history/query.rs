@@ -4,7 +4,7 @@
 use super::database::Database;
 use super::run_record::Conditions;
 use super::{HistoryError, HistoryLocation, WorkspaceKey};
-use proctor_core::bounds::HISTORY_STATISTICS_RUNS_MAX;
+use proctor_core::bounds::{HISTORY_STATISTICS_RUNS_MAX, NEVER_FAILING_RESULTS_MIN};
 use proctor_core::history::TestResult;
 use proctor_core::history::flakiness::{Flaky, FlakyDetector};
 use proctor_core::history::result_encoding::decode;
@@ -40,6 +40,8 @@ pub struct HistoryQuery {
     pub flaky: bool,
     /// Whether to look for tests that became slow.
     pub slow: bool,
+    /// Whether to look for tests that never failed.
+    pub never_failing: bool,
 }
 
 /// The history of a workspace.
@@ -59,6 +61,21 @@ pub struct HistoryAnswer {
     pub flaky: Vec<Flaky<TestId>>,
     /// Tests that became slow, those with the largest factor first.
     pub slow: Vec<(TestId, Slowdown)>,
+    /// Tests that passed in every one of at least [`NEVER_FAILING_RESULTS_MIN`] results, those that take longest first.
+    pub never_failing: Vec<NeverFailing>,
+    /// Number of all such tests.
+    pub never_failing_total: u64,
+}
+
+/// A test that passed in all of its stored results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeverFailing {
+    /// The test.
+    pub test: TestId,
+    /// Number of its results.
+    pub results: u64,
+    /// Its latest time in microseconds, where the runner measured it.
+    pub duration_us: Option<u64>,
 }
 
 /// A recorded run.
@@ -187,7 +204,10 @@ struct StoredResults {
 impl WorkspaceHistory<'_> {
     fn look_up(&self, query: &HistoryQuery) -> rusqlite::Result<HistoryAnswer> {
         let (trends, matches) = if query.test.is_empty() { (Vec::new(), 0) } else { self.trends(query)? };
-        let stored = if query.flaky || query.slow { self.stored_results()? } else { Vec::new() };
+        let needs_results = query.flaky || query.slow || query.never_failing;
+        let stored = if needs_results { self.stored_results()? } else { Vec::new() };
+        let (never_failing, never_failing_total) =
+            if query.never_failing { self.never_failing(&stored, query.limit)? } else { (Vec::new(), 0) };
         Ok(HistoryAnswer {
             runs: self.runs(query.limit)?,
             total_runs: self.count("SELECT count(*) FROM run WHERE workspace = ?1")?,
@@ -196,6 +216,8 @@ impl WorkspaceHistory<'_> {
             matches,
             flaky: if query.flaky { self.flaky(&stored, query.limit)? } else { Vec::new() },
             slow: if query.slow { self.slow(&stored, query.limit)? } else { Vec::new() },
+            never_failing,
+            never_failing_total,
         })
     }
 
@@ -403,6 +425,31 @@ impl WorkspaceHistory<'_> {
             times.into_iter().filter_map(|(test, times)| Some((test, slowdown(&times)?))).collect();
         slow.sort_by(|a, b| b.1.factor().total_cmp(&a.1.factor()));
         slow.into_iter().take(limit).map(|(test, slowdown)| Ok((self.name(test)?, slowdown))).collect()
+    }
+
+    fn never_failing(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<(Vec<NeverFailing>, u64)> {
+        // Passes and the latest time of each test; a test that ever did anything else but being skipped is out.
+        let mut passes: BTreeMap<u32, (u64, Option<u64>)> = BTreeMap::new();
+        let mut others: BTreeSet<u32> = BTreeSet::new();
+        for (test, result) in stored.iter().flat_map(|stored| decode(&stored.bytes)) {
+            match result.outcome {
+                TestOutcome::Passed => {
+                    let (count, latest) = passes.entry(test).or_default();
+                    *count += 1;
+                    *latest = latest.or(result.duration_us);
+                }
+                TestOutcome::Skipped => {}
+                _ => _ = others.insert(test),
+            }
+        }
+        passes.retain(|test, (count, _)| *count >= NEVER_FAILING_RESULTS_MIN && !others.contains(test));
+        let mut found: Vec<(u32, (u64, Option<u64>))> = passes.into_iter().collect();
+        found.sort_by_key(|(_, (_, latest))| std::cmp::Reverse(latest.unwrap_or_default()));
+        let total = found.len() as u64;
+        let named = |(test, (results, duration_us))| -> rusqlite::Result<NeverFailing> {
+            Ok(NeverFailing { test: self.name(test)?, results, duration_us })
+        };
+        Ok((found.into_iter().take(limit).map(named).collect::<rusqlite::Result<_>>()?, total))
     }
 
     fn name(&self, number: u32) -> rusqlite::Result<TestId> {

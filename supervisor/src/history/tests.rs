@@ -1,7 +1,7 @@
 //! The store as its callers use it: comparison, bounds, and databases that cannot be used.
 
 use super::DirectoryKey;
-use super::query::{HistoryAnswer, HistoryQuery, look_up};
+use super::query::{HistoryAnswer, HistoryQuery, NeverFailing, look_up};
 use super::run_record::{Conditions, RunRecord};
 use super::{Comparison, History, HistoryError, HistoryLocation, WorkspaceKey};
 use proctor_core::history::TestResult;
@@ -320,6 +320,28 @@ fn finds_flaky_and_slow_tests() {
     }
     let slow = store.look_up(&HistoryQuery { limit: 9, slow: true, ..HistoryQuery::default() }).slow;
     assert_eq!((slow.len(), slow[0].0.name.as_str(), slow[0].1.factor()), (1, "slow", 2.0));
+}
+
+#[test]
+fn finds_tests_that_never_failed_in_enough_results() {
+    let store = Store::new();
+    for number in 0..NEVER_FAILING_RESULTS_MIN {
+        let (passed, failed): (&[&str], &[&str]) = if number == 3 {
+            (&["sound", "slower"], &["failed-once"])
+        } else {
+            (&["sound", "slower", "failed-once"], &[])
+        };
+        let mut run = run(&number.to_string(), passed, failed);
+        run.tests.get_mut(&id("slower")).unwrap().duration_us = Some(5_000);
+        if number > 0 {
+            let new = TestResult { outcome: TestOutcome::Passed, duration_us: None };
+            run.tests.insert(id("one-result-too-few"), new);
+        }
+        store.record(run);
+    }
+    let answer = store.look_up(&HistoryQuery { limit: 1, never_failing: true, ..HistoryQuery::default() });
+    let slower = NeverFailing { test: id("slower"), results: NEVER_FAILING_RESULTS_MIN, duration_us: Some(5_000) };
+    assert_eq!((answer.never_failing, answer.never_failing_total), (vec![slower], 2));
 }
 
 #[test]

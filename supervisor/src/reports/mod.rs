@@ -6,17 +6,21 @@
 //! did not pass is red in every format, also if no test failed.
 
 mod budget;
+mod context;
 mod ctrf;
 mod entries;
 mod escaped_json;
 mod github;
+mod html;
 mod json;
 mod junit;
+mod optimization;
 mod tap;
 
 #[cfg(test)]
 mod tests;
 
+pub use context::ReportContext;
 pub use escaped_json::EscapeHidden;
 pub use json::document as json_document;
 
@@ -32,6 +36,8 @@ pub struct ReportInput<'a> {
     pub run_id: &'a str,
     /// The report.
     pub report: &'a Report,
+    /// What the pages for people show beside it.
+    pub context: &'a ReportContext,
 }
 
 /// Why a document could not be written.
@@ -57,5 +63,7 @@ pub fn render(format: ReportFormat, input: ReportInput<'_>, bytes_max: usize) ->
         ReportFormat::Ctrf => ctrf::render(input, bytes_max),
         ReportFormat::Tap => Ok(tap::render(input, bytes_max).into_bytes()),
         ReportFormat::Github => Ok(github::render(input, bytes_max).into_bytes()),
+        ReportFormat::Html => html::render(input, bytes_max),
+        ReportFormat::Optimization => Ok(optimization::render(input).into_bytes()),
     }
 }

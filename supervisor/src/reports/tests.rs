@@ -1,6 +1,8 @@
 //! Tests of the formats against hostile, red and large reports. Readers of others are in `tests/tests/report_formats`.
 
+use super::context::CoverageFindings;
 use super::*;
+use crate::history::query::HistoryAnswer;
 use crate::runs::without_running;
 use proctor_core::bounds::{MESSAGE_BYTES_MAX, TEST_OUTPUT_BYTES_MAX};
 use proctor_core::limits::Limits;
@@ -40,7 +42,10 @@ fn hostile_test(outcome: TestOutcome) -> TestCase {
 }
 
 fn text(format: ReportFormat, report: &Report, bytes_max: usize) -> String {
-    String::from_utf8(render(format, ReportInput { run_id: "s-1", report }, bytes_max).unwrap()).unwrap()
+    String::from_utf8(
+        render(format, ReportInput { run_id: "s-1", report, context: &ReportContext::default() }, bytes_max).unwrap(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -106,16 +111,50 @@ fn every_format_keeps_to_its_bound_and_says_what_it_leaves_out() {
         ..test(&format!("failing-{number}-{}", "&".repeat(900)), TestOutcome::Failed)
     };
     let passed = |number: usize| test(&format!("passing-{number}-{}", "\"<".repeat(400)), TestOutcome::Passed);
-    let report = report(Outcome::Failed, (0..12).map(large).chain((0..1_000).map(passed)).collect());
+    let report = report(Outcome::Failed, (0..24).map(large).chain((0..1_000).map(passed)).collect());
     for format in ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Json) {
         for bytes_max in [REPORT_DOCUMENT_BYTES_MIN, 1_000_000, REPORT_DOCUMENT_BYTES_MAX] {
             let text = text(format, &report, bytes_max);
             assert!(text.len() <= bytes_max, "{}: {} of {bytes_max}", format.name(), text.len());
         }
         let small = text(format, &report, REPORT_DOCUMENT_BYTES_MIN);
-        let said = ["left out, as there is no room for more", "further failures have no annotation"];
+        let said = ["left out, as there is no room for more", "further failures have no annotation", "more\n  Next: "];
         assert!(small.contains("failing-0-"), "{}: no failure at all", format.name());
         assert!(said.iter().any(|said| small.contains(said)), "{}: {small}", format.name());
+    }
+}
+
+#[test]
+fn the_plan_states_only_what_is_recorded() {
+    let report = report(Outcome::Failed, vec![hostile_test(TestOutcome::Failed), test("a b", TestOutcome::Failed)]);
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(plan.starts_with("# Optimization plan\n\nLast run: failed: 2 of 2 tests failed"), "{plan}");
+    assert!(plan.contains("\n## Broken (2)\n"), "{plan}");
+    assert!(plan.contains("  Next: `proctor run --test='pkg/a b'`\n"), "{plan}");
+    assert!(plan.contains("\n## Flaky\n\nNot known: there is no history"), "{plan}");
+    assert!(plan.contains("\n## Uncovered\n\nNot known: no run of this workspace has measured"), "{plan}");
+    assert!(!plan.contains("\n::") && !plan.contains("\nok 99"), "a hostile text begins no line: {plan}");
+    let coverage = CoverageFindings {
+        uncovered: vec!["shop/unused.py".to_owned()],
+        uncovered_total: 31,
+        same_lines: Some((vec![["a", "b"].map(|name| test(name, TestOutcome::Passed).id()).into()], 1)),
+    };
+    let context =
+        ReportContext { coverage: Some(coverage), history: Some(HistoryAnswer::default()), ..ReportContext::default() };
+    let input = ReportInput { run_id: "", report: &report, context: &context };
+    let plan = String::from_utf8(render(ReportFormat::Optimization, input, usize::MAX).unwrap()).unwrap();
+    for line in [
+        "## Flaky (0)",
+        "## Uncovered (31)",
+        "- `shop/unused.py`: no measured test executes a line of it",
+        "  Next: `proctor covering shop/unused.py`",
+        "- … and 30 more",
+        "## Never failing (0)",
+        "No test has 20 recorded results that all passed.",
+        "- 2 tests execute exactly the same lines: `pkg` `a`, `pkg` `b`",
+        "  Next: `proctor history --test=pkg/a`",
+    ] {
+        assert!(plan.lines().any(|found| found == line), "{line}: {plan}");
     }
 }
 

@@ -186,16 +186,19 @@ impl RunState {
                 }
             }
         }
-        out.extend(self.record(parsed));
+        // What a parser holds back until the runner's end says nothing about when each test ended.
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a run are far below 2^52")]
+        let finished_s = self.in_step.then(|| self.elapsed_ms() as f64 / 1_000.0);
+        out.extend(self.record(parsed, finished_s));
         out.extend(self.progress());
         out
     }
 
     /// Records parsed events. A runner may outlive its test process by a moment, killed by proctor or by the OOM
     /// killer, and report that the test did not finish: that test counts as running.
-    fn record(&mut self, parsed: Vec<RunnerEvent>) -> Vec<RunEvent> {
+    fn record(&mut self, parsed: Vec<RunnerEvent>, finished_s: Option<f64>) -> Vec<RunEvent> {
         let mut out = Vec::with_capacity(parsed.len());
-        for event in parsed {
+        for mut event in parsed {
             // A process that printed its stacks may end, which its runner reports as an error of the file or package.
             if matches!(event, RunnerEvent::Collector(_)) && self.asked_by_signal {
                 continue;
@@ -212,7 +215,8 @@ impl RunState {
                     _ => self.running.retain(|test| *test != case.id()),
                 }
             }
-            if let RunnerEvent::TestFinished(case) = &event {
+            if let RunnerEvent::TestFinished(case) = &mut event {
+                case.finished_s = finished_s;
                 self.expected.record(case);
                 self.record_predecessor(case);
             }
@@ -248,7 +252,7 @@ impl RunState {
             // The open step has no exit status of its own: it was killed with everything else.
             self.parser.step_ended(Exit::Signal(SIGKILL), killed, &mut parsed);
         }
-        self.record(parsed)
+        self.record(parsed, None)
     }
 
     fn add_artifact(&mut self, path: &str, is_first: bool, len: usize) {
@@ -266,14 +270,14 @@ impl RunState {
     /// Records parts of the project that may hold tests outside this run.
     pub(super) fn record_missed(&mut self, missed: Vec<Collector>) -> Vec<RunEvent> {
         self.missed |= !missed.is_empty();
-        self.record(missed.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector))).collect())
+        self.record(missed.into_iter().map(|collector| RunnerEvent::Collector(Box::new(collector))).collect(), None)
     }
 
     /// Parses the files that the run left.
     pub(super) fn parse_files(&mut self, files: &[(String, Vec<u8>)]) -> Vec<RunEvent> {
         let mut parsed = Vec::new();
         self.parser.files(files, &mut parsed);
-        self.record(parsed)
+        self.record(parsed, None)
     }
 
     /// Takes the steps for another round.

@@ -19,10 +19,11 @@ use proctor_core::request::Fingerprint;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::exhausted_resource;
-use rustix::fs::{FileType, OFlags, readlink};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlink};
 use rustix::io::Errno;
 use scan::ScanError;
 use std::ffi::OsString;
+use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -326,6 +327,27 @@ impl Workspace {
     pub fn changed_since(&self, file: &str, since: Timestamp) -> bool {
         let found = open_beneath(&self.0.dir, Path::new(file), OFlags::PATH);
         found.and_then(|file| LookupMode::Blocking.stat(&file)).map_or(true, |found| found.changed_at > since)
+    }
+
+    /// The content of a file, if it is a regular one of at most `bytes_max` that everybody or the workspace's owner may read,
+    /// below the workspace on a path without links. Reads from the disk, so not for a tokio thread.
+    #[must_use]
+    pub fn read_source(&self, file: &str, bytes_max: u64) -> Option<Vec<u8>> {
+        let relative = self.relative(file).ok()?;
+        // A pipe must not be waited for.
+        let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let file = openat2(&self.0.dir, relative.as_str(), how, Mode::empty(), resolve).ok()?;
+        let found = fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        // A hard link to a file of somebody else proves nothing.
+        let is_readable = found.st_mode & 0o004 != 0 || self.owner().ok()? == found.st_uid;
+        if !is_regular || !is_readable || u64::try_from(found.st_size).ok()? > bytes_max {
+            return None;
+        }
+        let mut content = Vec::new();
+        fs::File::from(file).take(bytes_max).read_to_end(&mut content).ok()?;
+        Some(content)
     }
 
     /// UID of the owner, provided the directory is still at its path.

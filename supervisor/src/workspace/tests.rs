@@ -37,6 +37,20 @@ fn paths_stay_inside_even_through_symlinks() {
 }
 
 #[test]
+fn a_source_is_a_regular_file_on_a_path_without_links() {
+    let (dir, workspace) = workspace();
+    symlink("/etc/passwd", dir.path().join("out")).unwrap();
+    symlink("a", dir.path().join("in")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0)
+        .unwrap();
+    assert_eq!(workspace.read_source("a/b/x.go", 9).as_deref(), Some(&b"package b"[..]));
+    for refused in ["out", "in/b/x.go", "pipe", "a", "../x", "missing"] {
+        assert_eq!(workspace.read_source(refused, 9), None, "{refused}");
+    }
+    assert_eq!(workspace.read_source("a/b/x.go", 8), None, "too large");
+}
+
+#[test]
 fn a_fingerprint_changes_with_edits_but_not_with_tool_output() {
     let (dir, workspace) = workspace();
     let before = workspace.scan().unwrap();

@@ -30,6 +30,14 @@ pub(crate) fn javascript(format: &str, file: &Path) -> Value {
     run(Path::new("/usr/bin/env"), ["node".as_ref(), script("reader.mjs").as_os_str(), format.as_ref()], &[file])
 }
 
+/// What a person sees in Chromium who opens the page and searches for these words.
+pub(crate) fn chromium(file: &Path, words: &str) -> Value {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| ["pytest-playwright", "chromium"].into_iter().for_each(ensure_installed));
+    let python = tools().join("pytest-playwright/bin/python");
+    run(&python, [script("page_reader.py").as_os_str()], &[file, Path::new(words)])
+}
+
 /// The report that pytest's plugin writes of the tests in `dir`.
 pub(crate) fn pytest_json_report(dir: &Path, file: &Path) {
     install();
@@ -43,7 +51,10 @@ pub(crate) fn pytest_json_report(dir: &Path, file: &Path) {
 fn run<const N: usize>(program: &Path, arguments: [&OsStr; N], files: &[&Path]) -> Value {
     let mut reader = command(program);
     reader.args(arguments).args(files).stdout(Stdio::piped()).stderr(Stdio::piped());
-    reader.env("PATH", std::env::var_os("PATH").unwrap()).env("READERS", tools().join("report-readers-node"));
+    reader
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", std::env::temp_dir())
+        .env("READERS", tools().join("report-readers-node"));
     let output = wait_for_exit(reader.spawn().unwrap());
     assert_eq!(output.status, 0, "{output:?}");
     output.json()

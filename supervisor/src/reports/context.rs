@@ -1,0 +1,220 @@
+//! What the pages for people have beside the report: the history of the workspace, and the lines of source around failures.
+//! The only part of reports that reads anything.
+
+use crate::history::query::{HistoryAnswer, HistoryQuery, look_up};
+use crate::history::{HistoryLocation, WorkspaceKey};
+use crate::workspace::Workspace;
+use proctor_core::coverage::CoverageIndex;
+use proctor_core::report::Report;
+use proctor_core::test_case::TestId;
+use proctor_core::timestamp::Timestamp;
+use proctor_proto::report_format::ReportFormat;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::path::Path;
+
+/// Earlier runs looked up: as many as a strip of bars shows.
+const RUNS_MAX: usize = 60;
+
+/// Files read for their lines around failures.
+const FILES_MAX: usize = 200;
+
+/// Failures with lines of source.
+const EXCERPTS_MAX: usize = 500;
+
+/// Bytes of a source file. Larger ones are generated.
+const FILE_BYTES_MAX: u64 = 1_024 * 1_024;
+
+/// Lines before and after the line of a failure.
+const LINES_AROUND: usize = 4;
+
+/// Words in the path of a file that is no code under test.
+const TEST_WORDS: [&str; 12] = [
+    "test", "tests", "testing", "spec", "specs", "conftest", "fixture", "fixtures", "config", "setup", "mock", "mocks",
+];
+
+/// Files and groups of tests listed.
+const LISTED_MAX: usize = 20;
+
+/// Files without coverage that are read to see whether they have any content.
+const UNCOVERED_READ_MAX: usize = 2_000;
+
+/// Bytes of a line.
+const LINE_BYTES_MAX: usize = 240;
+
+/// What is known of a run beside its report.
+#[derive(Debug, Clone, Default)]
+pub struct ReportContext {
+    /// The history of the workspace; `None` if there is none or it cannot be read.
+    pub history: Option<HistoryAnswer>,
+    /// Lines around failures, by file and line.
+    pub excerpts: BTreeMap<(String, u32), SourceExcerpt>,
+    /// What the coverage index tells; `None` if no run has measured coverage.
+    pub coverage: Option<CoverageFindings>,
+}
+
+/// What the coverage index tells about files and tests. Lists are bounded, totals count all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CoverageFindings {
+    /// Source files of which no measured test executed a line: of the kinds of files that the index has, without tests.
+    pub uncovered: Vec<String>,
+    /// Number of all such files.
+    pub uncovered_total: u64,
+    /// Tests that executed exactly the same lines, by group, and the number of all groups; `None` if no test was measured
+    /// alone.
+    pub same_lines: Option<(Vec<Vec<TestId>>, u64)>,
+}
+
+impl CoverageFindings {
+    /// Compares the index with the files of the workspace. `None` if the index has no measurement or the workspace cannot
+    /// be read. Scans all files, so not for a tokio thread.
+    #[must_use]
+    pub fn look_up(index: &CoverageIndex, workspace: &Workspace) -> Option<CoverageFindings> {
+        if !index.has_measured() {
+            return None;
+        }
+        let scan = workspace.scan().inspect_err(|error| tracing::warn!(%error, "a plan has no coverage")).ok()?;
+        let covered: BTreeSet<&str> = index.file_names().collect();
+        let extensions: BTreeSet<&str> = covered.iter().filter_map(|file| extension(file)).collect();
+        let is_source = |file: &&str| {
+            extension(file).is_some_and(|extension| extensions.contains(extension))
+                && !is_test(file)
+                && !covered.contains(file)
+        };
+        let has_code = |file: &str| {
+            let content = workspace.read_source(file, FILE_BYTES_MAX);
+            content.is_some_and(|content| content.iter().any(|byte| !byte.is_ascii_whitespace()))
+        };
+        let (mut uncovered, mut total) = (Vec::new(), 0);
+        for file in scan.tree.files().filter(is_source).take(UNCOVERED_READ_MAX).filter(|file| has_code(file)) {
+            total += 1;
+            if uncovered.len() < LISTED_MAX {
+                uncovered.push(file.to_owned());
+            }
+        }
+        let same_lines = index.same_lines().map(|mut groups| {
+            let total = groups.len() as u64;
+            groups.truncate(LISTED_MAX);
+            (groups, total)
+        });
+        Some(CoverageFindings { uncovered, uncovered_total: total, same_lines })
+    }
+}
+
+fn extension(file: &str) -> Option<&str> {
+    Path::new(file).extension().and_then(OsStr::to_str)
+}
+
+// Files that runners take for tests, or that only tests use, by the names that are usual in any language.
+fn is_test(file: &str) -> bool {
+    file.to_ascii_lowercase().split(['/', '.', '_', '-']).any(|word| TEST_WORDS.contains(&word))
+}
+
+/// Lines of a file around the line of a failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceExcerpt {
+    /// Number of the first line, from 1.
+    pub first: u32,
+    /// The lines, clipped.
+    pub lines: Vec<String>,
+    /// Whether the file was changed after the run began: the lines may be others.
+    pub is_edited: bool,
+}
+
+impl ReportContext {
+    /// Whether a document of `format` shows the history of the workspace.
+    #[must_use]
+    pub fn has_history(format: ReportFormat) -> bool {
+        matches!(format, ReportFormat::Html | ReportFormat::Optimization)
+    }
+
+    /// Whether a document of `format` shows what the coverage index tells.
+    #[must_use]
+    pub fn has_coverage(format: ReportFormat) -> bool {
+        format == ReportFormat::Optimization
+    }
+
+    /// Looks up what `format` shows of a run of `workspace`. `began_at` is the run's start in the time of files. Reads the
+    /// database and some hundred files, so not for a tokio thread.
+    #[must_use]
+    pub fn look_up(
+        format: ReportFormat,
+        report: &Report,
+        workspace: &Workspace,
+        history: Option<&HistoryLocation>,
+        began_at: Timestamp,
+        index: Option<&CoverageIndex>,
+    ) -> ReportContext {
+        let history =
+            history.filter(|_| ReportContext::has_history(format)).and_then(|location| past(location, workspace));
+        let excerpts = match format {
+            ReportFormat::Html => excerpts(report, workspace, began_at),
+            _ => BTreeMap::new(),
+        };
+        let index = index.filter(|_| ReportContext::has_coverage(format));
+        let coverage = index.and_then(|index| CoverageFindings::look_up(index, workspace));
+        ReportContext { history, excerpts, coverage }
+    }
+}
+
+// A page without its history is better than none.
+fn past(location: &HistoryLocation, workspace: &Workspace) -> Option<HistoryAnswer> {
+    let query =
+        HistoryQuery { limit: RUNS_MAX, flaky: true, slow: true, never_failing: true, ..HistoryQuery::default() };
+    look_up(location, WorkspaceKey::for_workspace(workspace), &query)
+        .inspect_err(|error| tracing::warn!(%error, "a report has no history"))
+        .ok()
+}
+
+fn excerpts(report: &Report, workspace: &Workspace, began_at: Timestamp) -> BTreeMap<(String, u32), SourceExcerpt> {
+    let tests = report.tests.iter().filter(|test| test.outcome.is_failure());
+    let places = tests.map(|test| (test.file.as_deref(), test.line));
+    let collectors = report.collectors.iter().map(|collector| (collector.file.as_deref(), collector.line));
+    let mut files: BTreeMap<&str, Option<(Vec<u8>, bool)>> = BTreeMap::new();
+    let mut found = BTreeMap::new();
+    for (file, line) in collectors.chain(places).take(EXCERPTS_MAX) {
+        let (Some(file), Some(line)) = (file, line) else { continue };
+        if files.len() >= FILES_MAX && !files.contains_key(file) {
+            continue;
+        }
+        let content = files.entry(file).or_insert_with(|| {
+            let content = workspace.read_source(file, FILE_BYTES_MAX)?;
+            Some((content, workspace.changed_since(file, began_at)))
+        });
+        let Some((content, is_edited)) = content else { continue };
+        if let Some(excerpt) = excerpt(content, line, *is_edited) {
+            found.insert((file.to_owned(), line), excerpt);
+        }
+    }
+    found
+}
+
+fn excerpt(content: &[u8], line: u32, is_edited: bool) -> Option<SourceExcerpt> {
+    let index = usize::try_from(line).ok()?.checked_sub(1)?;
+    let first = index.saturating_sub(LINES_AROUND);
+    let clip = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end_matches('\r');
+        text[..text.floor_char_boundary(LINE_BYTES_MAX)].to_owned()
+    };
+    let lines: Vec<String> =
+        content.split(|byte| *byte == b'\n').skip(first).take(index - first + 1 + LINES_AROUND).map(clip).collect();
+    // A line behind the end is no line of this file.
+    (lines.len() > index - first).then_some(SourceExcerpt { first: u32::try_from(first).ok()? + 1, lines, is_edited })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_excerpt_has_the_lines_around_a_line_that_exists() {
+        let content: Vec<u8> = (1..=20).flat_map(|line| format!("line {line}\r\n").into_bytes()).collect();
+        let found = excerpt(&content, 7, false).unwrap();
+        assert_eq!((found.first, found.lines.len(), found.lines[4].as_str()), (3, 9, "line 7"));
+        assert_eq!(excerpt(&content, 1, true).unwrap().first, 1);
+        assert_eq!(excerpt(&content, 0, false), None);
+        assert_eq!(excerpt(&content, 900, false), None);
+        assert_eq!(excerpt("é".repeat(400).as_bytes(), 1, false).unwrap().lines[0].len(), LINE_BYTES_MAX);
+    }
+}

@@ -1,0 +1,265 @@
+//! The plan of what to improve, as Markdown: broken, flaky, slow, uncovered, never-failing and duplicated tests, each with the
+//! next command. Every line rests on a record; where there is none, the plan says what is not known.
+
+use super::entries::{Entry, Subject, entries, headline};
+use super::{ReportContext, ReportInput};
+use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
+use proctor_core::report::Report;
+use proctor_core::test_case::TestId;
+use proctor_proto::printable::line;
+use std::fmt::Write as _;
+
+/// Items of a section. Nobody improves more at once.
+const ITEMS_MAX: usize = 20;
+
+/// Bytes of a name or message.
+const TEXT_BYTES: usize = 300;
+
+/// Bytes of a test's name in a command; a longer one is selected by its file.
+const NAME_BYTES: usize = 1_024;
+
+/// A test is slow if it takes this part of the time of all tests.
+const SLOW_PART: f64 = 0.05;
+
+/// And at least this long, in seconds.
+const SLOW_S: f64 = 0.5;
+
+/// The document; never near its bound, as every section has few items.
+pub(super) fn render(input: ReportInput<'_>) -> String {
+    let ReportInput { run_id, report, context } = input;
+    let run = if run_id.is_empty() { String::new() } else { format!(" Run {}.", code(run_id)) };
+    let mut plan = format!("# Optimization plan\n\nLast run: {}.{run}\n", prose(&headline(report)));
+    broken(&mut plan, report);
+    flaky(&mut plan, context);
+    slow(&mut plan, report, context);
+    uncovered(&mut plan, context);
+    never_failing(&mut plan, context);
+    duplicated(&mut plan, context);
+    plan
+}
+
+fn section(plan: &mut String, title: &str, count: u64, none: &str) {
+    let _ = write!(plan, "\n## {title} ({count})\n\n");
+    if count == 0 {
+        let _ = writeln!(plan, "{none}");
+    }
+}
+
+fn unknown(plan: &mut String, title: &str, why: &str) {
+    let _ = write!(plan, "\n## {title}\n\nNot known: {why}\n");
+}
+
+fn item(plan: &mut String, text: &str, next: &str) {
+    let _ = writeln!(plan, "- {text}\n  Next: {}", code(next));
+}
+
+fn more(plan: &mut String, left_out: u64, next: &str) {
+    if left_out > 0 {
+        let _ = writeln!(plan, "- … and {left_out} more\n  Next: {}", code(next));
+    }
+}
+
+fn broken(plan: &mut String, report: &Report) {
+    let all = entries(report);
+    let failing: Vec<&Entry<'_>> = all.iter().filter(|entry| entry.is_failure()).collect();
+    section(plan, "Broken", failing.len() as u64, "Nothing failed in the last run.");
+    for entry in failing.iter().take(ITEMS_MAX) {
+        let mut text = format!("{} {}", code(cut(entry.suite)), code(cut(entry.name)));
+        if let Some(file) = entry.file {
+            let number = entry.line.map_or_else(String::new, |number| format!(":{number}"));
+            let _ = write!(text, " at {}", code(&format!("{}{number}", cut(file))));
+        }
+        let message = entry.message.lines().next().unwrap_or_default();
+        if !message.is_empty() {
+            let _ = write!(text, ": {}", prose(cut(message)));
+        }
+        let next = match entry.subject {
+            Subject::Test(test) => run_test(&test.nodeid),
+            Subject::Run => "proctor report".to_owned(),
+            _ => "proctor analyze".to_owned(),
+        };
+        item(plan, &text, &next);
+    }
+    more(plan, failing.len().saturating_sub(ITEMS_MAX) as u64, "proctor run --failed");
+}
+
+fn flaky(plan: &mut String, context: &ReportContext) {
+    let Some(history) = &context.history else {
+        return unknown(plan, "Flaky", "there is no history of this workspace.");
+    };
+    let none = "No test passed and failed on the same files, command and environment.";
+    section(plan, "Flaky", history.flaky.len() as u64, none);
+    for flaky in history.flaky.iter().take(ITEMS_MAX) {
+        let (rate, percent) = (flaky.rate, |part: f64| format!("{:.0} %", part * 100.0));
+        let text = format!(
+            "{} failed {} of {} runs on equal files (95 % interval of the rate: {} to {})",
+            test(&flaky.test),
+            flaky.failures,
+            flaky.runs,
+            percent(rate.low),
+            percent(rate.high)
+        );
+        item(plan, &text, &trend(&flaky.test));
+    }
+    more(plan, history.flaky.len().saturating_sub(ITEMS_MAX) as u64, "proctor history --flaky");
+}
+
+fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
+    let all_s: f64 = report.tests.iter().filter_map(|test| test.duration_s).sum();
+    let is_slow = |seconds: f64| seconds >= SLOW_S && seconds >= SLOW_PART * all_s;
+    let mut slowest: Vec<_> = report
+        .tests
+        .iter()
+        .filter_map(|test| Some((test, test.duration_s?)))
+        .filter(|(_, seconds)| is_slow(*seconds))
+        .collect();
+    slowest.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let slower = context.history.as_ref().map_or(&[][..], |history| &history.slow);
+    let count = (slower.len() + slowest.len()) as u64;
+    section(
+        plan,
+        "Slow",
+        count,
+        "No test became slower, and none takes 5 % of the time of all tests and half a second.",
+    );
+    for (id, slowdown) in slower.iter().take(ITEMS_MAX) {
+        let (before, now) = (slowdown.before_us / 1e6, slowdown.now_us / 1e6);
+        let (earlier, factor) = (slowdown.earlier_runs, slowdown.factor());
+        let text = format!(
+            "{} became slower: {now:.2} s in its latest three runs, {before:.2} s in {earlier} before ({factor:.1} times)",
+            test(id)
+        );
+        item(plan, &text, &trend(id));
+    }
+    for (case, seconds) in slowest.iter().take(ITEMS_MAX) {
+        let part = 100.0 * seconds / all_s.max(f64::MIN_POSITIVE);
+        let text =
+            format!("{} takes {seconds:.2} s, {part:.0} % of the {all_s:.2} s of all tests together", test(&case.id()));
+        item(plan, &text, &run_test(&case.nodeid));
+    }
+    more(plan, count.saturating_sub(2 * ITEMS_MAX as u64), "proctor history --slow");
+}
+
+fn uncovered(plan: &mut String, context: &ReportContext) {
+    let Some(coverage) = &context.coverage else {
+        let why = "no run of this workspace has measured which tests execute which lines (`proctor run --coverage auto`, where the \
+                   runner can).";
+        return unknown(plan, "Uncovered", why);
+    };
+    let none = "Some test executes a line of each source file that was compared.";
+    section(plan, "Uncovered", coverage.uncovered_total, none);
+    for file in &coverage.uncovered {
+        let text = format!("{}: no measured test executes a line of it", code(cut(file)));
+        item(plan, &text, &format!("proctor covering {}", shell(file)));
+    }
+    more(plan, coverage.uncovered_total.saturating_sub(coverage.uncovered.len() as u64), "proctor run");
+}
+
+fn never_failing(plan: &mut String, context: &ReportContext) {
+    let Some(history) = &context.history else {
+        return unknown(plan, "Never failing", "there is no history of this workspace.");
+    };
+    let none = format!("No test has {NEVER_FAILING_RESULTS_MIN} recorded results that all passed.");
+    section(plan, "Never failing", history.never_failing_total, &none);
+    if history.never_failing_total > 0 {
+        plan.push_str("They caught nothing in this history, which is no fault by itself. Break what they test, and see that they fail.\n\n");
+    }
+    for never in history.never_failing.iter().take(ITEMS_MAX / 2) {
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a test are far below 2^52")]
+        let time = never.duration_us.map_or_else(String::new, |us| format!(", {:.2} s the last time", us as f64 / 1e6));
+        let text = format!("{} passed in all of its {} recorded results{time}", test(&never.test), never.results);
+        item(plan, &text, &trend(&never.test));
+    }
+    let shown = history.never_failing.len().min(ITEMS_MAX / 2) as u64;
+    more(plan, history.never_failing_total - shown, "proctor history");
+}
+
+fn duplicated(plan: &mut String, context: &ReportContext) {
+    let Some(coverage) = &context.coverage else {
+        return unknown(plan, "Duplicated", "no run of this workspace has measured which tests execute which lines.");
+    };
+    let Some((groups, total)) = &coverage.same_lines else {
+        let why = "the lines of these runs are known by package or file, not by test.";
+        return unknown(plan, "Duplicated", why);
+    };
+    let none = "No two tests that were measured one by one execute exactly the same lines.";
+    section(plan, "Duplicated", *total, none);
+    for tests in groups {
+        let names: Vec<String> = tests.iter().take(5).map(test).collect();
+        let more = tests.len().saturating_sub(names.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!("{} tests execute exactly the same lines: {}{more}", tests.len(), names.join(", "));
+        item(plan, &text, &tests.first().map_or_else(|| "proctor list".to_owned(), trend));
+    }
+    let left_out = total.saturating_sub(groups.len() as u64);
+    more(plan, left_out, "proctor list");
+}
+
+fn test(id: &TestId) -> String {
+    format!("{} {}", code(cut(&id.package)), code(cut(&id.name)))
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(TEXT_BYTES)]
+}
+
+fn run_test(nodeid: &str) -> String {
+    if nodeid.len() > NAME_BYTES || nodeid.chars().any(char::is_control) || nodeid.trim().is_empty() {
+        return "proctor run --failed".to_owned();
+    }
+    format!("proctor run --test={}", shell(nodeid))
+}
+
+fn trend(id: &TestId) -> String {
+    let name = format!("{}/{}", id.package, id.name);
+    match name.len() > NAME_BYTES || name.chars().any(char::is_control) {
+        true => "proctor history".to_owned(),
+        false => format!("proctor history --test={}", shell(&name)),
+    }
+}
+
+/// A word of a command, quoted for a shell unless it is plain.
+fn shell(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Text as code: between more backticks than it has in a row.
+fn code(text: &str) -> String {
+    let text = line(text);
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest + 1);
+    let space = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
+    format!("{fence}{space}{text}{space}{fence}")
+}
+
+/// Text that is no Markdown and no HTML.
+fn prose(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in line(text).chars() {
+        if "\\`*_[]<>|~&".contains(c) {
+            safe.push('\\');
+        }
+        safe.push(c);
+    }
+    safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_whatever_the_test_is_named() {
+        assert_eq!(run_test("a.py::test_b"), "proctor run --test=a.py::test_b");
+        assert_eq!(run_test("a.py::t[x y]'; rm -rf /"), r"proctor run --test='a.py::t[x y]'\''; rm -rf /'");
+        assert_eq!(run_test("a\nb"), "proctor run --failed");
+        assert_eq!(code("a ``b` c"), "```a ``b` c```");
+        assert_eq!(code("`"), "`` ` ``");
+        assert_eq!(prose("<script>*a*"), r"\<script\>\*a\*");
+    }
+}
