@@ -84,6 +84,12 @@ pub const ENV_BYTES_MAX: usize = 32 * KIB;
 /// Most parallel tests that a request or a project file may ask for: the processor count of a large host.
 pub const PARALLEL_MAX: u32 = 256;
 
+/// Most times that a project file may have a failed test run again: a test that fails so often is broken, not flaky.
+pub const RETRIES_MAX: u32 = 10;
+
+/// Most tests that a project file may name as known to be flaky. A suite with more is not to be trusted at all.
+pub const QUARANTINE_MAX: usize = 1_000;
+
 /// Longest wait of one GetRun call, in milliseconds. Clients and proxies give up on a silent call within minutes.
 pub const GET_RUN_WAIT_MS_MAX: u64 = 600_000;
 

@@ -40,6 +40,8 @@ pub(super) enum Command {
     History(HistoryArgs),
     /// Print the report of the last run in this workspace.
     Report(ReportArgs),
+    /// Write a project file for a workspace, with every key explained.
+    Init(InitArgs),
     /// Serve the gRPC interface to tenants.
     Serve(ServeArgs),
     /// Show what this host can enforce, layer by layer, with a remedy for each missing one.
@@ -188,6 +190,15 @@ Examples:
   proctor report | jq -r '.tests[] | select(.outcome == \"failed\") | .nodeid'
   proctor report --artifact shop/test-failed-1.png --out shot.png";
 
+const INIT_HELP: &str = "\
+Exit status: 0 written; 2 if there is a project file and --force is absent; 5 if
+it cannot be written.
+
+Examples:
+  proctor init                              write .proctor.yaml, every key a comment
+  proctor init --schema > .proctor.schema.json
+                                            for `# yaml-language-server: $schema=`";
+
 const SERVE_HELP: &str = "\
 SIGHUP reloads the host file. SIGTERM drains: new work is refused, runs may
 finish within `[host] drain`, and the rest is cancelled. A second SIGTERM
@@ -301,6 +312,20 @@ pub(super) struct ReportArgs {
     /// Output file; standard output if absent.
     #[arg(long, value_name = "FILE", requires = "artifact")]
     pub(super) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = INIT_HELP)]
+pub(super) struct InitArgs {
+    /// The workspace directory.
+    #[arg(default_value = ".")]
+    pub(super) path: PathBuf,
+    /// Replace the project file that is there.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print the JSON schema of the project file instead, for editors.
+    #[arg(long, conflicts_with_all = ["path", "force"])]
+    pub(super) schema: bool,
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ mod config_reload;
 mod doctor;
 mod history;
 mod in_process;
+mod init;
 mod last_run;
 mod last_run_store;
 mod list;
@@ -79,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
+        Command::Init(arguments) => init::init(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),

@@ -221,9 +221,9 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 }
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
-    let PreparedRun { spec, parser, framework, chosen, expected, mut notes, env, missed, .. } = prepared;
+    let PreparedRun { spec, parser, framework, chosen, expected, is_scoped, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let selected = chosen.is_some() && !task.request.selection.is_whole();
+    let selected = chosen.is_some() && (is_scoped || !task.request.selection.is_whole());
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut ending = run_round(&mut task, &mut state, &spec)?;

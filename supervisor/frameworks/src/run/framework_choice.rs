@@ -2,14 +2,15 @@
 
 use crate::contract::FileTree;
 use crate::contract::{
-    CoverageHarvest, Framework, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, StackOutput,
-    Step, StreamSummary,
+    CoverageHarvest, Framework, NameScope, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
+    StackOutput, Step, StreamSummary,
 };
 use crate::contract::{Project, owns_source};
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::bounds::HUNG_TESTS_MAX;
 use proctor_core::event::RunnerEvent;
+use proctor_core::filter::Filter;
 use proctor_core::hung_test::HungTest;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
@@ -51,8 +52,13 @@ impl FrameworkChoice {
     /// Their names as a report shows them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
-        let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
-        names.join(", ")
+        self.names().join(", ")
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.detected.iter().map(|detected| detected.framework.name()).collect()
     }
 
     /// See [`Manifest::build_error_hides_tests`](crate::Manifest::build_error_hides_tests). Of several frameworks it is not known which one did not build.
@@ -180,6 +186,8 @@ fn plan(
     browsing: BrowserOptions,
 ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
     let DetectedFramework { framework, projects } = detected;
+    let scoped = apply_scope(*framework, request)?;
+    let request = &PlanRequest { selection: scoped.as_ref().unwrap_or(request.selection), ..request.clone() };
     Ok(match kind {
         RunKind::Tests => {
             let OptionSupport { parallel, browsers, .. } = framework.manifest().options;
@@ -208,6 +216,16 @@ fn plan(
             (plan, Box::new(RemedyParser::new(parser, request.network, Vec::new())))
         }
     })
+}
+
+/// The selection with the scope's names as a filter, where the framework takes them so. An error for a scope that it cannot apply.
+fn apply_scope(framework: &dyn Framework, request: &PlanRequest<'_>) -> Result<Option<Selection>, PlanError> {
+    let OptionSupport { scope: support, .. } = framework.manifest().options;
+    if let Some((key, what, entry)) = request.scope.unsupported(support) {
+        return Err(PlanError::ScopeNotApplicable { key, entry: entry.to_owned(), what, framework: framework.name() });
+    }
+    let filter = request.scope.title_filter().filter(|_| support.names == NameScope::Titles);
+    Ok(filter.map(|filter| Selection::Matching { filter: Some(Filter::from_expression(filter)), files: Vec::new() }))
 }
 
 impl Plan {

@@ -16,7 +16,7 @@ pub(crate) mod hooks;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
+use crate::contract::{Manifest, OptionSupport, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -153,6 +153,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
     reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },

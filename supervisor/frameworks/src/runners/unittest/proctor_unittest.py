@@ -131,11 +131,15 @@ def tell_others(loader, suite, selection, report):
 def chosen(suite, selection):
     """The suite without the tests that are not selected. Classes and modules stay together, for their fixtures."""
 
+    scope = proctor_python.Scope()
+
     def is_wanted(test):
         package, name = place(test)
+        if type(test).__name__ != UNLOADABLE and not scope.has(package, name):
+            return False
         return selection.has(package, *(part for own in (name, test.id()) for part in (own, own.rpartition(".")[0] + ".")))
 
-    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests else suite
+    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests or not scope.is_everything else suite
 
 
 def wholes(names):

@@ -13,7 +13,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Manifest, Plan, PlanError, PlanRequest};
+use crate::contract::{InjectedFile, Manifest, OptionSupport, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsFramework, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::RunnerProfile;
 use serde::Serialize;
@@ -133,6 +133,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
