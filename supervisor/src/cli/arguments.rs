@@ -93,6 +93,9 @@ pub(super) struct RunArgs {
     /// Rerun exactly what failed in the last run.
     #[arg(long, conflicts_with_all = ["framework", "test", "filter", "file", "command", "parallel", "headed", "browser"])]
     pub(super) failed: bool,
+    /// Run again whenever a file of the workspace changes: what failed first, then all.
+    #[arg(long, conflicts_with = "failed")]
+    pub(super) watch: bool,
     /// Output format.
     #[arg(long, value_enum, default_value = "human")]
     pub(super) output: Output,
@@ -128,6 +131,7 @@ Examples:
   proctor run --test 'test_a.py::test_s[a b]' TestParse
                                             exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
+  proctor run --watch                       again on every change, until Ctrl-C
   proctor run -- make check                 any command; live output at a terminal
 
 Ctrl-C cancels at once and still prints the partial report. Without root, the

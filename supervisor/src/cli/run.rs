@@ -1,16 +1,19 @@
 //! `proctor run`: one run of a workspace, followed to its end.
 
 use super::arguments::{Browser, Coverage, Network, Output, RunArgs};
-use super::last_run_store::Total;
+use super::last_run_store::{LastRunStore, Total};
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
+use super::run_summary::RunView;
 use super::signals::Signals;
-use super::{CommandError, HOST, USAGE, in_process, print, terminal_report};
+use super::{CommandError, HOST, USAGE, in_process, print, terminal_report, watch};
+use crate::clock::Clock;
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
-use crate::runs::{NotStarted, OutputFiles, RunEnd};
-use crate::sessions::{SessionError, StartedRun};
+use crate::runs::{NotStarted, OutputFiles, RunEnd, analyze_run};
+use crate::sessions::{SessionError, SessionHandle, StartedRun};
 use crate::workspace::Workspace;
+use proctor_core::bounds::ANALYSIS_PATTERNS_MAX;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
 use proctor_core::isolation;
@@ -39,41 +42,83 @@ const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
-    in_process::runtime()?.block_on(watch(arguments, workspace, request))
+    let runtime = in_process::runtime()?;
+    if arguments.watch {
+        let status = runtime.block_on(watch::watch(arguments, workspace, request));
+        // The thread that reads the keyboard does not end.
+        runtime.shutdown_background();
+        return status;
+    }
+    runtime.block_on(run_once(arguments, workspace, request))
 }
 
-async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
+async fn run_once(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
-    let (session, store) = in_process::session(workspace)?;
-    let is_complete = request.selection.is_whole() && request.command.is_empty();
-    let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
-    let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
-        Ok(started) => started,
-        Err(error) => return not_accepted(&error, arguments.output),
-    };
-    let mut screen = Screen::new(arguments, expected);
-    let report = follow_run(&started, &session, &mut screen, &mut signals).await;
-    screen.progress.clear();
-    let report = report?;
-    let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
-    let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
-    screen.show_rest(&files);
-    let history = session.history();
+    let (session, store) = in_process::session(workspace.clone())?;
+    let terminal = Terminal { arguments, workspace: &workspace, session: &session, store: &store };
+    let ended = terminal.run(request, &mut signals).await;
     session.close().await;
-    let printed = match arguments.output {
-        Output::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
-        Output::Json => print::document(&*report),
-    };
-    // A failure to store the result for later commands does not fail this one.
-    if let Err(failure) = store.write(&memory, &report, &files) {
-        print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
-    } else if is_complete && !report.partial {
-        store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
+    Ok(match ended? {
+        Ended::Report(report) => report.outcome.exit_code(report.evidence.signal),
+        Ended::NothingToRun => 0,
+    })
+}
+
+/// How a requested run ended.
+pub(super) enum Ended {
+    /// With a report, which was printed.
+    Report(Arc<Report>),
+    /// There was no failure to rerun.
+    NothingToRun,
+}
+
+/// Runs that are followed and printed at a terminal.
+pub(super) struct Terminal<'a> {
+    pub(super) arguments: &'a RunArgs,
+    pub(super) workspace: &'a Workspace,
+    pub(super) session: &'a SessionHandle,
+    pub(super) store: &'a LastRunStore,
+}
+
+impl Terminal<'_> {
+    /// Starts a run, follows it, prints its report, and stores it for later commands.
+    pub(super) async fn run(&self, request: RunRequest, signals: &mut Signals) -> Result<Ended, CommandError> {
+        let Terminal { arguments, workspace, session, store } = *self;
+        let is_complete = request.selection.is_whole() && request.command.is_empty();
+        let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
+        let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
+        let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
+            Ok(started) => started,
+            Err(error) => return not_accepted(&error, arguments.output).map(|()| Ended::NothingToRun),
+        };
+        let mut screen = Screen::new(arguments, expected);
+        let report = follow_run(&started, session, &mut screen, signals).await;
+        screen.progress.clear();
+        let report = report?;
+        let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
+        let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
+        screen.show_rest(&files);
+        let printed = match arguments.output {
+            Output::Human => {
+                let began_at = Clock::new().for_file_times(report.started_at);
+                let analysis = analyze_run(&report, workspace, began_at, ANALYSIS_PATTERNS_MAX);
+                let output_seen = screen.output.is_some();
+                let view = RunView { output_seen, workspace: &arguments.path, is_rerun, analysis: &analysis };
+                print::text(&terminal_report::report(&report, &view))
+            }
+            Output::Json => print::document(&*report),
+        };
+        // A failure to store the result for later commands does not fail this one.
+        if let Err(failure) = store.write(&memory, &report, &files) {
+            print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
+        } else if is_complete && !report.partial {
+            store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
+        }
+        // Not even a slow disk keeps the prompt.
+        _ = session.history().flush(HISTORY_FLUSH_TIMEOUT);
+        printed?;
+        Ok(Ended::Report(report))
     }
-    // Not even a slow disk keeps the prompt.
-    _ = history.flush(HISTORY_FLUSH_TIMEOUT);
-    printed?;
-    Ok(report.outcome.exit_code(report.evidence.signal))
 }
 
 /// What a person sees of a run in progress.
@@ -152,7 +197,7 @@ fn write_live(stdout: &str, stderr: &str) {
 // A signal cancels the run, which then ends by itself with a partial report.
 async fn follow_run(
     started: &StartedRun,
-    session: &crate::sessions::SessionHandle,
+    session: &SessionHandle,
     screen: &mut Screen,
     signals: &mut Signals,
 ) -> Result<Arc<Report>, CommandError> {
@@ -198,7 +243,7 @@ pub(super) fn failure(error: &SessionError) -> CommandError {
     }
 }
 
-fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError> {
+fn not_accepted(error: &SessionError, output: Output) -> Result<(), CommandError> {
     match error {
         // Nothing to rerun is not a failure: everything that failed has been fixed.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
@@ -221,7 +266,7 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<u8, CommandError
                     "evidence": Evidence { notes: vec![note], ..Evidence::default() },
                 }))?,
             }
-            Ok(0)
+            Ok(())
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
             Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))

@@ -80,7 +80,7 @@ fn errors_name_file_line_and_key() {
         ("sandbox:\n  max_cpu: none\n", "2", &["none"]),
         ("environment:\n  OK: x\n  LD_PRELOAD: /x.so\n", "3", &["LD_PRELOAD"]),
         ("report: ../../etc/passwd\n", "1", &["below the workspace"]),
-        ("patterns:\n - 'Test*'\n - /etc/*\n", "1", &["patterns", "/etc/*"]),
+        ("patterns:\n - 'Test*'\n - /etc/*\n", "2", &["patterns", "/etc/*"]),
         ("command: {}\n", "1", &["a list of words"]),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1", &[]),
         ("framework: [\n", "", &[]),
