@@ -101,6 +101,80 @@ const SCOPES: &[Scope] = &[
     },
 ];
 
+/// Scopes beside settings of the runner's own, and beside files that do not load.
+const SPECIAL_SCOPES: &[Scope] = &[
+    Scope {
+        name: "mocha, filter of the script",
+        fixture: "mocha/pass",
+        files: &[("package.json", "{\"scripts\": {\"test\": \"mocha --grep sum\"}}")],
+        project_file: "exclude: ['sum > with zero']\n",
+        ran: &["sum > adds"],
+    },
+    Scope {
+        name: "mocha, inverted filter of the configuration, in parallel",
+        fixture: "mocha/pass",
+        files: &[(
+            ".mocharc.json",
+            "{\"spec\": [\"test/**/*.spec.*js\"], \"grep\": \"with zero\", \"invert\": true, \"parallel\": true}",
+        )],
+        project_file: "exclude: ['stands alone']\n",
+        ran: &["a module > is loaded", "sum > adds"],
+    },
+    Scope {
+        name: "vitest, filter of the configuration",
+        fixture: "vitest/pass",
+        files: &[("vitest.config.mjs", "export default { test: { testNamePattern: 'sum' } };\n")],
+        project_file: "exclude: ['sum > of nothing']\n",
+        ran: &["sum > of two"],
+    },
+    Scope {
+        name: "vitest, a glob across two titles",
+        fixture: "vitest/pass",
+        files: &[],
+        project_file: "exclude: ['sum of*']\n",
+        ran: &["greets world", "greets you"],
+    },
+    Scope {
+        name: "pytest, a conftest that changes the directory",
+        fixture: "",
+        files: &[
+            ("requirements.txt", "pytest\n"),
+            ("conftest.py", "import os\n\nos.chdir('/')\n"),
+            ("unit/test_a.py", "def test_a():\n    pass\n"),
+            ("slow/test_b.py", "def test_b():\n    assert False\n"),
+        ],
+        project_file: "patterns: ['unit/**', 'slow/**']\nexclude: ['slow/test_b.py']\n",
+        ran: &["test_a"],
+    },
+    Scope {
+        name: "unittest, excluded modules that do not load, change the directory, or are pytest's",
+        fixture: "",
+        files: &[
+            (
+                "test_a.py",
+                "import os\nimport unittest\n\nos.chdir('/')\n\nclass TestUnit(unittest.TestCase):\n    def test_a(self):\n        pass\n",
+            ),
+            ("test_broken.py", "import module_of_nobody\n"),
+            ("test_other.py", "import sys\n\nsys.modules['pytest'] = sys\n\ndef test_of_pytest():\n    pass\n"),
+        ],
+        project_file: "exclude: [test_broken.py, ./test_other.py]\n",
+        ran: &["TestUnit.test_a"],
+    },
+    Scope {
+        name: "go, packages without a file for this build",
+        fixture: "",
+        files: &[
+            GO_TESTS[0],
+            ("unit/unit_test.go", "package unit\n\nimport \"testing\"\n\nfunc TestUnit(t *testing.T) {}\n"),
+            ("slow/slow_test.go", "package slow\n\nimport \"testing\"\n\nfunc TestSlow(t *testing.T) { t.Fatal() }\n"),
+            ("it/it_test.go", "//go:build integration\n\npackage it\n"),
+            ("tools.go", "//go:build tools\n\npackage tools\n"),
+        ],
+        project_file: "exclude: ['slow/**']\n",
+        ran: &["TestUnit"],
+    },
+];
+
 fn write(workspace: &Path, scope: &Scope) {
     if !scope.fixture.is_empty() {
         copy_fixture(scope.fixture, workspace);
@@ -123,18 +197,35 @@ fn passed(report: &Value) -> BTreeSet<String> {
 
 #[test]
 fn patterns_and_exclude_select_the_tests_of_a_run() {
-    for scope in SCOPES {
+    for scope in SCOPES.iter().chain(SPECIAL_SCOPES) {
         let workspace = TestWorkspace::empty();
         write(&workspace.path, scope);
         let run = workspace.proctor(&["run", "--output", "json"]);
         let report = run.json();
         assert_eq!((run.status, passed(&report)), (0, names(scope.ran.iter().copied())), "{}: {report}", scope.name);
+        assert_eq!(report["summary"]["skipped"], 0, "{}: {report}", scope.name);
+        assert_eq!(report["is_scoped"], true, "{}: {report}", scope.name);
         let notes = report["evidence"]["notes"].to_string();
         assert!(notes.contains("the project file selects the tests: "), "{}: {notes}", scope.name);
         let listed = workspace.proctor(&["list", "--output", "json"]).json();
         let listed = names(listed["tests"].as_array().unwrap().iter().filter_map(|test| test["name"].as_str()));
         assert_eq!(listed, names(scope.ran.iter().copied()), "{}", scope.name);
     }
+}
+
+#[test]
+fn a_framework_without_a_test_in_the_scope_is_not_green() {
+    let workspace = TestWorkspace::empty();
+    for (file, content) in GO_TESTS[..2].iter().chain(&PYTHON_TESTS[..2]) {
+        workspace.write(file, content);
+    }
+    workspace.write(".proctor.yaml", "framework: all\npatterns: [TestUnit, 'cart > pays', 'TestUnit/disk']\n");
+    let run = workspace.proctor(&["run", "--output", "json"]);
+    let report = run.json();
+    let notes = report["evidence"]["notes"].to_string();
+    assert_eq!(report["outcome"], "no_tests", "{report}");
+    assert!(notes.contains("of pytest no test was executed"), "{notes}");
+    assert!(notes.contains("patterns has `TestUnit/disk`, which matches no file"), "{notes}");
 }
 
 #[tokio::test]
@@ -165,6 +256,19 @@ async fn patterns_and_exclude_select_the_tests_over_grpc_and_mcp() {
     let listed = mcp.call("list_tests", json!({})).await;
     assert!(listed.text.contains("test_unit[1]") && !listed.text.contains("slow"), "{listed:?}");
     mcp.close().await;
+}
+
+#[test]
+fn a_scoped_run_is_no_run_of_all_tests_for_the_history() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("requirements.txt", "pytest\n");
+    workspace.write("test_a.py", "def test_a():\n    pass\n\ndef test_slow():\n    pass\n");
+    workspace.write(".proctor.yaml", "exclude: [test_slow]\n");
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    workspace.write("test_a.py", "def test_a():\n    assert False\n\ndef test_slow():\n    pass\n");
+    let report = workspace.proctor(&["run", "--output", "json"]).json();
+    assert_eq!(report["since_last_run"]["new"]["total"], 1, "{report}");
+    assert!(report.get("since_last_green").is_none(), "{report}");
 }
 
 #[test]

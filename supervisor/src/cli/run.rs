@@ -111,7 +111,7 @@ impl Terminal<'_> {
         // A failure to store the result for later commands does not fail this one.
         if let Err(failure) = store.write(&memory, &report, &files) {
             print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
-        } else if is_complete && !report.partial {
+        } else if is_complete && !report.is_scoped && !report.partial {
             store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
         }
         // Not even a slow disk keeps the prompt.

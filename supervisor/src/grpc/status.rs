@@ -297,6 +297,7 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
         | PrepareError::Plan(
             PlanError::ScopeNotApplicable { .. }
             | PlanError::ScopeSplitsPackage { .. }
+            | PlanError::ScopeTooLarge
             | PlanError::ScopeLeavesNothing { .. },
         ) => failed(reason::PROJECT_FILE, text),
         PrepareError::NetworkDenied => plain(Code::PermissionDenied, reason::NETWORK_DENIED, text),

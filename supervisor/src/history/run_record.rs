@@ -87,7 +87,8 @@ impl RunRecord {
         let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
         let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
         let echoes = echoes.map(|(test, _)| test.clone()).collect();
-        let has_all = request.selection.is_whole() && !report.partial && !report.evidence.unreached;
+        let has_all =
+            request.selection.is_whole() && !report.is_scoped && !report.partial && !report.evidence.unreached;
         RunRecord {
             workspace,
             run_id: run.to_string(),

@@ -270,6 +270,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         framework,
         chosen,
         selected,
+        is_scoped,
         notes,
         accepted_at: task.accepted_at,
         ended_at: task.context.clock.now(),

@@ -148,7 +148,10 @@ pub fn prepare(
     let (mut request, mut notes) = file.complete(request, policy.may_use_network);
     let (scope, scope_note) = file.scope(&request.selection);
     let is_own_command = !request.command.is_empty();
-    notes.extend(scope_note.filter(|_| !is_own_command));
+    if !is_own_command {
+        notes.extend(scope_note);
+        notes.extend(scope.doubts(&scan.tree));
+    }
     let network = request.network.unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);

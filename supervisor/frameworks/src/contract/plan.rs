@@ -149,6 +149,11 @@ pub enum PlanError {
         /// The framework's name.
         framework: &'static str,
     },
+    /// The project file's `patterns` or `exclude` make an expression beyond the bound of its compiled size.
+    #[error(
+        "the project file's patterns and exclude are too many or too long: select by fewer globs, or by directories"
+    )]
+    ScopeTooLarge,
     /// The project file's `patterns` and `exclude` leave none of the framework's packages.
     #[error("the project file's patterns and exclude leave no {framework} package of this workspace")]
     ScopeLeavesNothing {

@@ -4,6 +4,9 @@
 //! also for any directories; `?` for one character.
 
 use crate::FRAMEWORKS;
+use crate::contract::FileTree;
+use crate::ecosystems::js;
+use regex::Regex;
 use thiserror::Error;
 
 /// Most entries of one list. More belong in the runner's own configuration.
@@ -27,6 +30,18 @@ pub enum ScopeError {
     /// It could only match outside of the workspace.
     #[error("`{entry}` is no path below the workspace")]
     Outside {
+        /// The entry.
+        entry: String,
+    },
+    /// It is the workspace itself.
+    #[error("`{entry}` is the whole workspace: leave the entry out")]
+    Workspace {
+        /// The entry.
+        entry: String,
+    },
+    /// It is a test in a file, as pytest writes it.
+    #[error("`{entry}` is a test in a file: an entry is a glob for files, or one for names of tests")]
+    FileAndName {
         /// The entry.
         entry: String,
     },
@@ -92,12 +107,18 @@ impl ScopeGlobs {
                 entry if entry.chars().any(char::is_control) => return Err(ScopeError::ControlCharacters),
                 _ => {}
             }
+            if entry.split_once("::").is_some_and(|(file, _)| is_file_glob(file)) {
+                return Err(ScopeError::FileAndName { entry: entry.clone() });
+            }
+            if entry == "." || entry.split('/').all(|part| part.is_empty() || part == ".") {
+                return Err(ScopeError::Workspace { entry: entry.clone() });
+            }
             if !is_file_glob(entry) {
                 globs.names.push(entry.clone());
             } else if entry.starts_with('/') || entry.split('/').any(|part| part == "..") {
                 return Err(ScopeError::Outside { entry: entry.clone() });
             } else {
-                globs.files.push(entry.trim_start_matches("./").to_owned());
+                globs.files.push(entry.clone());
             }
         }
         Ok(globs)
@@ -129,15 +150,7 @@ impl ScopeGlobs {
     /// A regular expression for whole paths of files; `None` without globs for files. A glob without `/` is a file's or
     /// directory's name in any directory, and what matches a directory matches everything below it.
     pub(crate) fn file_expression(&self) -> Option<String> {
-        alternatives(&self.files, |glob| {
-            let glob = glob.trim_end_matches('/');
-            let (anywhere, glob) = match glob.strip_prefix("**/") {
-                Some(rest) => (true, rest),
-                None => (!glob.contains('/'), glob),
-            };
-            let start = if anywhere { "(?:.*/)?" } else { "" };
-            format!("{start}{}(?:/.*)?", translate(glob, "[^/]*", "[^/]"))
-        })
+        alternatives(&self.files, translate_file)
     }
 
     fn rendered(&self) -> String {
@@ -176,15 +189,40 @@ impl TestScope {
         (!lists.is_empty()).then(|| format!("the project file selects the tests: {}", lists.join("; ")))
     }
 
-    /// An expression for full titles, in which titles are joined by blanks: a glob matches the whole of it, or its beginning up to
-    /// a blank. `None` without globs for names.
+    /// A sentence for each entry that may not mean what its author thinks: a glob for files that matches none in the workspace, and a
+    /// glob for names that is also the name of a directory.
+    #[must_use]
+    pub fn doubts(&self, tree: &FileTree) -> Vec<String> {
+        let mut doubts = Vec::new();
+        for (key, globs) in [("patterns", &self.patterns), ("exclude", &self.exclude)] {
+            for glob in globs.files.iter().filter(|_| !tree.is_truncated()) {
+                let matches = Regex::new(&format!("^(?:{})$", translate_file(glob)));
+                if matches.is_ok_and(|matches| !tree.files().any(|file| matches.is_match(file))) {
+                    doubts.push(format!(
+                        "the project file's {key} has `{glob}`, which matches no file: an entry with a `/` or an extension is a glob \
+                         for files"
+                    ));
+                }
+            }
+            for glob in globs.names.iter().filter(|name| tree.has_below(name)) {
+                doubts.push(format!(
+                    "the project file's {key} has `{glob}`, a glob for names of tests: the directory of this name is `{glob}/`"
+                ));
+            }
+        }
+        doubts
+    }
+
+    /// An expression for full titles, in which titles are joined by blanks, or as a listing prints them: a glob matches the whole of
+    /// it, or its beginning up to a blank. Vitest before 2 begins each title with a blank. `None` without globs for names.
     pub(crate) fn title_filter(&self) -> Option<String> {
-        let (wanted, excluded) = (self.patterns.name_expression(), self.exclude.name_expression());
+        let titles = |globs: &ScopeGlobs| alternatives(&globs.names, translate_titles);
+        let (wanted, excluded) = (titles(&self.patterns), titles(&self.exclude));
         if wanted.is_none() && excluded.is_none() {
             return None;
         }
-        let excluded = excluded.map(|names| format!("(?!(?:{names})(?: |$))")).unwrap_or_default();
-        let wanted = wanted.map(|names| format!("(?:{names})(?: |$)")).unwrap_or_default();
+        let excluded = excluded.map(|names| format!("(?! *(?:{names})(?: |$))")).unwrap_or_default();
+        let wanted = wanted.map(|names| format!(" *(?:{names})(?: |$)")).unwrap_or_default();
         Some(format!("^{excluded}{wanted}"))
     }
 }
@@ -198,6 +236,26 @@ fn is_file_glob(entry: &str) -> bool {
 fn alternatives(globs: &[String], translate: impl Fn(&str) -> String) -> Option<String> {
     let all: Vec<String> = globs.iter().map(|glob| translate(glob)).collect();
     (!all.is_empty()).then(|| all.join("|"))
+}
+
+/// The regular expression of a glob for files. `./` before it anchors it at the workspace's root.
+fn translate_file(glob: &str) -> String {
+    let relative = glob.trim_start_matches("./");
+    let is_anchored = relative.len() < glob.len();
+    let relative = relative.trim_end_matches('/');
+    let (anywhere, relative) = match relative.strip_prefix("**/") {
+        Some(rest) => (true, rest),
+        None => (!is_anchored && !relative.contains('/'), relative),
+    };
+    let start = if anywhere { "(?:.*/)?" } else { "" };
+    format!("{start}{}(?:/.*)?", translate(relative, "[^/]*", "[^/]"))
+}
+
+/// The regular expression of a glob for titles. A blank may stand between two titles, which runners join by a blank and a listing by
+/// [`TITLE_SEPARATOR`](crate::ecosystems::js::TITLE_SEPARATOR). Titles may have line ends.
+fn translate_titles(glob: &str) -> String {
+    let titles = glob.replace(js::TITLE_SEPARATOR, " ");
+    translate(&titles, r"[\s\S]*", r"[\s\S]").replace(' ', " (?:> )?")
 }
 
 /// The regular expression of a glob. Only characters that every dialect reads as escaped literals are escaped.
@@ -229,7 +287,6 @@ fn translate(glob: &str, any: &str, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regex::Regex;
 
     fn globs(entries: &[&str]) -> ScopeGlobs {
         let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
@@ -244,7 +301,7 @@ mod tests {
     fn an_entry_with_a_directory_or_an_extension_matches_files() {
         let all = globs(&["Test*", "TestA.B", "tests/slow", "test_*.py", "*.test.ts", "./a/*"]);
         assert_eq!(all.names(), ["Test*", "TestA.B"]);
-        assert_eq!(all.files(), ["tests/slow", "test_*.py", "*.test.ts", "a/*"]);
+        assert_eq!(all.files(), ["tests/slow", "test_*.py", "*.test.ts", "./a/*"]);
     }
 
     #[test]
@@ -256,6 +313,13 @@ mod tests {
         for outside in ["/etc/*", "../x", "a/../b"] {
             assert_eq!(error(outside), ScopeError::Outside { entry: outside.to_owned() });
         }
+        for whole in [".", "./", "././", "/"] {
+            assert_eq!(error(whole), ScopeError::Workspace { entry: whole.to_owned() });
+        }
+        for both in ["tests/test_a.py::test_x", "test_a.py::TestA::test_x"] {
+            assert_eq!(error(both), ScopeError::FileAndName { entry: both.to_owned() });
+        }
+        assert_eq!(globs(&["TestA::test_x"]).names(), ["TestA::test_x"]);
         assert_eq!(ScopeGlobs::parse(&vec!["x".to_owned(); 65]).unwrap_err(), ScopeError::TooMany);
     }
 
@@ -273,6 +337,10 @@ mod tests {
             ("test_?.py", "x/test_a.py", true),
             ("test_?.py", "x/test_ab.py", false),
             ("test_a.py", "test_aXpy", false),
+            ("./test_a.py", "test_a.py", true),
+            ("./test_a.py", "sub/test_a.py", false),
+            ("./slow/", "slow/a.py", true),
+            ("./slow/", "a/slow/a.py", false),
         ] {
             assert_eq!(matches(globs(&[glob]).file_expression(), path), expected, "{glob} {path}");
         }
@@ -293,6 +361,34 @@ mod tests {
         assert_eq!(scope.note().unwrap(), "the project file selects the tests: patterns `Test*`; exclude `slow/**`");
         assert_eq!((EVERYTHING.note(), EVERYTHING.title_filter()), (None, None));
         let titles = TestScope { patterns: globs(&["cart"]), exclude: globs(&["cart slow*"]) };
-        assert_eq!(titles.title_filter().unwrap(), "^(?!(?:cart slow.*)(?: |$))(?:cart)(?: |$)");
+        assert_eq!(titles.title_filter().unwrap(), r"^(?! *(?:cart (?:> )?slow[\s\S]*)(?: |$)) *(?:cart)(?: |$)");
+    }
+
+    #[test]
+    fn doubts_entries_that_match_no_file_and_names_of_directories() {
+        let mut tree = FileTree::default();
+        ["integration/a_test.go", "b_test.go"].iter().for_each(|file| tree.add(*file));
+        let scope =
+            TestScope { patterns: globs(&["Test*", "b_*.go"]), exclude: globs(&["TestDB/slow", "integration"]) };
+        let doubts = scope.doubts(&tree);
+        assert!(doubts[0].contains("exclude has `TestDB/slow`, which matches no file"), "{doubts:?}");
+        assert!(doubts[1].contains("the directory of this name is `integration/`"), "{doubts:?}");
+        assert_eq!(doubts.len(), 2);
+        tree.set_truncated();
+        assert_eq!(scope.doubts(&tree).len(), 1);
+    }
+
+    #[test]
+    fn a_glob_for_titles_matches_titles_joined_by_blanks_and_as_listed() {
+        for glob in ["cart > slow case", "cart slow case", "cart slow*", "cart", "c?rt > slow"] {
+            let scope = TestScope { patterns: globs(&[glob]), exclude: ScopeGlobs::default() };
+            let expression = Regex::new(&scope.title_filter().unwrap()).unwrap();
+            for title in ["cart slow case", "cart > slow case", "cart slow > case", " cart slow case"] {
+                assert!(expression.is_match(title), "{glob}: {title}");
+            }
+            assert!(!expression.is_match("carts slow case"), "{glob}");
+        }
+        let lines = TestScope { patterns: globs(&["a*c"]), exclude: ScopeGlobs::default() };
+        assert!(Regex::new(&lines.title_filter().unwrap()).unwrap().is_match("a\nb c"));
     }
 }

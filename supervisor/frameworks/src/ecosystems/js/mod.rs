@@ -105,8 +105,8 @@ pub(crate) fn missing_runner(output: &str, runner: &str) -> Option<String> {
 /// Separator between titles in a test's name.
 pub(crate) const TITLE_SEPARATOR: &str = " > ";
 
-/// Runners that compare a filter with titles joined by blanks.
-pub(crate) const TITLE_SCOPE: ScopeSupport = ScopeSupport { names: NameScope::Titles, files: false };
+/// Runners whose adapters apply globs for names to titles joined by blanks, beside the project's own filter.
+pub(crate) const TITLE_SCOPE: ScopeSupport = ScopeSupport { names: NameScope::Adapter, files: false };
 
 /// How names of JavaScript's tests relate to each other.
 pub(crate) const RERUN_NAMES: RerunNames = RerunNames { are_titles: true, ..RerunNames::PLAIN };

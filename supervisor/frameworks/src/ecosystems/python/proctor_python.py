@@ -230,13 +230,16 @@ class Scope:
         self._name, self._no_name = compiled.get("names"), compiled.get("no_names")
         self._file, self._no_file = compiled.get("files"), compiled.get("no_files")
         self.is_everything = not lists
+        # The initial working directory: a conftest or a test module may change it.
+        self._start = os.getcwd()
 
     def has_file(self, path):
         """Whether a file or directory, relative to where the runner was started, may have tests of the scope."""
-        path = os.path.relpath(path, workspace() or ".").replace(os.sep, "/")
+        whole = os.path.join(self._start, path)
+        path = os.path.relpath(whole, os.path.join(self._start, workspace() or ".")).replace(os.sep, "/")
         if self._no_file is not None and self._no_file.match(path):
             return False
-        return self._file is None or os.path.isdir(path) or self._file.match(path) is not None
+        return self._file is None or os.path.isdir(whole) or self._file.match(path) is not None
 
     def has(self, path, name):
         """Whether a test is in the scope: by its whole name, or the name of its class, function or method."""

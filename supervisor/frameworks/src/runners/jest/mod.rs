@@ -12,7 +12,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, OptionSupport, Plan, PlanError, PlanRequest, ScopeSupport, Step, TestScope};
+use crate::contract::{
+    Manifest, NameScope, OptionSupport, Plan, PlanError, PlanRequest, ScopeSupport, Step, TestScope,
+};
 use crate::ecosystems::js::{
     self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -174,7 +176,10 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
-    options: OptionSupport { scope: ScopeSupport { files: true, ..js::TITLE_SCOPE }, ..Manifest::DEFAULT.options },
+    options: OptionSupport {
+        scope: ScopeSupport { names: NameScope::Titles, files: true },
+        ..Manifest::DEFAULT.options
+    },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,

@@ -24,6 +24,9 @@ __unittest = True
 # The initial working directory. A test may change it, and even remove the new one.
 START = os.getcwd()
 
+# The tests that the project file leaves in. Created before any module of the project is loaded.
+SCOPE = proctor_python.Scope()
+
 # Exit status of unittest's own command when no test ran, since Python 3.12.
 NO_TESTS = 5
 
@@ -109,7 +112,7 @@ def tell_others(loader, suite, selection, report):
     A run without them would prove less than it seems to. Only files that are selected as a whole are considered.
     """
     own = {code(test) for test in each(suite)}
-    others = [(module.__file__, list(loader.others(module, own))) for module in loader.modules]
+    others = [(module.__file__, [one for one in loader.others(module, own) if SCOPE.has(relative(module.__file__), one[0])]) for module in loader.modules]
     others = [(file, names) for file, names in others if names and selection.has(relative(file), "")]
     if others and "pytest" not in sys.modules:
         one = others[0][1][0][0], relative(others[0][0])
@@ -131,15 +134,13 @@ def tell_others(loader, suite, selection, report):
 def chosen(suite, selection):
     """The suite without the tests that are not selected. Classes and modules stay together, for their fixtures."""
 
-    scope = proctor_python.Scope()
-
     def is_wanted(test):
         package, name = place(test)
-        if type(test).__name__ != UNLOADABLE and not scope.has(package, name):
+        if not (SCOPE.has_file(package) if type(test).__name__ == UNLOADABLE else SCOPE.has(package, name)):
             return False
         return selection.has(package, *(part for own in (name, test.id()) for part in (own, own.rpartition(".")[0] + ".")))
 
-    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests or not scope.is_everything else suite
+    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests or not SCOPE.is_everything else suite
 
 
 def wholes(names):

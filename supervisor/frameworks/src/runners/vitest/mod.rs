@@ -114,6 +114,8 @@ struct RunSettings<'a> {
     /// Whether the files may be sources, which select the tests that import them.
     related: bool,
     expression: Option<&'a str>,
+    /// The project file's scope, as an expression over full titles: `run.mjs` adds it to a filter of the project's configuration.
+    titles: Option<String>,
     cache: String,
     workers: Option<u32>,
 }
@@ -180,6 +182,7 @@ fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
         files: &group.files,
         related: !group.files.is_empty() && !group.are_test_files,
         expression: group.names.expression(),
+        titles: request.scope.title_filter(),
         cache: format!("{}/vitest", request.cache),
         workers: request.parallel.map(|parallel| parallel.max(1)),
     };
