@@ -9,10 +9,12 @@ use notify::event::ModifyKind;
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Events that wait to be read. If more arrive, the queue is not empty, so that a change is noticed all the same.
+/// Events that wait to be read. If more arrive, they are lost, and the change is incomplete.
 const EVENTS_QUEUED: usize = 4_096;
 
 /// Files of one change that are remembered; more are as good as all.
@@ -24,11 +26,28 @@ const QUIET: Duration = Duration::from_millis(200);
 /// Longest change. A program that writes all the time must not keep the tests from running.
 const CHANGE_MAX: Duration = Duration::from_secs(2);
 
+/// What has changed in a workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Change {
+    /// Files relative to the workspace, sorted.
+    pub(super) files: BTreeSet<String>,
+    /// Whether further files may have changed, whose names are lost.
+    pub(super) is_incomplete: bool,
+}
+
+impl Change {
+    fn is_empty(&self) -> bool {
+        self.files.is_empty() && !self.is_incomplete
+    }
+}
+
 /// Watches the directories of a workspace.
 pub(super) struct FileWatcher {
     workspace: Workspace,
     watcher: RecommendedWatcher,
     events: mpsc::Receiver<PathBuf>,
+    /// Whether events were lost since the flag was read last.
+    lost: Arc<AtomicBool>,
     watched: BTreeSet<PathBuf>,
     /// Files of the latest scan, relative to the workspace.
     known: BTreeSet<String>,
@@ -38,20 +57,11 @@ impl FileWatcher {
     /// Starts to watch a workspace.
     pub(super) fn start(workspace: &Workspace) -> Result<FileWatcher, CommandError> {
         let (sender, events) = mpsc::channel(EVENTS_QUEUED);
-        let root = workspace.root().to_owned();
-        let handler = move |event: notify::Result<Event>| match event {
-            Ok(event) if is_change(&event.kind) => {
-                for path in event.paths {
-                    _ = sender.try_send(path);
-                }
-            }
-            Ok(_) => {}
-            // Lost events: something has changed, and nobody knows what.
-            Err(_) => _ = sender.try_send(root.clone()),
-        };
-        let watcher = notify::recommended_watcher(handler).map_err(|error| failure(&error))?;
+        let lost = Arc::new(AtomicBool::new(false));
+        let queue = EventQueue { sender, lost: Arc::clone(&lost), root: workspace.root().to_owned() };
+        let watcher = notify::recommended_watcher(move |event| queue.handle(event)).map_err(|error| failure(&error))?;
         let (watched, known) = (BTreeSet::new(), BTreeSet::new());
-        let mut watcher = FileWatcher { workspace: workspace.clone(), watcher, events, watched, known };
+        let mut watcher = FileWatcher { workspace: workspace.clone(), watcher, events, lost, watched, known };
         watcher.refresh()?;
         Ok(watcher)
     }
@@ -81,9 +91,8 @@ impl FileWatcher {
         Ok(self.watched.len())
     }
 
-    /// Waits for a change and its end. Returns the changed files, relative to the workspace, sorted. Dropped before it is ready,
-    /// it loses at most names of files.
-    pub(super) async fn change(&mut self) -> Result<BTreeSet<String>, CommandError> {
+    /// Waits for a change and its end. Dropped before it is ready, it loses at most names of files.
+    pub(super) async fn change(&mut self) -> Result<Change, CommandError> {
         loop {
             let Some(first) = self.events.recv().await else { return std::future::pending().await };
             let mut paths = vec![first];
@@ -95,22 +104,22 @@ impl FileWatcher {
                     paths.push(path);
                 }
             }
-            let changed = self.files_of(paths)?;
+            let changed = self.change_of(paths)?;
             if !changed.is_empty() {
                 return Ok(changed);
             }
         }
     }
 
-    /// The files that changed since they were asked for last, without waiting.
-    pub(super) fn changed_so_far(&mut self) -> Result<BTreeSet<String>, CommandError> {
+    /// What has changed since it was asked for last, without waiting.
+    pub(super) fn changed_so_far(&mut self) -> Result<Change, CommandError> {
         let mut paths = Vec::new();
         while let Ok(path) = self.events.try_recv() {
             if paths.len() < FILES_MAX {
                 paths.push(path);
             }
         }
-        if paths.is_empty() { Ok(BTreeSet::new()) } else { self.files_of(paths) }
+        if paths.is_empty() { Ok(Change::default()) } else { self.change_of(paths) }
     }
 
     /// The files of the latest scan.
@@ -119,7 +128,8 @@ impl FileWatcher {
     }
 
     /// The files at these paths that a scan knows or knew. A new directory stands for the files in it.
-    fn files_of(&mut self, paths: Vec<PathBuf>) -> Result<BTreeSet<String>, CommandError> {
+    fn change_of(&mut self, paths: Vec<PathBuf>) -> Result<Change, CommandError> {
+        let is_incomplete = self.lost.swap(false, Ordering::AcqRel);
         let before = std::mem::take(&mut self.known);
         self.refresh()?;
         let root = self.workspace.root();
@@ -135,7 +145,33 @@ impl FileWatcher {
             }
         }
         files.retain(|file| !is_of_editor(file));
-        Ok(files)
+        Ok(Change { files, is_incomplete })
+    }
+}
+
+/// The queue of events, as notify's thread fills it.
+struct EventQueue {
+    sender: mpsc::Sender<PathBuf>,
+    lost: Arc<AtomicBool>,
+    root: PathBuf,
+}
+
+impl EventQueue {
+    /// Queues the paths of a change, or remembers that events were lost: by the kernel, by notify, or by a full queue.
+    fn handle(&self, event: notify::Result<Event>) {
+        let is_queued = match event {
+            Ok(event) if event.need_rescan() => false,
+            Ok(event) if is_change(&event.kind) => {
+                event.paths.into_iter().fold(true, |all, path| self.sender.try_send(path).is_ok() && all)
+            }
+            Ok(_) => true,
+            Err(_) => false,
+        };
+        if !is_queued {
+            self.lost.store(true, Ordering::Release);
+            // Wakes the reader. A queue that is full now is not read yet, and its reader looks at the flag afterwards.
+            _ = self.sender.try_send(self.root.clone());
+        }
     }
 }
 
@@ -196,14 +232,39 @@ mod tests {
         fs::create_dir_all(root.join("src/deep")).unwrap();
         fs::write(root.join("src/deep/b.test.js"), "1").unwrap();
         let changed = watcher.change().await.unwrap();
-        assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["src/deep/b.test.js"]);
+        assert!(!changed.is_incomplete);
+        assert_eq!(changed.files.into_iter().collect::<Vec<_>>(), ["src/deep/b.test.js"]);
         fs::write(root.join("src/deep/b.test.js"), "2").unwrap();
         fs::remove_file(root.join("a.test.js")).unwrap();
         let mut all = BTreeSet::new();
         while all.len() < 2 {
-            all.extend(watcher.change().await.unwrap());
+            all.extend(watcher.change().await.unwrap().files);
         }
         assert_eq!(all.into_iter().collect::<Vec<_>>(), ["a.test.js", "src/deep/b.test.js"]);
         assert!(watcher.known().contains("src/deep/b.test.js") && !watcher.known().contains("a.test.js"));
+    }
+
+    #[tokio::test]
+    async fn lost_events_are_a_change() {
+        let dir = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(&dir.path().canonicalize().unwrap()).unwrap();
+        let mut watcher = FileWatcher::start(&workspace).unwrap();
+        let (sender, events) = mpsc::channel(1);
+        watcher.events = events;
+        let queue = EventQueue { sender, lost: Arc::clone(&watcher.lost), root: workspace.root().to_owned() };
+        let created = |name: &str| {
+            let created = EventKind::Create(notify::event::CreateKind::File);
+            Ok(Event::new(created).add_path(workspace.root().join(name)))
+        };
+        let overflow = Event::new(EventKind::Other).set_flag(notify::event::Flag::Rescan);
+        let rows = [vec![Ok(overflow)], vec![Err(notify::Error::generic("lost"))], vec![created("a"), created("b")]];
+        for events in rows {
+            events.into_iter().for_each(|event| queue.handle(event));
+            let change = watcher.change().await.unwrap();
+            assert!(change.is_incomplete && change.files.is_empty(), "{change:?}");
+            queue.handle(Err(notify::Error::generic("lost")));
+            assert!(watcher.changed_so_far().unwrap().is_incomplete);
+            assert!(watcher.changed_so_far().unwrap().is_empty());
+        }
     }
 }

@@ -2,10 +2,13 @@
 
 use super::arguments::InitArgs;
 use super::{CommandError, in_process, print};
+use crate::random_id::random_id;
 use crate::runs::project_file::{PATHS, schema, template};
 use proctor_core::request::{ALL_FRAMEWORKS, Selection};
 use proctor_frameworks::{FileTree, FrameworkChoice, detection};
-use std::fs::{File, OpenOptions};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
@@ -43,23 +46,68 @@ fn already_there() -> CommandError {
     CommandError::usage(format!("{} exists: --force replaces it", PATHS[0]))
 }
 
-/// Writes the file. Neither a file nor a link's target is ever written to: a new file takes the place of what has its name.
+/// Writes the file. Neither a file nor a link's target is ever written to: a new file, written whole, takes the place of what has
+/// its name.
 fn write(root: &Path, text: &str, replace: bool) -> Result<(), CommandError> {
     let path = root.join(PATHS[0]);
     let unwritten = |error: &std::io::Error| CommandError::host(format!("{} cannot be written: {error}", PATHS[0]));
-    let create = |path: &Path| -> std::io::Result<File> { OpenOptions::new().write(true).create_new(true).open(path) };
-    if !replace {
-        let mut file = create(&path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => already_there(),
-            _ => unwritten(&error),
-        })?;
-        return file.write_all(text.as_bytes()).map_err(|error| unwritten(&error));
-    }
-    let new = root.join(format!("{}.{}.new", PATHS[0], std::process::id()));
-    let written =
-        create(&new).and_then(|mut file| file.write_all(text.as_bytes())).and_then(|()| std::fs::rename(&new, &path));
-    written.map_err(|error| {
+    let word = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
+    let new = root.join(format!("{}.{}.new", PATHS[0], word.as_str()));
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&new).map_err(|error| unwritten(&error))?;
+    let written = file.write_all(text.as_bytes());
+    let placed =
+        written.and_then(|()| if replace { std::fs::rename(&new, &path) } else { rename_to_free(&new, &path) });
+    placed.map_err(|error| {
         _ = std::fs::remove_file(&new);
-        unwritten(&error)
+        if error.kind() == ErrorKind::AlreadyExists && !replace { already_there() } else { unwritten(&error) }
     })
+}
+
+/// Renames a file to a name that nothing has. An error if something has it.
+fn rename_to_free(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system has no such rename; a second name is refused as well if it is taken.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            std::fs::hard_link(from, to)?;
+            std::fs::remove_file(from)
+        }
+        renamed => renamed.map_err(Into::into),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn names(root: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn removes_no_file_that_it_did_not_create() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = format!("{}.{}.new", PATHS[0], std::process::id());
+        fs::write(dir.path().join(&other), "mine").unwrap();
+        write(dir.path(), "a: 1\n", true).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join(&other)).unwrap(), "mine");
+        assert_eq!(names(dir.path()), [PATHS[0].to_owned(), other]);
+    }
+
+    #[test]
+    fn leaves_nothing_behind_where_the_file_cannot_be_placed() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), "a: 1\n", false).unwrap();
+        assert!(write(dir.path(), "b: 2\n", false).unwrap_err().text.contains("--force replaces it"));
+        assert_eq!(fs::read_to_string(dir.path().join(PATHS[0])).unwrap(), "a: 1\n");
+        fs::remove_file(dir.path().join(PATHS[0])).unwrap();
+        fs::create_dir(dir.path().join(PATHS[0])).unwrap();
+        for replace in [true, false] {
+            assert!(write(dir.path(), "c: 3\n", replace).is_err());
+        }
+        assert_eq!(names(dir.path()), [PATHS[0]]);
+    }
 }

@@ -4,7 +4,7 @@
 //! that follows, is written by the tests themselves and starts no further run.
 
 use super::arguments::RunArgs;
-use super::file_watcher::FileWatcher;
+use super::file_watcher::{Change, FileWatcher};
 use super::run::{Ended, Terminal};
 use super::signals::Signals;
 use super::{CommandError, in_process, print};
@@ -35,7 +35,7 @@ enum Key {
 
 /// What ended the wait between two runs.
 enum Reason {
-    Changed(BTreeSet<String>),
+    Changed(Change),
     Key(Key),
     Signal,
 }
@@ -61,6 +61,8 @@ async fn watch_with(
 ) -> Result<u8, CommandError> {
     let mut written: BTreeSet<String> = BTreeSet::new();
     let mut changed_during_last: BTreeSet<String> = BTreeSet::new();
+    // Whether names of files were lost during the last run: tests that write so many files do so in each run.
+    let mut lost_during_last = false;
     let mut has_failures = false;
     loop {
         // What changed before the run is part of it.
@@ -79,13 +81,15 @@ async fn watch_with(
         }
         has_failures = status.has_failures;
         let during = watcher.changed_so_far()?;
+        let is_lost = during.is_incomplete && !lost_during_last;
+        lost_during_last = during.is_incomplete;
         let during: BTreeSet<String> =
-            during.into_iter().filter(|file| before.contains(file) || is_source(file)).collect();
+            during.files.into_iter().filter(|file| before.contains(file) || is_source(file)).collect();
         written.extend(during.intersection(&changed_during_last).cloned());
         changed_during_last.clone_from(&during);
         let edited: BTreeSet<String> = during.difference(&written).cloned().collect();
-        if !edited.is_empty() {
-            print::message(&format!("changed during the run: {}", names(&edited)));
+        if is_lost || !edited.is_empty() {
+            print::message(&format!("changed during the run: {}", names(&edited, is_lost)));
             continue;
         }
         let directories = watcher.refresh()?;
@@ -98,12 +102,12 @@ async fn watch_with(
                 () = signals.any() => Reason::Signal,
             };
             match reason {
-                Reason::Changed(files) => {
+                Reason::Changed(Change { files, is_incomplete }) => {
                     let edited: BTreeSet<String> = files.difference(&written).cloned().collect();
-                    if edited.is_empty() {
+                    if edited.is_empty() && !is_incomplete {
                         continue;
                     }
-                    print::message(&format!("\nchanged: {}", names(&edited)));
+                    print::message(&format!("\nchanged: {}", names(&edited, is_incomplete)));
                 }
                 Reason::Key(Key::RunAll) => has_failures = false,
                 Reason::Key(Key::Quit) | Reason::Signal => return Ok(status.code),
@@ -162,11 +166,16 @@ fn is_source(file: &str) -> bool {
     extension.is_some_and(|it| FRAMEWORKS.iter().any(|framework| framework.manifest().extensions.contains(&it)))
 }
 
-/// The first of these files, and how many more there are.
-fn names(files: &BTreeSet<String>) -> String {
+/// The first of these files, and how many more there are. The names of some may be lost.
+fn names(files: &BTreeSet<String>, is_incomplete: bool) -> String {
     let shown: Vec<_> = files.iter().take(NAMES_SHOWN).map(|file| line(file)).collect();
     let more = files.len() - shown.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = match (more, is_incomplete) {
+        (_, true) if shown.is_empty() => "files whose names the system lost".to_owned(),
+        (_, true) => " and others".to_owned(),
+        (0, false) => String::new(),
+        (more, false) => format!(" and {more} more"),
+    };
     format!("{}{more}", shown.join(", "))
 }
 
@@ -214,8 +223,10 @@ mod tests {
 
     #[test]
     fn names_the_first_changed_files() {
-        let files = |all: &[&str]| names(&all.iter().map(|file| (*file).to_owned()).collect());
+        let files = |all: &[&str]| names(&all.iter().map(|file| (*file).to_owned()).collect(), false);
         assert_eq!(files(&["a.go"]), "a.go");
         assert_eq!(files(&["a", "b", "c", "d", "e\n"]), "a, b, c and 2 more");
+        assert_eq!(names(&BTreeSet::new(), true), "files whose names the system lost");
+        assert_eq!(names(&["a.go".to_owned()].into(), true), "a.go and others");
     }
 }
