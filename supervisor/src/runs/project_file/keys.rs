@@ -53,11 +53,11 @@ pub struct ProjectFile {
     pub(super) environment: BTreeMap<EnvName, EnvValue>,
     /// Limits that the project sets itself, below those of the tenant.
     pub(super) sandbox: SandboxTable,
-    /// How often a failed test runs again, to show whether it is flaky. The outcome stays that of the first time.
+    /// How often a failed test is to run again, to show whether it is flaky. Checked; not applied in this version.
     #[serde(deserialize_with = "non_null")]
     #[schemars(with = "RetryCount")]
     pub(super) retries: Option<RetryCount>,
-    /// Tests known as flaky, by the names that a listing prints. They are marked in reports; the outcome stays as it is.
+    /// Tests known as flaky, by the names that a listing prints. Checked; not applied in this version.
     pub(super) quarantine: QuarantinedTests,
     /// Notes about misnamed files.
     #[serde(skip)]
@@ -221,10 +221,22 @@ checked!(
     { "type": "string", "pattern": "^[^/]" }
 );
 checked!(
+    Glob,
+    String,
+    |entry| ScopeGlobs::parse(std::slice::from_ref(entry)).map(|_| ()).map_err(|error| error.to_string()),
+    { "type": "string", "minLength": 1, "maxLength": SCOPE_CHARS_MAX }
+);
+checked!(
+    QuarantinedTest,
+    String,
+    |name| TestName::parse_all(std::slice::from_ref(name)).map(|_| ()).map_err(|error| error.to_string()),
+    { "type": "string", "minLength": 1 }
+);
+checked!(
     #[derive(Default)]
     Globs,
-    Vec<String>,
-    |entries| ScopeGlobs::parse(entries).map(|_| ()).map_err(|error| error.to_string()),
+    ParsedGlobs,
+    |_| Ok(()),
     {
         "type": "array",
         "items": { "type": "string", "minLength": 1, "maxLength": SCOPE_CHARS_MAX },
@@ -234,11 +246,14 @@ checked!(
 checked!(
     #[derive(Default)]
     QuarantinedTests,
-    Vec<String>,
-    |names| match TestName::parse_all(names) {
-        Ok(_) if names.len() > QUARANTINE_MAX => Err(format!("has more than {QUARANTINE_MAX} names")),
-        Ok(_) => Ok(()),
-        Err(error) => Err(error.to_string()),
+    Vec<QuarantinedTest>,
+    |names| {
+        let names: Vec<String> = names.iter().map(|QuarantinedTest(name)| name.clone()).collect();
+        match TestName::parse_all(&names) {
+            Ok(_) if names.len() > QUARANTINE_MAX => Err(format!("has more than {QUARANTINE_MAX} names")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     },
     { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": QUARANTINE_MAX }
 );
@@ -263,6 +278,18 @@ fn timeouts_schema(generator: &mut SchemaGenerator) -> Schema {
         "propertyNames": names,
         "additionalProperties": TimeLimit::json_schema(generator),
     })
+}
+
+/// A list of globs, parsed entry by entry, so that an error has the line of the entry.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ParsedGlobs(pub(super) ScopeGlobs);
+
+impl<'de> Deserialize<'de> for ParsedGlobs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries: Vec<String> =
+            Vec::<Glob>::deserialize(deserializer)?.into_iter().map(|Glob(entry)| entry).collect();
+        ScopeGlobs::parse(&entries).map(ParsedGlobs).map_err(D::Error::custom)
+    }
 }
 
 /// The file with everything below one key.

@@ -15,11 +15,13 @@ pub use schema::{SCHEMA_FILE, schema};
 pub use template::template;
 
 use crate::host::environment::check_env;
-use keys::{Command, EnvName, EnvValue, Nested, RelativePath, SandboxTable, TimeLimit};
+use keys::{
+    Command, EnvName, EnvValue, Globs, Nested, ParsedGlobs, QuarantinedTest, RelativePath, SandboxTable, TimeLimit,
+};
 use proctor_core::isolation::Network;
 use proctor_core::limits::Limits;
 use proctor_core::request::{CUSTOM_FRAMEWORK, RunRequest, Selection};
-use proctor_frameworks::{FileTree, FrameworkChoice, ScopeGlobs, TestScope};
+use proctor_frameworks::{FileTree, FrameworkChoice, TestScope};
 use yaml_error::parse;
 
 /// Paths relative to the workspace. The first that exists is used; the second keeps everything below the key `testing`.
@@ -123,7 +125,7 @@ impl ProjectFile {
 
     /// The tests that a run of everything includes. Also returns a note, if the request selects tests itself.
     pub fn scope(&self, selection: &Selection) -> (TestScope, Option<String>) {
-        let globs = |keys::Globs(entries): &keys::Globs| ScopeGlobs::parse(entries).unwrap_or_default();
+        let globs = |Globs(ParsedGlobs(globs)): &Globs| globs.clone();
         let scope = TestScope { patterns: globs(&self.patterns), exclude: globs(&self.exclude) };
         if selection.is_whole() {
             let note = scope.note();
@@ -148,13 +150,13 @@ impl ProjectFile {
     }
 
     /// Names of tests that are known as flaky, as the file has them.
-    pub fn quarantine(&self) -> &[String] {
-        &self.quarantine.0
+    pub fn quarantine(&self) -> Vec<&str> {
+        self.quarantine.0.iter().map(|QuarantinedTest(name)| name.as_str()).collect()
     }
 
     /// A note for the run of a command, which is run as it is.
     pub fn unused_scope(&self) -> Option<String> {
-        let is_unused = !self.patterns.0.is_empty() || !self.exclude.0.is_empty();
+        let is_unused = !self.scope(&Selection::All).0.is_everything();
         is_unused.then(|| "the project file's patterns and exclude do not apply: a command runs as it is".to_owned())
     }
 

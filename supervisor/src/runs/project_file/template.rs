@@ -37,9 +37,10 @@ pub fn template(frameworks: &[&str]) -> String {
         "# Variables of every run.\n# environment:\n#   TZ: UTC\n\n\
          # Bounds below the tenant's. `allow_network: true` asks for the host's network, which the policy must allow.\n\
          # sandbox:\n#   max_memory: 1GiB\n#   max_cpu: 2\n#   allow_network: false\n\n\
-         # How often a failed test runs again to show whether it is flaky, 0 to {RETRIES_MAX}. The outcome stays the same.\n\
+         # How often a failed test is to run again, to show whether it is flaky, 0 to {RETRIES_MAX}. Checked; not applied in\n\
+         # this version.\n\
          # retries: 0\n\n\
-         # Tests known as flaky, named as `proctor list` prints them. Reports mark them; the outcome stays the same.\n\
+         # Tests known as flaky, named as `proctor list` prints them. Checked; not applied in this version.\n\
          # quarantine: []\n"
     );
     text

@@ -80,7 +80,10 @@ fn errors_name_file_line_and_key() {
         ("sandbox:\n  max_cpu: none\n", "2", &["none"]),
         ("environment:\n  OK: x\n  LD_PRELOAD: /x.so\n", "3", &["LD_PRELOAD"]),
         ("report: ../../etc/passwd\n", "1", &["below the workspace"]),
-        ("patterns:\n - 'Test*'\n - /etc/*\n", "2", &["patterns", "/etc/*"]),
+        ("patterns:\n - 'Test*'\n - /etc/*\n", "3, patterns", &["/etc/*"]),
+        ("exclude:\n # two:\n\n - a.py::b\n", "4, exclude", &["a.py::b"]),
+        ("exclude: [a,\n  'b: c',\n  '']\n", "3, exclude", &["empty"]),
+        ("quarantine:\n  - TestA\n  # flaky\n  - ''\n", "4, quarantine", &[]),
         ("command: {}\n", "1", &["a list of words"]),
         ("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "1", &[]),
         ("framework: [\n", "", &[]),
@@ -88,7 +91,9 @@ fn errors_name_file_line_and_key() {
         let message = file(PATHS[0], content).unwrap_err();
         assert!(message.starts_with(".proctor.yaml: "), "{message}");
         assert!(
-            words.iter().all(|word| message.contains(word)) && message.contains(&format!("line {line}")),
+            words.iter().all(|word| message.contains(word))
+                && message
+                    .contains(&format!("line {line}{}", if line.is_empty() || line.contains(',') { "" } else { "," })),
             "{message}"
         );
         assert!(!message.contains('\n'), "one line: {message:?}");

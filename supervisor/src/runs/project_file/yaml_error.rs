@@ -23,8 +23,9 @@ pub(super) fn parse<T: for<'de> Deserialize<'de> + Default>(content: &str) -> Re
 /// The key on a line, or above it for an entry of a list.
 fn key_at(content: &str, index: usize) -> Option<&str> {
     let lines: Vec<&str> = content.lines().take(index + 1).collect();
-    let line = lines.iter().rev().find(|line| !line.trim_start().starts_with('-'))?;
-    let (key, _) = line.split_once(':')?;
+    // A line of a list, a comment or an empty line has none.
+    let is_key = |line: &&&str| line.contains(':') && !line.trim_start().starts_with(['-', '#', '\'', '"']);
+    let (key, _) = lines.iter().rev().find(is_key)?.split_once(':')?;
     Some(key.trim_matches([' ', '{']))
 }
 
