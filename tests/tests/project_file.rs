@@ -219,13 +219,13 @@ fn a_framework_without_a_test_in_the_scope_is_not_green() {
     for (file, content) in GO_TESTS[..2].iter().chain(&PYTHON_TESTS[..2]) {
         workspace.write(file, content);
     }
-    workspace.write(".proctor.yaml", "framework: all\npatterns: [TestUnit, 'cart > pays', 'TestUnit/disk']\n");
+    workspace.write(".proctor.yaml", "framework: all\npatterns: [TestUnit]\nexclude: ['TestUnit/disk']\n");
     let run = workspace.proctor(&["run", "--output", "json"]);
     let report = run.json();
     let notes = report["evidence"]["notes"].to_string();
     assert_eq!(report["outcome"], "no_tests", "{report}");
     assert!(notes.contains("of pytest no test was executed"), "{notes}");
-    assert!(notes.contains("patterns has `TestUnit/disk`, which matches no file"), "{notes}");
+    assert!(notes.contains("exclude has `TestUnit/disk`, which matches no file"), "{notes}");
 }
 
 #[tokio::test]
