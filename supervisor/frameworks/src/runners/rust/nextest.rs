@@ -33,12 +33,10 @@ pub(super) fn plan_listing(
     tree: &FileTree,
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
-    plan_with(
-        projects,
-        tree,
-        request,
-        &["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned),
-    )
+    let mut options = ["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned).to_vec();
+    // Of an ignored test nextest says that it is ignored, whatever the filterset says.
+    options.extend(filterset(request.scope).map(|_| "--run-ignored=all".to_owned()));
+    plan_with(projects, tree, request, &options)
 }
 
 fn plan_with(
