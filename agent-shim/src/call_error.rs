@@ -46,6 +46,12 @@ impl CallError {
         Some(Reason { name: info.reason, framework })
     }
 
+    /// The time after which the supervisor may take the request, if it gave one.
+    pub(crate) fn retry_delay(&self) -> Option<Duration> {
+        let (CallError::Call(status) | CallError::Open(status)) = self else { return None };
+        retry_delay(status)
+    }
+
     /// Whether the connection failed, rather than the supervisor refused. A status made by the local client has a source;
     /// a status received from the supervisor has none.
     pub(crate) fn is_lost_connection(&self) -> bool {
@@ -182,7 +188,12 @@ fn retry_delay(status: &Status) -> Option<Duration> {
 }
 
 fn retry_seconds(status: &Status) -> u64 {
-    retry_delay(status).map_or(1, |delay| delay.as_secs().max(1))
+    retry_delay(status).map_or(1, whole_seconds)
+}
+
+/// A delay in seconds, rounded up: a retry before its end is refused again.
+pub(crate) fn whole_seconds(delay: Duration) -> u64 {
+    delay.as_secs() + u64::from(delay.subsec_nanos() > 0)
 }
 
 fn retry_advice(status: &Status) -> String {

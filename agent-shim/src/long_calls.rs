@@ -4,7 +4,7 @@
 use crate::call_context::CallSignals;
 use crate::mcp_server::{McpServer, caller_of};
 use crate::request_error::{Named, request_error};
-use crate::run_tasks::{self, ANSWER_DELAY_MAX, OngoingCall};
+use crate::run_tasks::{self, ANSWER_DELAY_MAX, EndedCall, OngoingCall};
 use crate::tools::Tool;
 use crate::tools::get_run::{self, CANCEL_MS_MAX};
 use crate::trace_parent;
@@ -52,7 +52,7 @@ pub(crate) async fn call_with_deadline(
     let answered = signals.answered.clone();
     call.carrier.spawn(async move {
         let result = server_of_call.call(tool, request, &context_of_call, signals).await;
-        outcome_sender.send_replace(Some((result, SystemTime::now())));
+        outcome_sender.send_replace(Some(EndedCall::new(result)));
     });
     if tokio::time::timeout(deadline, call.outcome.wait_for(Option::is_some)).await.is_err() {
         // Fails when the call ends without a run.
@@ -71,8 +71,8 @@ pub(crate) async fn call_with_deadline(
         }
     }
     let outcome = call.outcome.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
-    let (result, _) = outcome.ok_or_else(|| ErrorData::internal_error("the call failed; call it again", None))?;
-    Ok(result.into())
+    let ended = outcome.ok_or_else(|| ErrorData::internal_error("the call failed; call it again", None))?;
+    Ok(ended.result.into())
 }
 
 /// The state of a task. The supervisor knows the runs of earlier processes too.

@@ -1,14 +1,18 @@
 //! JSON-RPC errors of requests that are no tool calls: reading resources, and following tasks. Code and `data.reason` say
 //! which of the causes it is, so that a client need not read the text.
 
-use crate::call_error::CallError;
+use crate::call_error::{CallError, whole_seconds};
 use proctor_proto::reason;
 use rmcp::model::{ErrorCode, ErrorData};
-use serde_json::json;
+use serde_json::{Map, Value};
 use tonic::Code;
 
 /// Code of the error when the supervisor cannot be reached.
 pub(crate) const SUPERVISOR_LOST: ErrorCode = ErrorCode(-32_003);
+
+/// Code of the error when the supervisor takes no such request now, but may later: a quota is used up, or it is shutting
+/// down. `data.retry_after_s` says when, in seconds, if the supervisor knows.
+pub(crate) const TRY_LATER: ErrorCode = ErrorCode(-32_004);
 
 /// The cause when the supervisor cannot be reached; it has no reason of its own for that.
 const LOST: &str = "SUPERVISOR_LOST";
@@ -40,9 +44,17 @@ pub(crate) fn request_error(named: Named, method: &str, error: &CallError, is_pr
         }
         // A name that the run's report does not list.
         CallError::Call(status) if status.code() == Code::InvalidArgument => (named.not_found(), text, reason),
+        CallError::Call(status) | CallError::Open(status) if is_temporary(status.code()) => (TRY_LATER, text, reason),
         _ => (ErrorCode::INTERNAL_ERROR, text, reason),
     };
-    ErrorData::new(code, text, reason.map(|reason| json!({"reason": reason})))
+    let retry_after = error.retry_delay().map(|delay| ("retry_after_s", Value::from(whole_seconds(delay))));
+    let data = reason.map(|reason| ("reason", Value::from(reason))).into_iter().chain(retry_after);
+    let data: Map<String, Value> = data.map(|(name, value)| (name.to_owned(), value)).collect();
+    ErrorData::new(code, text, (!data.is_empty()).then_some(Value::Object(data)))
+}
+
+fn is_temporary(code: Code) -> bool {
+    matches!(code, Code::ResourceExhausted | Code::Unavailable)
 }
 
 impl Named {
@@ -65,7 +77,9 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
     use std::collections::HashMap;
+    use std::time::Duration;
     use tonic::Status;
     use tonic_types::{ErrorDetails, StatusExt as _};
 
@@ -85,7 +99,8 @@ mod tests {
                 ErrorCode::RESOURCE_NOT_FOUND,
                 reason::INVALID_ARGUMENT,
             ),
-            (refusal(Code::Unavailable, reason::HOST_FAILED), ErrorCode::INTERNAL_ERROR, reason::HOST_FAILED),
+            (refusal(Code::Unavailable, reason::HOST_FAILED), TRY_LATER, reason::HOST_FAILED),
+            (refusal(Code::Internal, reason::HOST_FAILED), ErrorCode::INTERNAL_ERROR, reason::HOST_FAILED),
             (lost, SUPERVISOR_LOST, LOST),
             (CallError::StreamLost { run_id: "r".into() }, SUPERVISOR_LOST, LOST),
         ] {
@@ -94,5 +109,14 @@ mod tests {
         }
         let task = request_error(Named::Task, "tasks/get", &refusal(Code::PermissionDenied, reason::NOT_YOURS), false);
         assert_eq!(task.code, ErrorCode::INVALID_PARAMS);
+    }
+
+    #[test]
+    fn names_the_time_after_which_a_retry_helps() {
+        let mut details = ErrorDetails::with_retry_info(Some(Duration::from_millis(2_500)));
+        details.set_error_info("QUOTA", reason::DOMAIN, HashMap::new());
+        let full = CallError::from(Status::with_error_details(Code::ResourceExhausted, "8 runs wait already", details));
+        let data = request_error(Named::Task, "tasks/get", &full, false);
+        assert_eq!((data.code, data.data), (TRY_LATER, Some(json!({"reason": "QUOTA", "retry_after_s": 3}))));
     }
 }

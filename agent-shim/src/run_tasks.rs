@@ -27,8 +27,45 @@ const TASKS_MAX: usize = crate::requests_in_flight::REQUESTS_MAX;
 /// told apart and share them all.
 const ALL_TASKS_MAX: usize = 1_024;
 
-/// The answer of a call, once it has one, and when that was.
-pub(crate) type CallOutcome = watch::Receiver<Option<(CallToolResult, SystemTime)>>;
+/// Most bytes of the results of one workspace's tasks. Beyond them the oldest results are dropped; the supervisor still has
+/// their runs, from which a task is answered anew.
+const RESULT_BYTES_MAX: usize = 32 << 20;
+
+/// The answer of a call that has ended.
+#[derive(Debug, Clone)]
+pub(crate) struct EndedCall {
+    pub(crate) result: CallToolResult,
+    ended_at: SystemTime,
+    /// Size of the result as JSON, in bytes.
+    bytes: usize,
+}
+
+impl EndedCall {
+    /// A call that has just ended.
+    pub(crate) fn new(result: CallToolResult) -> EndedCall {
+        let mut counted = ByteCount(0);
+        // Counting cannot fail.
+        let _ = serde_json::to_writer(&mut counted, &result);
+        EndedCall { result, ended_at: SystemTime::now(), bytes: counted.0 }
+    }
+}
+
+/// Counts what is written to it.
+struct ByteCount(usize);
+
+impl std::io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The answer of a call, once it has one.
+pub(crate) type CallOutcome = watch::Receiver<Option<EndedCall>>;
 
 /// A call that goes on by itself. Dropped, it detaches from its run.
 pub(crate) struct OngoingCall {
@@ -63,6 +100,7 @@ impl RunTasks {
         let now = SystemTime::now();
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         tasks.retain(|_, task| !task.is_outdated(now));
+        drop_results_beyond(RESULT_BYTES_MAX, &mut tasks);
         let own = tasks.keys().filter(|(owner, _)| owner == caller).count();
         let own_max = if *caller == Caller::Unknown { ALL_TASKS_MAX } else { TASKS_MAX };
         if own >= own_max || tasks.len() >= ALL_TASKS_MAX {
@@ -87,11 +125,11 @@ impl RunTasks {
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = tasks.get(&(caller.clone(), run_id.to_owned()))?;
         let outcome = known.call.outcome.borrow().clone();
-        let updated_at = outcome.as_ref().map_or(known.created_at, |(_, ended_at)| *ended_at);
+        let updated_at = outcome.as_ref().map_or(known.created_at, |ended| ended.ended_at);
         let payload = match outcome {
             _ if known.is_cancelled => TaskPayload::Cancelled,
-            Some((result, _)) if is_of_cancelled_run(&result) => TaskPayload::Cancelled,
-            Some((result, _)) => completed(&result),
+            Some(ended) if is_of_cancelled_run(&ended.result) => TaskPayload::Cancelled,
+            Some(ended) => completed(&ended.result),
             None => TaskPayload::Working,
         };
         Some(DetailedTask::new(task(run_id, known.created_at, updated_at), payload))
@@ -109,12 +147,26 @@ impl RunTasks {
 
 impl RunTask {
     fn ended_at(&self) -> Option<SystemTime> {
-        self.call.outcome.borrow().as_ref().map(|(_, ended_at)| *ended_at)
+        self.call.outcome.borrow().as_ref().map(|ended| ended.ended_at)
+    }
+
+    fn result_bytes(&self) -> usize {
+        self.call.outcome.borrow().as_ref().map_or(0, |ended| ended.bytes)
     }
 
     fn is_outdated(&self, now: SystemTime) -> bool {
         let age = self.ended_at().and_then(|ended_at| now.duration_since(ended_at).ok());
         age.is_some_and(|age| age > Duration::from_millis(RESULT_KEPT_MS))
+    }
+}
+
+// Drops the oldest tasks that have ended while the results of all have more than `bytes_max`.
+fn drop_results_beyond(bytes_max: usize, tasks: &mut HashMap<TaskKey, RunTask>) {
+    let mut bytes: usize = tasks.values().map(RunTask::result_bytes).sum();
+    while bytes > bytes_max {
+        let ended = tasks.iter().filter_map(|(key, task)| Some((task.ended_at()?, key)));
+        let Some(oldest) = ended.min_by_key(|(ended_at, _)| *ended_at).map(|(_, key)| key.clone()) else { return };
+        bytes -= tasks.remove(&oldest).map_or(0, |task| task.result_bytes());
     }
 }
 
@@ -148,15 +200,20 @@ mod tests {
     use super::*;
     use rmcp::model::ContentBlock;
 
-    type Outcome = watch::Sender<Option<(CallToolResult, SystemTime)>>;
+    type Outcome = watch::Sender<Option<EndedCall>>;
 
     fn call() -> (Outcome, OngoingCall) {
         let (sender, outcome) = watch::channel(None);
         (sender, OngoingCall { outcome, carrier: JoinSet::new() })
     }
 
-    fn end(outcome: &Outcome, at: SystemTime) {
-        outcome.send_replace(Some((CallToolResult::success(vec![ContentBlock::text("done")]), at)));
+    fn end(outcome: &Outcome, ended_at: SystemTime) {
+        end_with("done", outcome, ended_at);
+    }
+
+    fn end_with(text: &str, outcome: &Outcome, ended_at: SystemTime) {
+        let result = CallToolResult::success(vec![ContentBlock::text(text)]);
+        outcome.send_replace(Some(EndedCall { ended_at, ..EndedCall::new(result) }));
     }
 
     #[test]
@@ -177,6 +234,20 @@ mod tests {
         tasks.add(&Caller::Only, "r2", SystemTime::UNIX_EPOCH, ongoing).ok().unwrap();
         tasks.cancel(&Caller::Only, "r2");
         assert_eq!(tasks.get(&Caller::Only, "r2").unwrap().payload, TaskPayload::Cancelled);
+    }
+
+    #[test]
+    fn the_oldest_results_make_room_for_the_bytes_of_others() {
+        let tasks = RunTasks::default();
+        let large = "x".repeat(RESULT_BYTES_MAX / 3);
+        for number in 0..4 {
+            let (outcome, ongoing) = call();
+            end_with(&large, &outcome, SystemTime::now() - Duration::from_secs(60 - number));
+            tasks.add(&Caller::Only, &number.to_string(), SystemTime::now(), ongoing).ok().unwrap();
+        }
+        tasks.add(&Caller::Only, "going on", SystemTime::now(), call().1).ok().unwrap();
+        let known = |run_id: &str| tasks.get(&Caller::Only, run_id).is_some();
+        assert_eq!(["0", "1", "2", "3", "going on"].map(known), [false, false, true, true, true]);
     }
 
     #[test]

@@ -243,11 +243,14 @@ pub fn merge_repeated_notes(notes: &[String]) -> Vec<String> {
     counted.into_iter().map(show).collect()
 }
 
+/// The package and the name of a test. A test that was requested without its package has only its name.
+#[must_use]
+pub fn full_name(test: &TestId) -> String {
+    if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) }
+}
+
 fn name_tests(what: &str, tests: &[TestId], left_out: u64) -> String {
-    // A test that was requested without its package has none.
-    let separator = |test: &TestId| if test.package.is_empty() { "" } else { "/" };
-    let name = |test: &TestId| line(&format!("{}{}{}", test.package, separator(test), test.name)).into_owned();
-    let names = tests.iter().take(NAMED_MAX).map(name);
+    let names = tests.iter().take(NAMED_MAX).map(|test| line(&full_name(test)).into_owned());
     let more = tests.len().saturating_sub(NAMED_MAX) as u64 + left_out;
     let more = (more > 0).then(|| format!("{more} more"));
     match names.chain(more).collect::<Vec<_>>() {
@@ -279,7 +282,7 @@ fn write_failure(text: &mut String, number: u64, failure: &Failure, reader: Read
 /// Writes a block for each test that was running at the deadline: where it hangs, and its stack.
 fn write_hung(text: &mut String, hung: &[HungTest]) {
     for hung in hung {
-        let name = hung.test.as_ref().map(|test| format!("{}/{}", test.package, test.name)).unwrap_or_default();
+        let name = hung.test.as_ref().map(full_name).unwrap_or_default();
         let _ = writeln!(text, "running at the deadline: {}", line(&name));
         write_location(text, hung.file.as_deref(), hung.line);
         indent(text, &hung.stack);

@@ -32,7 +32,7 @@ const GO_TESTS: &[(&str, &str)] = &[
     ("go.mod", "module example.com/scope\n\ngo 1.21\n"),
     (
         "unit_test.go",
-        "package scope\n\nimport \"testing\"\n\nfunc TestUnit(t *testing.T) {}\n\nfunc TestIntegrationDisk(t *testing.T) { t.Fatal() }\n\nfunc ExampleNothing() {\n\t// Output:\n}\n",
+        "package scope\n\nimport \"testing\"\n\nfunc TestUnit(t *testing.T) {}\n\nfunc TestIntegrationDisk(t *testing.T) { t.Fatal() }\n\nfunc Example() {\n\t// Output:\n}\n",
     ),
     ("slow/slow_test.go", "package slow\n\nimport \"testing\"\n\nfunc TestSlow(t *testing.T) { t.Fatal() }\n"),
 ];
@@ -91,6 +91,13 @@ const SCOPES: &[Scope] = &[
         files: &[],
         project_file: "exclude: ['greets *']\n",
         ran: &["sum > of nothing > is zero", "sum > of two"],
+    },
+    Scope {
+        name: "nextest",
+        fixture: "nextest/pass",
+        files: &[],
+        project_file: "patterns: ['adds*']\nexclude: [adds_outside]\n",
+        ran: &["tests::adds"],
     },
     Scope {
         name: "mocha",

@@ -8,7 +8,7 @@ use proctor_tests::test_workspace::{TestWorkspace, find_on_path};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 const WAITS: &str = "watching ";
@@ -36,7 +36,7 @@ impl Watch {
         let child = watch.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
         let terminal = File::from(pty.master);
         let mut reader = terminal.try_clone().unwrap();
-        let (sender, chunks) = channel();
+        let (sender, chunks) = sync_channel(1_024);
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut bytes) {

@@ -3,6 +3,7 @@
 
 use super::budget::{Detail, clip_end, last_lines};
 use proctor_proto::printable::{block, line};
+use proctor_proto::text;
 use proctor_proto::v1::{Collector, CollectorKind, Failure, HungTest, Report, TestCase, TestId, TestOutcome};
 use serde_json::{Value, json};
 
@@ -36,6 +37,16 @@ impl FailureKind {
             FailureKind::Build => Some("build"),
             FailureKind::Collection => Some("collection"),
             FailureKind::Running => Some("running"),
+        }
+    }
+
+    /// The remark behind a name in the text; a failing test needs none.
+    pub(crate) fn remark(self) -> &'static str {
+        match self {
+            FailureKind::Test => "",
+            FailureKind::Build => " (did not build)",
+            FailureKind::Collection => " (could not be loaded)",
+            FailureKind::Running => " (running)",
         }
     }
 }
@@ -126,7 +137,7 @@ impl FailureEntry {
     /// From a test that was running when the run was cut off.
     pub(crate) fn from_running(test: &TestId, hung: Option<&HungTest>) -> FailureEntry {
         FailureEntry {
-            name: if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) },
+            name: text::full_name(test),
             test: Some(test.clone()),
             file: hung.and_then(|hung| hung.file.clone()),
             line: hung.and_then(|hung| hung.line),

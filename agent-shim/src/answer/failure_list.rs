@@ -138,18 +138,20 @@ impl NamedFailures {
         let heading: Vec<_> = file.into_iter().chain([self.package.as_str()]).filter(|part| !part.is_empty()).collect();
         let heading = if heading.is_empty() { String::new() } else { format!("{}:\n", line(&heading.join(", "))) };
         let lines = self.lines.iter().map(|number| format!("{number} ")).chain(std::iter::repeat(String::new()));
-        heading + &self.names.iter().zip(lines).map(|(name, at)| format!(" {at}{}\n", line(name))).collect::<String>()
+        let remark = self.kind.remark();
+        let names = self.names.iter().zip(lines);
+        heading + &names.map(|(name, at)| format!(" {at}{}{remark}\n", line(name))).collect::<String>()
     }
 }
 
-/// The named failures as text; empty without any. `first`: number of the first of them in the list of all.
-pub(crate) fn named_text(named: &[NamedFailures], first: usize) -> String {
+/// The named failures as text; empty without any. They have no numbers: an explained failure may stand for several.
+pub(crate) fn named_text(named: &[NamedFailures]) -> String {
     if named.is_empty() {
         return String::new();
     }
-    let last = first + named.iter().map(|group| group.names.len()).sum::<usize>() - 1;
+    let count: usize = named.iter().map(|group| group.names.len()).sum();
     let groups: String = named.iter().map(NamedFailures::text).collect();
-    format!("{first} to {last} by line and name:\n{groups}\n")
+    format!("{count} more by line and name:\n{groups}\n")
 }
 
 /// The named failures as structured content.
@@ -216,8 +218,8 @@ mod tests {
         let shown = all.select(&Detail { explained: 1, ..budget::FULL });
         assert_eq!((shown.explained.len(), shown.shown, shown.left_out), (1, 4, 0));
         assert_eq!(
-            named_text(&shown.named, 2),
-            "2 to 4 by line and name:\na_test.go, a:\n 7 U\n 9 W\nb_test.go, a:\n 7 V\n\n"
+            named_text(&shown.named),
+            "3 more by line and name:\na_test.go, a:\n 7 U\n 9 W\nb_test.go, a:\n 7 V\n\n"
         );
         assert_eq!(
             named_json(&shown.named)[0],

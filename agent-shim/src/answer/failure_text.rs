@@ -1,6 +1,6 @@
 //! Failures as text, in the form of `last_test_failures`: the name, then three-space indented place, message and values.
 
-use super::failure::{FailureEntry, FailureKind};
+use super::failure::FailureEntry;
 use proctor_proto::printable::{block, line};
 
 /// The numbered list of `entries`; each ends with an empty line.
@@ -9,13 +9,7 @@ pub(crate) fn list(entries: &[FailureEntry]) -> String {
 }
 
 fn one(number: usize, entry: &FailureEntry) -> String {
-    let kind = match entry.kind {
-        FailureKind::Test => "",
-        FailureKind::Build => " (did not build)",
-        FailureKind::Collection => " (could not be loaded)",
-        FailureKind::Running => " (running)",
-    };
-    let mut text = format!("{number}. {}{kind}\n", line(&entry.name));
+    let mut text = format!("{number}. {}{}\n", line(&entry.name), entry.kind.remark());
     let mut indent = |content: &str| {
         for line in block(content).lines() {
             text.push_str(&format!("   {}", line.trim_end()));

@@ -4,6 +4,7 @@
 use super::budget::MAX_TOKENS_MAX;
 use crate::run_output::stream_name;
 use crate::tools::TIMEOUT_S_MAX;
+use proctor_proto::text;
 use proctor_proto::v1::{Stream, TestId};
 use serde_json::{Value, json};
 
@@ -76,15 +77,17 @@ pub(crate) fn run_with_more_time(wall_ms: u64) -> String {
         seconds if seconds == 0 || wall_ms >= u64::from(TIMEOUT_S_MAX) * 1_000 => format!("run_tests with {less}"),
         seconds => {
             let again = call("run_tests", &json!({"timeout": seconds.min(TIMEOUT_S_MAX.into())}));
-            format!("{again} allows more time; {less}")
+            format!("{again}, with the other arguments of this run, allows more time; {less}")
         }
     }
 }
 
-/// A run of these tests, if naming them costs little.
+/// A run of these tests, if naming them costs little. A name alone would select the tests of other packages too.
 pub(crate) fn run_these_tests(tests: &[TestId]) -> Option<String> {
-    let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
-    let bytes: usize = names.iter().map(|name| name.len()).sum();
-    let is_short = names.len() <= NAMES_MAX && bytes <= NAME_BYTES_MAX;
-    is_short.then(|| call("run_tests", &json!({"tests": names})))
+    if tests.len() > NAMES_MAX {
+        return None;
+    }
+    let names: Vec<String> = tests.iter().map(text::full_name).collect();
+    let bytes: usize = names.iter().map(String::len).sum();
+    (bytes <= NAME_BYTES_MAX).then(|| call("run_tests", &json!({"tests": names})))
 }

@@ -128,10 +128,16 @@ impl RunAnswer {
     fn next(&self, shown: &Selection) -> Option<String> {
         let usual = run_text::next(self.report(), &self.ended.run_id);
         let left_out = shown.left_out as u64 + self.beyond_report;
-        let rest = (left_out > 0).then(|| match self.is_last {
-            true => format!("{} lists {left_out} more failures", failures_from(&self.ended.run_id, shown.shown)),
-            false => format!("{} shows {left_out} more failures", larger_answer(&self.ended.run_id)),
-        });
+        let rest = match self.is_last {
+            _ if left_out == 0 => None,
+            true => Some(format!("{} lists {left_out} more failures", failures_from(&self.ended.run_id, shown.shown))),
+            // A larger answer shows no more than the report holds.
+            false if shown.left_out == 0 => None,
+            false => {
+                let (larger, report) = (larger_answer(&self.ended.run_id), run_uri::report_uri(&self.ended.run_id));
+                Some(format!("{larger} or the resource {report} shows {} more failures", shown.left_out))
+            }
+        };
         let calls: Vec<String> = usual.into_iter().chain(rest).collect();
         (!calls.is_empty()).then(|| calls.join("; "))
     }
@@ -165,7 +171,10 @@ impl RunAnswer {
         };
         let waited = report.resources.map(|used| used.queue_wait_s).filter(|waited| *waited >= WAIT_SHOWN_S);
         let waited = waited.map(|waited| format!("waited {waited:.1}s for its turn"));
+        let lost_failures = (!self.is_last && self.beyond_report > 0)
+            .then(|| format!("{} more failures were counted and not kept", self.beyond_report));
         hits.chain(waited)
+            .chain(lost_failures)
             .chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
             .chain(run_text::artifacts(report, &self.ended.run_id, ARTIFACTS_MAX))
@@ -196,7 +205,7 @@ impl Draw for RunAnswer {
             ("run_id", Value::from(self.ended.run_id.as_str())),
         ]);
         members.extend(tails.iter().map(|(name, tail)| (*name, text_value(tail))));
-        let listed = failure_text::list(&shown.explained) + &named_text(&shown.named, shown.explained.len() + 1);
+        let listed = failure_text::list(&shown.explained) + &named_text(&shown.named);
         let body = listed + &run_text::streams(&tails);
         let body = match verbose {
             Some(whole) => body + &run_text::details(report, if detail.lists_passed { whole.others } else { 0 }),

@@ -106,8 +106,7 @@ impl LastFailures {
         let (not_run, not_run_left_out) = self.not_run(detail);
         let failures: Vec<Failure> = shown.explained.iter().map(listed).collect();
         let first = self.cursor + 1;
-        let named =
-            named_text(&shown.named, usize::try_from(first).unwrap_or(usize::MAX).saturating_add(failures.len()));
+        let named = named_text(&shown.named);
         let hung = all.hung.iter().filter(|_| is_first).take(detail.items).map(|hung| clip_stack(hung, detail));
         let running = all.running.iter().filter(|_| is_first).take(detail.items);
         let response = LastTestFailuresResponse {

@@ -162,6 +162,17 @@ async fn a_hundred_agents_share_one_server() {
 
 #[tokio::test]
 async fn slow_senders_of_large_bodies_do_not_delay_the_usual_requests() {
+    // A machine that is slower than the time for a body, in which the server gives up the senders, proves nothing.
+    for _ in 0..10 {
+        if usual_requests_precede_the_end_of_slow_ones().await {
+            return;
+        }
+    }
+    panic!("the usual requests are answered only after the slow senders were given up");
+}
+
+// Whether usual requests are answered while slow senders of large bodies are awaited.
+async fn usual_requests_precede_the_end_of_slow_ones() -> bool {
     let fake = FakeSupervisor::start(FakeState::default());
     let shim = HttpShim::of(&fake).await;
     let mut slow = Vec::new();
@@ -177,9 +188,8 @@ async fn slow_senders_of_large_bodies_do_not_delay_the_usual_requests() {
         slow.push(stream);
     }
     assert_alive(&shim).await;
-    // They have not even been given up yet.
-    for stream in &slow {
-        let waiting = stream.try_read(&mut [0; 1]).unwrap_err();
-        assert_eq!(waiting.kind(), std::io::ErrorKind::WouldBlock);
-    }
+    let waits = |stream: &TcpStream| {
+        stream.try_read(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    slow.iter().all(waits)
 }

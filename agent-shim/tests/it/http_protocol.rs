@@ -250,21 +250,24 @@ async fn the_start_of_a_run_keeps_the_abandoned_run_of_another_agent() {
         let headers = [("mcp-session-id", session), ("mcp-protocol-version", "2025-11-25")];
         shim.request(Method::POST, "/mcp", &headers, message.to_string().into_bytes())
     };
-    // Starts a run and gives it up once the supervisor has it.
+    // Starts a run and gives it up once the shim reports its progress, and so has its first event.
     let start_and_leave = async |session: &str, runs: usize| {
-        let call = call(json!(runs), "run_tests", json!({}));
+        let mut call = call(json!(runs), "run_tests", json!({}));
+        call["params"]["_meta"] = json!({"progressToken": runs});
         let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": runs}});
-        let started = async {
-            while fake.state().run_tests.len() < runs {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+        let mut body = shim.send(in_session(session, call)).await.into_body();
+        let leave = async {
+            let mut received = String::new();
+            while !received.contains("tests done") {
+                let frame = body.frame().await.unwrap().unwrap();
+                received.push_str(&String::from_utf8_lossy(frame.data_ref().unwrap()));
             }
             assert_eq!(shim.exchange(in_session(session, cancel)).await.status, 202);
             while fake.dropped() < runs {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        let _response = shim.send(in_session(session, call)).await;
-        tokio::time::timeout(SOON, started).await.unwrap();
+        tokio::time::timeout(SOON, leave).await.unwrap();
     };
     start_and_leave(&one, 1).await;
     start_and_leave(&one, 2).await;

@@ -88,7 +88,7 @@ pub const PARALLEL_MAX: u32 = 256;
 pub const RETRIES_MAX: u32 = 10;
 
 /// Most tests that a project file may name as known to be flaky. A suite with more is not to be trusted at all.
-pub const QUARANTINE_MAX: usize = 1_000;
+pub const QUARANTINE_NAMES_MAX: usize = 1_000;
 
 /// Longest wait of one GetRun call, in milliseconds. Clients and proxies give up on a silent call within minutes.
 pub const GET_RUN_WAIT_MS_MAX: u64 = 600_000;

@@ -52,11 +52,56 @@ pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     runtime.block_on(run_once(arguments, workspace, request))
 }
 
+/// Starts a run, follows it, prints its report, and stores it for later commands.
+pub(super) async fn run_in(
+    terminal: &Terminal<'_>,
+    request: RunRequest,
+    signals: &mut Signals,
+) -> Result<Ended, CommandError> {
+    let Terminal { arguments, workspace, session, store } = *terminal;
+    let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
+    let is_complete = request.selection.is_whole() && request.command.is_empty();
+    let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
+    let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
+        Ok(started) => started,
+        Err(error) => return not_accepted(&error, arguments.output),
+    };
+    let mut screen = Screen::new(arguments, expected);
+    let report = follow_run(&started, session, &mut screen, signals).await;
+    screen.progress.clear();
+    let report = report?;
+    let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
+    let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
+    screen.show_rest(&files);
+    let history = session.history();
+    let printed = match arguments.output {
+        Output::Human => {
+            let began_at = Clock::new().for_file_times(report.started_at);
+            let analysis = analyze_run(&report, workspace, began_at, ANALYSIS_PATTERNS_MAX);
+            let output_seen = screen.output.is_some();
+            let view = RunView { output_seen, workspace: &arguments.path, is_rerun, analysis: &analysis };
+            print::text(&terminal_report::report(&report, &view))
+        }
+        Output::Json => print::document(&*report),
+    };
+    // A failure to store the result for later commands does not fail this one.
+    if let Err(failure) = store.write(&memory, &report, &files) {
+        print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
+    } else if is_complete && !report.is_scoped && !report.partial {
+        store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
+    }
+    // Not even a slow disk keeps the prompt.
+    _ = history.flush(HISTORY_FLUSH_TIMEOUT);
+    printed?;
+    Ok(Ended::Report(report))
+}
+
+/// One run in a session of its own. Returns the exit status of the program.
 async fn run_once(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
     let (session, store) = in_process::session(workspace.clone())?;
     let terminal = Terminal { arguments, workspace: &workspace, session: &session, store: &store };
-    let ended = terminal.run(request, &mut signals).await;
+    let ended = run_in(&terminal, request, &mut signals).await;
     session.close().await;
     Ok(match ended? {
         Ended::Report(report) => report.outcome.exit_code(report.evidence.signal),
@@ -72,53 +117,12 @@ pub(super) enum Ended {
     NothingToRun,
 }
 
-/// Runs that are followed and printed at a terminal.
+/// A session whose runs are followed and printed at a terminal.
 pub(super) struct Terminal<'a> {
     pub(super) arguments: &'a RunArgs,
     pub(super) workspace: &'a Workspace,
     pub(super) session: &'a SessionHandle,
     pub(super) store: &'a LastRunStore,
-}
-
-impl Terminal<'_> {
-    /// Starts a run, follows it, prints its report, and stores it for later commands.
-    pub(super) async fn run(&self, request: RunRequest, signals: &mut Signals) -> Result<Ended, CommandError> {
-        let Terminal { arguments, workspace, session, store } = *self;
-        let is_complete = request.selection.is_whole() && request.command.is_empty();
-        let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
-        let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
-        let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
-            Ok(started) => started,
-            Err(error) => return not_accepted(&error, arguments.output).map(|()| Ended::NothingToRun),
-        };
-        let mut screen = Screen::new(arguments, expected);
-        let report = follow_run(&started, session, &mut screen, signals).await;
-        screen.progress.clear();
-        let report = report?;
-        let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
-        let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
-        screen.show_rest(&files);
-        let printed = match arguments.output {
-            Output::Human => {
-                let began_at = Clock::new().for_file_times(report.started_at);
-                let analysis = analyze_run(&report, workspace, began_at, ANALYSIS_PATTERNS_MAX);
-                let output_seen = screen.output.is_some();
-                let view = RunView { output_seen, workspace: &arguments.path, is_rerun, analysis: &analysis };
-                print::text(&terminal_report::report(&report, &view))
-            }
-            Output::Json => print::document(&*report),
-        };
-        // A failure to store the result for later commands does not fail this one.
-        if let Err(failure) = store.write(&memory, &report, &files) {
-            print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
-        } else if is_complete && !report.is_scoped && !report.partial {
-            store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
-        }
-        // Not even a slow disk keeps the prompt.
-        _ = session.history().flush(HISTORY_FLUSH_TIMEOUT);
-        printed?;
-        Ok(Ended::Report(report))
-    }
 }
 
 /// What a person sees of a run in progress.
@@ -243,7 +247,7 @@ pub(super) fn failure(error: &SessionError) -> CommandError {
     }
 }
 
-fn not_accepted(error: &SessionError, output: Output) -> Result<(), CommandError> {
+fn not_accepted(error: &SessionError, output: Output) -> Result<Ended, CommandError> {
     match error {
         // Nothing to rerun is not a failure: everything that failed has been fixed.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
@@ -266,7 +270,7 @@ fn not_accepted(error: &SessionError, output: Output) -> Result<(), CommandError
                     "evidence": Evidence { notes: vec![note], ..Evidence::default() },
                 }))?,
             }
-            Ok(())
+            Ok(Ended::NothingToRun)
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
             Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))

@@ -17,6 +17,9 @@ const SLOWEST_SHOWN: usize = 3;
 /// Least time of a test that is worth naming, in seconds.
 const SLOW_S_MIN: f64 = 0.1;
 
+/// Columns shown of a sentence.
+const COLUMNS_SHOWN: usize = 400;
+
 /// Columns shown of a test's name.
 const NAME_COLUMNS: usize = 200;
 
@@ -37,7 +40,8 @@ pub(super) struct RunView<'a> {
 pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
     let mut text = String::new();
     if let Some(cause) = view.analysis.root_cause.as_ref().filter(|cause| cause.is_sandbox || view.analysis.total > 1) {
-        let _ = writeln!(text, "look first: {} ({})", line(&cause.statement), cause.confidence.name());
+        let statement = line(&cause.statement);
+        let _ = writeln!(text, "look first: {} ({})", cut(&statement, COLUMNS_SHOWN), cause.confidence.name());
     }
     text.push_str(&since_last_run(report));
     text.push_str(&slowest(report));
@@ -88,7 +92,7 @@ pub(super) fn next_command(report: &Report, view: &RunView<'_>) -> String {
     let path = workspace_argument(view.workspace);
     let sandbox = view.analysis.root_cause.as_ref().filter(|cause| cause.is_sandbox);
     if let Some(RootCause { suggestion: Some(suggestion), .. }) = sandbox {
-        return format!("{} {}\n", dim("next:"), line(suggestion));
+        return format!("{} {}\n", dim("next:"), cut(&line(suggestion), COLUMNS_SHOWN));
     }
     let has_failures = view.analysis.total > 0 && report.framework != CUSTOM_FRAMEWORK;
     let command = match report.outcome {

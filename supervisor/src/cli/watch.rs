@@ -5,7 +5,7 @@
 
 use super::arguments::RunArgs;
 use super::file_watcher::{Change, FileWatcher};
-use super::run::{Ended, Terminal};
+use super::run::{Ended, Terminal, run_in};
 use super::signals::Signals;
 use super::{CommandError, in_process, print};
 use crate::workspace::Workspace;
@@ -135,7 +135,7 @@ async fn run(
         print::message("running what failed, then all");
         let selection = Selection::LastFailed { limit: None };
         let failed = RunRequest { selection, framework: None, parallel: None, ..request.clone() };
-        if let Ended::Report(report) = terminal.run(failed, signals).await? {
+        if let Ended::Report(report) = run_in(terminal, failed, signals).await? {
             let status = RunStatus::new(&report);
             // A test that is gone fails its rerun, and no longer the suite.
             let is_done = matches!(report.outcome, Outcome::Passed | Outcome::Failed | Outcome::NoTests);
@@ -144,7 +144,7 @@ async fn run(
             }
         }
     }
-    match terminal.run(request.clone(), signals).await? {
+    match run_in(terminal, request.clone(), signals).await? {
         Ended::Report(report) => Ok(RunStatus::new(&report)),
         Ended::NothingToRun => Ok(RunStatus { code: 0, has_failures: false, is_cancelled: false }),
     }

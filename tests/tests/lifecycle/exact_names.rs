@@ -220,7 +220,7 @@ class TestCart:
 macro_rules! cart_suite {
     ($imports:literal, $describe:literal, $it:literal) => {
         concat!($imports, $describe, r#"('cart > totals', () => {
-  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本"]) {
+  for (const title of ["adds", "adds (a+b)", "adds twice", "$5 [x] *?", "\"q\" 'r' `s`", "ends in a blank ", "a/b", "-x", "\\d^a|b$", "größe 日本", "two\nlines\tand tabs"]) {
     "#, $it, r#"(title, () => {
       if (title === 'adds twice') throw new Error('fails');
     });

@@ -230,7 +230,7 @@ impl TestScope {
 /// Whether an entry matches files and not names.
 fn is_file_glob(entry: &str) -> bool {
     let has_extension = |extension: &&str| entry.strip_suffix(*extension).is_some_and(|stem| stem.ends_with('.'));
-    entry.contains('/') || FRAMEWORKS.iter().any(|one| one.manifest().extensions.iter().any(|it| has_extension(it)))
+    entry.contains('/') || FRAMEWORKS.iter().any(|one| one.manifest().extensions.iter().any(has_extension))
 }
 
 fn alternatives(globs: &[String], translate: impl Fn(&str) -> String) -> Option<String> {

@@ -3,7 +3,7 @@
 
 use crate::config::units::{Bytes, Cpus, Duration};
 use crate::host::environment::check_variable;
-use proctor_core::bounds::{PARALLEL_MAX, QUARANTINE_MAX, RETRIES_MAX};
+use proctor_core::bounds::{PARALLEL_MAX, QUARANTINE_NAMES_MAX, RETRIES_MAX};
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK};
 use proctor_core::test_name::TestName;
@@ -58,7 +58,7 @@ pub struct ProjectFile {
     #[schemars(with = "RetryCount")]
     pub(super) retries: Option<RetryCount>,
     /// Tests known as flaky, by the names that a listing prints. Checked; not applied in this version.
-    pub(super) quarantine: QuarantinedTests,
+    pub(super) quarantine: QuarantineNames,
     /// Notes about misnamed files.
     #[serde(skip)]
     pub(super) notes: Vec<String>,
@@ -245,17 +245,17 @@ checked!(
 );
 checked!(
     #[derive(Default)]
-    QuarantinedTests,
+    QuarantineNames,
     Vec<QuarantinedTest>,
     |names| {
         let names: Vec<String> = names.iter().map(|QuarantinedTest(name)| name.clone()).collect();
         match TestName::parse_all(&names) {
-            Ok(_) if names.len() > QUARANTINE_MAX => Err(format!("has more than {QUARANTINE_MAX} names")),
+            Ok(_) if names.len() > QUARANTINE_NAMES_MAX => Err(format!("has more than {QUARANTINE_NAMES_MAX} names")),
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
     },
-    { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": QUARANTINE_MAX }
+    { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": QUARANTINE_NAMES_MAX }
 );
 
 fn framework_names() -> impl Iterator<Item = &'static str> {

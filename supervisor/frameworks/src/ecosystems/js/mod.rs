@@ -5,7 +5,8 @@
 //! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
 //! environment. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
 //!
-//! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`].
+//! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`]. A control
+//! character of a title, such as a line end, is reported as its picture (U+2400 and on).
 
 mod borp;
 mod detect;

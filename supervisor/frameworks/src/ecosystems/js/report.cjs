@@ -104,7 +104,13 @@ function keepEnd(text, leftOut = 0) {
 // What a test printed last explains its failure: the end of a long output.
 const endOfOutput = (text, leftOut = 0) => keepEnd(util.stripVTControlCharacters(text), leftOut);
 
-const joinTitles = (titles) => titles.join(SEPARATOR);
+// A title on one line: a control character becomes its picture (U+2400 and on), by which a selection finds it again.
+const printableTitle = (title) => (CONTROL.test(title) ? title.replace(EACH_CONTROL, pictureOf) : title);
+const pictureOf = (char) => String.fromCharCode(char === '\x7f' ? 0x2421 : 0x2400 + char.charCodeAt(0));
+const CONTROL = /[\x00-\x1f\x7f]/;
+const EACH_CONTROL = new RegExp(CONTROL, 'g');
+
+const joinTitles = (titles) => printableTitle(titles.join(SEPARATOR));
 
 // Cache of the last file's package: tests of one file follow each other.
 let lastFile;
@@ -237,5 +243,5 @@ function describeLoadError(error, output = '') {
 const locationFields = (place) => (place ? { file: place.file, line: place.line } : {});
 
 module.exports = {
-  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, endOfOutput, OutputCapture,
+  SEPARATOR, locationFields, textBeforeStack, describeLoadError, end, packageOf, firstParagraph, buffer, joinTitles, printableTitle, projectLocation, stripAnsi, projectRoot, emit, emitBatched, projectStack, flush, formatValue, endOfOutput, OutputCapture,
 };

@@ -259,6 +259,9 @@ pub(crate) fn quote_regex(text: &str) -> String {
         }
         match char {
             '\n' => quoted.push_str("\\n"),
+            // A picture stands for its control character, which no reported title contains.
+            '\u{2400}'..='\u{241f}' => quoted.push_str(&format!("[{char}\\x{:02x}]", u32::from(char) - 0x2400)),
+            '\u{2421}' => quoted.push_str("[\u{2421}\\x7f]"),
             // Stands for an unpaired surrogate, which a report cannot carry.
             char::REPLACEMENT_CHARACTER => quoted.push('.'),
             char => quoted.push(char),
@@ -297,7 +300,9 @@ mod tests {
 
     fn tree() -> FileTree {
         let mut tree = FileTree::default();
-        ["a.test.js", "b.test.js", "src/x.js", "src/x.css", "pkg/c.test.ts"].iter().for_each(|file| tree.add(*file));
+        ["a.test.js", "b.test.js", "d.test.js", "src/x.js", "src/x.css", "pkg/c.test.ts"]
+            .iter()
+            .for_each(|file| tree.add(*file));
         tree
     }
 
@@ -339,11 +344,13 @@ mod tests {
             test("a.test.js", "s > x (1)"),
             test("a.test.js", "y"),
             test("b.test.js", "y\u{fffd}"),
+            test("d.test.js", "two\u{240a}lines"),
             RerunTarget::Package("pkg/c.test.ts".to_owned()),
             test("pkg/c.test.ts", "whole anyway"),
         ];
         let expected = [
             r#"|a.test.js|Exactly("^(?:s (?:> )?x \\(1\\)|y)$")"#,
+            r#"|d.test.js|Exactly("^(?:two[␊\\x0a]lines)$")"#,
             r#"|b.test.js|Exactly("^(?:y.)$")"#,
             "pkg|c.test.ts|All",
         ];

@@ -7,7 +7,7 @@
 'use strict';
 
 const path = require('path');
-const { end, packageOf, emit } = require('../js/report.cjs');
+const { end, packageOf, printableTitle, emit } = require('../js/report.cjs');
 const { Printed } = require('./output.cjs');
 const { DuplicateTests, failure, describeCrash } = require('../js/failure.cjs');
 
@@ -77,7 +77,8 @@ class Node {
     this.kind = kind;
     // A subtest exists only while its parent runs, and a suite's members are independent: a rerun must distinguish them.
     const joint = parent?.kind === 'test' ? '/' : ' > ';
-    this.name = parent ? parent.name + joint + title : title;
+    const shown = printableTitle(title);
+    this.name = parent ? parent.name + joint + shown : shown;
     // In Node's own format.
     this.whole = parent ? `${parent.whole} > ${title}` : title;
   }
