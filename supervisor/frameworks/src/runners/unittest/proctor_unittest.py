@@ -112,7 +112,8 @@ def tell_others(loader, suite, selection, report):
     A run without them would prove less than it seems to. Only files that are selected as a whole are considered.
     """
     own = {code(test) for test in each(suite)}
-    others = [(module.__file__, [one for one in loader.others(module, own) if SCOPE.has(relative(module.__file__), one[0])]) for module in loader.modules]
+    others = [(module.__file__, list(loader.others(module, own))) for module in loader.modules]
+    others = [(file, [one for one in names if SCOPE.has(relative(file), one[0])]) for file, names in others]
     others = [(file, names) for file, names in others if names and selection.has(relative(file), "")]
     if others and "pytest" not in sys.modules:
         one = others[0][1][0][0], relative(others[0][0])
