@@ -40,6 +40,9 @@ pub struct Report {
     pub ended_at: Timestamp,
     /// Whether the run was cut off, so that `tests` holds the results until then.
     pub partial: bool,
+    /// Whether the project file's patterns and exclude left out tests, so that a run of all tests did not run them all.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_scoped: bool,
     /// Whether the runner gives results test by test. Otherwise only its exit status counts.
     pub structured: bool,
     /// The tests, failures first in the order in which they finished, at most [`crate::bounds::TEST_CASES_MAX`].
@@ -237,6 +240,7 @@ pub(crate) mod tests {
             started_at: Timestamp(0),
             ended_at: Timestamp(0),
             partial: false,
+            is_scoped: false,
             structured: true,
             tests,
             collectors: Vec::new(),

@@ -472,7 +472,8 @@ impl Session {
     fn handle_end(&mut self, run: &RunId, result: Option<(&Report, Vec<CoverageMeasurement>)>) -> Vec<Effect> {
         let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
         if let Some((report, measured)) = result.filter(|_| ended.kind == RunKind::Tests) {
-            let whole = ended.request.selection.is_whole() && !report.partial && report.collectors.is_empty();
+            let is_cut = report.partial || report.is_scoped || !report.collectors.is_empty();
+            let whole = ended.request.selection.is_whole() && !is_cut;
             self.index.ingest(measured, whole, report.started_at);
             let deferred = match &ended.request.selection {
                 Selection::All | Selection::LastFailed { .. } => ended.deferred,

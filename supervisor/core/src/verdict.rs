@@ -51,6 +51,8 @@ pub struct Facts {
     pub unreached: bool,
     /// Packages whose tests did not run because a dependency of theirs was not built.
     pub not_built: Vec<String>,
+    /// Frameworks of several that executed no test, in a run whose project file leaves out tests.
+    pub idle_frameworks: Vec<&'static str>,
     /// Notes of the parser or the plan for the evidence.
     pub notes: Vec<String>,
 }
@@ -83,6 +85,7 @@ pub fn judge(facts: Facts) -> Verdict {
     let not_built: Vec<String> = facts.not_built.iter().filter(is_whole).take(NOT_BUILT_MAX).cloned().collect();
     let mut notes = facts.notes.clone();
     notes.extend(not_run(&facts));
+    notes.extend(idle_note(&facts));
     let held = outcomes_that_hold(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
     let partial = facts.killed.is_some() || facts.worker_lost || !is_complete(&facts) || !facts.running.is_empty();
@@ -192,6 +195,16 @@ fn not_run(facts: &Facts) -> Option<String> {
     })
 }
 
+// A framework whose tests are all left out would otherwise stay unnoticed beside one that has tests.
+fn idle_note(facts: &Facts) -> Option<String> {
+    let names = facts.idle_frameworks.join(", ");
+    (!names.is_empty()).then(|| {
+        format!(
+            "of {names} no test was executed: the project file's patterns and exclude leave none, or all were skipped"
+        )
+    })
+}
+
 // Whether every command that failed reported that it had no test to run.
 fn nothing_was_selected(facts: &Facts) -> bool {
     let explained =
@@ -231,6 +244,9 @@ fn without_evidence_of_failure(facts: &Facts, raw_exit_code: Option<i32>, notes:
         notes.push("no selected test was executed: all reported tests were skipped".to_owned());
         return Outcome::NoTests;
     }
+    if !facts.idle_frameworks.is_empty() {
+        return Outcome::NoTests;
+    }
     if !facts.not_run.is_empty() {
         return Outcome::Failed;
     }
@@ -268,7 +284,7 @@ mod tests {
     #[test]
     fn each_way_to_end_has_its_own_outcome() {
         type Change = fn(&mut Facts);
-        let rows: [(&str, Change, Outcome, i32); 35] = [
+        let rows: [(&str, Change, Outcome, i32); 36] = [
             ("green", |_| {}, Outcome::Passed, 0),
             (
                 "failed test",
@@ -379,6 +395,7 @@ mod tests {
                 Outcome::NoTests,
                 4,
             ),
+            ("one of several frameworks executed none", |f| f.idle_frameworks = vec!["jest"], Outcome::NoTests, 4),
             (
                 "build",
                 |f| {

@@ -8,7 +8,8 @@ mod support {
 
 use proctor_core::request::{BrowserOptions, RunKind, Selection};
 use proctor_frameworks::{
-    FRAMEWORKS, FileTree, Framework, ParallelSupport, Plan, PlanError, PlanRequest, TOOLCHAINS, detection,
+    EVERYTHING, FRAMEWORKS, FileTree, Framework, NameScope, ParallelSupport, Plan, PlanError, PlanRequest, ScopeGlobs,
+    TOOLCHAINS, TestScope, detection,
 };
 use std::collections::BTreeSet;
 use support::want::want;
@@ -56,6 +57,36 @@ fn the_option_parallel_is_applied_noted_or_refused_as_declared() {
                 assert_eq!(with.unwrap_err(), expected);
             }
             ParallelSupport::Ignored => assert_eq!(with.unwrap(), without, "{name}"),
+        }
+    }
+}
+
+#[test]
+fn patterns_and_exclude_are_applied_or_refused_as_declared() {
+    let globs = |entry: &str| ScopeGlobs::parse(&[entry.to_owned()]).unwrap();
+    for framework in FRAMEWORKS {
+        let name = framework.name();
+        let plan_of = |scope: &TestScope, kind| {
+            let mut tree = sample(*framework);
+            // A source beside the one that is left out.
+            tree.add("kept_test.go");
+            tree.add("e2e/out_test.go");
+            let choice = detection::choose(&tree, Some(name), &Selection::All).unwrap();
+            let request = PlanRequest { scope, ..want(&Selection::All) };
+            choice.plan(kind, &tree, &request, BrowserOptions::default()).map(|(plan, _)| plan)
+        };
+        let whole = plan_of(&EVERYTHING, RunKind::Tests).unwrap();
+        let support = framework.manifest().options.scope;
+        for (entry, is_supported) in [("slow*", support.names != NameScope::Refused), ("e2e/**", support.files)] {
+            let scope = TestScope { exclude: globs(entry), ..TestScope::default() };
+            match plan_of(&scope, RunKind::Tests) {
+                Ok(plan) => assert!(is_supported && plan != whole, "{name} ignores {entry}"),
+                Err(PlanError::ScopeNotApplicable { key, framework, .. }) => {
+                    assert_eq!((is_supported, key, framework), (false, "exclude", name));
+                    assert!(plan_of(&scope, RunKind::Listing).is_err(), "{name} lists what it cannot run");
+                }
+                Err(error) => panic!("{name}: {error}"),
+            }
         }
     }
 }

@@ -151,6 +151,7 @@ mod tests {
         let chosen = detection::choose(&tree, Some(name), &selection).unwrap();
         let want = PlanRequest {
             selection: &selection,
+            scope: &proctor_frameworks::EVERYTHING,
             coverage: CoverageMode::Auto,
             parallel: None,
             network: Network::None,

@@ -45,6 +45,8 @@ pub(super) enum Command {
     Flaky(FlakyArgs),
     /// Print the report of the last run in this workspace.
     Report(ReportArgs),
+    /// Write a project file for a workspace, with every key explained.
+    Init(InitArgs),
     /// Serve the gRPC interface to tenants.
     Serve(ServeArgs),
     /// Show what this host can enforce, layer by layer, with a remedy for each missing one.
@@ -106,6 +108,9 @@ pub(super) struct RunArgs {
     /// Execute the tests that only failed up to N times more: one that passes then is flaky, and remains failed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETRY_FAILED_MAX)), conflicts_with_all = ["failed", "fresh"])]
     pub(super) retry_failed: Option<u32>,
+    /// Run again whenever a file of the workspace changes: what failed first, then all.
+    #[arg(long, conflicts_with = "failed")]
+    pub(super) watch: bool,
     /// What to print.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human", hide_possible_values = true, help = format!("What to print: {}", RunOutput::names()))]
     pub(super) output: RunOutput,
@@ -144,6 +149,7 @@ Examples:
                                             exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
   proctor run --junit build/junit.xml --html report.html
+  proctor run --watch                       again on every change, until Ctrl-C
   proctor run -- make check                 any command; live output at a terminal
   proctor run --repeat 50 --until-different --test TestPool
                                             look for a test that fails at times
@@ -243,6 +249,15 @@ Examples:
   proctor report | jq -r '.tests[] | select(.outcome == \"failed\") | .nodeid'
   proctor report --format html --out report.html
   proctor report --artifact shop/test-failed-1.png --out shot.png";
+
+const INIT_HELP: &str = "\
+Exit status: 0 written; 2 if there is a project file and --force is absent; 5 if
+it cannot be written.
+
+Examples:
+  proctor init                              write .proctor.yaml, every key a comment
+  proctor init --schema > .proctor.schema.json
+                                            for `# yaml-language-server: $schema=`";
 
 const SERVE_HELP: &str = "\
 SIGHUP reloads the host file. SIGTERM drains: new work is refused, runs may
@@ -361,6 +376,20 @@ pub(super) struct ReportArgs {
     /// Output file; standard output if absent.
     #[arg(long, value_name = "FILE")]
     pub(super) out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = INIT_HELP)]
+pub(super) struct InitArgs {
+    /// The workspace directory.
+    #[arg(default_value = ".")]
+    pub(super) path: PathBuf,
+    /// Replace the project file that is there.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print the JSON schema of the project file instead, for editors.
+    #[arg(long, conflicts_with_all = ["path", "force"])]
+    pub(super) schema: bool,
 }
 
 #[derive(Debug, Args)]

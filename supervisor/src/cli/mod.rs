@@ -6,9 +6,12 @@ mod arguments;
 mod config_reload;
 mod doctor;
 mod event_lines;
+mod failure_groups;
+mod file_watcher;
 mod flaky;
 mod history;
 mod in_process;
+mod init;
 mod last_run;
 mod last_run_store;
 mod list;
@@ -20,10 +23,12 @@ mod progress_line;
 mod report_arguments;
 mod report_documents;
 mod run;
+mod run_summary;
 mod serve;
 mod signals;
 mod terminal_report;
 mod token;
+mod watch;
 mod xdg_dirs;
 
 use arguments::{Cli, Command};
@@ -84,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::History(arguments) => history::history(&arguments),
         Command::Flaky(arguments) => flaky::flaky(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
+        Command::Init(arguments) => init::init(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),

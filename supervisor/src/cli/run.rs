@@ -2,18 +2,21 @@
 
 use super::arguments::{Browser, Coverage, Network, RunArgs};
 use super::event_lines::EventLines;
-use super::last_run_store::Total;
+use super::last_run_store::{LastRunStore, Total};
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
 use super::report_arguments::RunOutput;
 use super::report_documents::ShownRun;
+use super::run_summary::RunView;
 use super::signals::Signals;
-use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report};
+use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report, watch};
+use crate::clock::Clock;
 use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
-use crate::runs::{LoggedEvent, NotStarted, OutputFiles, RunEnd};
+use crate::runs::{LoggedEvent, NotStarted, OutputFiles, RunEnd, analyze_run};
 use crate::sessions::{SessionError, SessionHandle, StartedRun};
 use crate::workspace::Workspace;
+use proctor_core::bounds::ANALYSIS_PATTERNS_MAX;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
 use proctor_core::isolation;
@@ -44,38 +47,50 @@ pub(super) const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
-    in_process::runtime()?.block_on(watch(arguments, workspace, request))
+    let runtime = in_process::runtime()?;
+    if arguments.watch {
+        let status = runtime.block_on(watch::watch(arguments, workspace, request));
+        // The thread that reads the keyboard does not end.
+        runtime.shutdown_background();
+        return status;
+    }
+    runtime.block_on(run_once(arguments, workspace, request))
 }
 
-async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
-    let mut signals = Signals::new()?;
-    let shown_workspace = workspace.clone();
-    let (session, store) = in_process::session(workspace)?;
-    let is_complete = request.selection.is_whole() && request.command.is_empty();
+/// Starts a run, follows it, prints its report, and stores it for later commands.
+pub(super) async fn run_in(
+    terminal: &Terminal<'_>,
+    request: RunRequest,
+    signals: &mut Signals,
+) -> Result<Ended, CommandError> {
+    let Terminal { arguments, workspace, session, store } = *terminal;
+    let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
     // Of a repeated run, the tests of all executions are counted.
-    let is_complete = is_complete && request.repetition.is_once();
+    let is_complete = request.selection.is_whole() && request.command.is_empty() && request.repetition.is_once();
     let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
     let started = match session.start(request, RunKind::Tests, IfBusy::Queue).await {
         Ok(started) => started,
         Err(error) => return not_accepted(&error, arguments),
     };
     let mut screen = Screen::new(arguments, expected);
-    let report = follow_run(&started, &session, &mut screen, &mut signals).await;
+    let report = follow_run(&started, session, &mut screen, signals).await;
     screen.progress.clear();
     let report = report?;
     let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
     let files = started.handle.files().await.map_err(|error| CommandError::host(error.to_string()))?;
     screen.show_rest(&files);
-    let history = session.history();
-    session.close().await;
     if report_documents::show_history(arguments) {
         // With this run in it.
-        _ = history.flush(HISTORY_FLUSH_TIMEOUT);
+        flush_history(session).await;
     }
-    let run =
-        ShownRun { run_id: started.run.as_str(), report: &report, workspace: &shown_workspace, index: &memory.index };
+    let run = ShownRun { run_id: started.run.as_str(), report: &report, workspace, index: &memory.index };
     let printed = match arguments.output {
-        RunOutput::Human => print::text(&terminal_report::report(&report, screen.output.is_some())),
+        RunOutput::Human => {
+            let analysis = analyze_run(&report, workspace, &Clock::new(), ANALYSIS_PATTERNS_MAX);
+            let output_seen = screen.output.is_some();
+            let view = RunView { output_seen, workspace: &arguments.path, is_rerun, analysis: &analysis };
+            print::text(&terminal_report::report(&report, &view))
+        }
         RunOutput::Events => screen.events.map_or(Ok(()), EventLines::finish),
         RunOutput::Report(format) => report_documents::print(format, &run),
     };
@@ -83,15 +98,49 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
     // A failure to store the result for later commands does not fail this one.
     if let Err(failure) = store.write(&memory, &report, &files) {
         print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
-    } else if is_complete && !report.partial {
+    } else if is_complete && !report.is_scoped && !report.partial {
         store.write_total(&Total { framework: report.framework.clone(), tests: report.summary.total });
     }
-    // On a thread that may block: signals are still handled meanwhile.
-    _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
+    flush_history(session).await;
     store.write_plan(|| report_documents::render(ReportFormat::Optimization, &run));
     printed?;
     written?;
-    Ok(report.outcome.exit_code(report.evidence.signal))
+    Ok(Ended::Report(report))
+}
+
+// On a thread that may block: signals are still handled meanwhile.
+async fn flush_history(session: &SessionHandle) {
+    let history = session.history();
+    _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
+}
+
+/// One run in a session of its own. Returns the exit status of the program.
+async fn run_once(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
+    let mut signals = Signals::new()?;
+    let (session, store) = in_process::session(workspace.clone())?;
+    let terminal = Terminal { arguments, workspace: &workspace, session: &session, store: &store };
+    let ended = run_in(&terminal, request, &mut signals).await;
+    session.close().await;
+    Ok(match ended? {
+        Ended::Report(report) => report.outcome.exit_code(report.evidence.signal),
+        Ended::NothingToRun => 0,
+    })
+}
+
+/// How a requested run ended.
+pub(super) enum Ended {
+    /// With a report, which was printed.
+    Report(Arc<Report>),
+    /// There was no failure to rerun.
+    NothingToRun,
+}
+
+/// A session whose runs are followed and printed at a terminal.
+pub(super) struct Terminal<'a> {
+    pub(super) arguments: &'a RunArgs,
+    pub(super) workspace: &'a Workspace,
+    pub(super) session: &'a SessionHandle,
+    pub(super) store: &'a LastRunStore,
 }
 
 /// Executes a request in an open session and shows its progress.
@@ -238,7 +287,7 @@ pub(super) fn failure(error: &SessionError) -> CommandError {
     }
 }
 
-fn not_accepted(error: &SessionError, arguments: &RunArgs) -> Result<u8, CommandError> {
+fn not_accepted(error: &SessionError, arguments: &RunArgs) -> Result<Ended, CommandError> {
     match error {
         // Nothing to rerun is not a failure: everything that failed has been fixed. No report is written, since there was no
         // run.
@@ -263,7 +312,7 @@ fn not_accepted(error: &SessionError, arguments: &RunArgs) -> Result<u8, Command
                 }))?,
                 RunOutput::Events | RunOutput::Report(_) => print::message(&note),
             }
-            Ok(0)
+            Ok(Ended::NothingToRun)
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
             Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))

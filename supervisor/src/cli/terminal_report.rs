@@ -1,6 +1,8 @@
-//! Renders a report for a person at a terminal: failures with locations, then a one-line verdict. Colours are removed
-//! later if stdout is no terminal.
+//! Renders a report for a person at a terminal: failures by cause, then a summary, a one-line verdict and the next command.
+//! Colours are removed later if stdout is no terminal.
 
+use super::failure_groups::failure_groups;
+use super::run_summary::{RunView, next_command, summary};
 use proctor_core::human_units::format_bytes;
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
@@ -10,8 +12,8 @@ use proctor_proto::printable::{block, cut, line};
 use proctor_proto::text::merge_repeated_notes;
 use std::fmt::Write as _;
 
-/// Failures shown in full; the rest is counted.
-const FAILURES_SHOWN: usize = 20;
+/// Failures shown in full, one for each cause; the rest is counted.
+pub(super) const FAILURES_SHOWN: usize = 20;
 
 /// Artifacts listed; the report has all.
 const ARTIFACTS_SHOWN: usize = 10;
@@ -22,23 +24,14 @@ const LINES_SHOWN: usize = 12;
 /// Columns shown of a line.
 const COLUMNS_SHOWN: usize = 400;
 
-/// Renders a report. With `output_seen`, the output of the run has been shown already.
-pub(super) fn report(report: &Report, output_seen: bool) -> String {
+/// Renders a report.
+pub(super) fn report(report: &Report, view: &RunView<'_>) -> String {
     let mut text = String::new();
-    for collector in report.collectors.iter().take(FAILURES_SHOWN) {
-        collector_block(&mut text, collector);
-    }
-    remaining_failures(&mut text, report.collectors.len());
-    let failing: Vec<&TestCase> = report.tests.iter().filter(|test| test.outcome.is_failure()).collect();
-    let explained: Vec<&TestCase> =
-        failing.iter().copied().filter(|test| test.message.is_some() || test.file.is_some()).collect();
-    let shown = if explained.is_empty() { &failing } else { &explained };
-    for test in shown.iter().take(FAILURES_SHOWN) {
-        failure_block(&mut text, test);
-    }
-    remaining_failures(&mut text, shown.len());
-    let unexplained = shown.is_empty() && report.collectors.is_empty();
-    if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && unexplained && !output_seen {
+    failure_groups(&mut text, report, view.analysis);
+    let unexplained =
+        !report.tests.iter().any(|test| test.outcome.is_failure() && (test.message.is_some() || test.file.is_some()))
+            && report.collectors.is_empty();
+    if !matches!(report.outcome, Outcome::Passed | Outcome::NoTests) && unexplained && !view.output_seen {
         output_tail(&mut text, report);
     }
     for test in &report.evidence.running {
@@ -70,29 +63,14 @@ pub(super) fn report(report: &Report, output_seen: bool) -> String {
         let missing = format!("{}: {}; {}", missing.name, missing.reason, missing.remedy);
         let _ = writeln!(text, "{} {}", dim("not in force:"), line(&missing));
     }
-    text.push_str(&since_last_run(report));
+    text.push_str(&summary(report, view));
     text.push_str(&verdict(report));
+    text.push_str(&next_command(report, view));
     text
 }
 
-/// What changed since the last run: `2 new, 1 fixed, 3 still failing since the last run`. Empty if nothing failed then or
-/// fails now.
-fn since_last_run(report: &Report) -> String {
-    let Some(since) = &report.since_last_run else { return String::new() };
-    let counts = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
-    let counts = counts.iter().filter(|(group, _)| group.total > 0);
-    let counts: Vec<String> = counts.map(|(group, what)| format!("{} {what}", group.total)).collect();
-    if counts.is_empty() { String::new() } else { format!("{} since the last run\n", counts.join(", ")) }
-}
-
-fn remaining_failures(text: &mut String, all: usize) {
-    let more = all.saturating_sub(FAILURES_SHOWN);
-    if more > 0 {
-        let _ = writeln!(text, "… and {more} more: `proctor failures --limit 500`\n");
-    }
-}
-
-fn collector_block(text: &mut String, collector: &Collector) {
+/// Renders one failure, without an empty line at its end.
+pub(super) fn collector_block(text: &mut String, collector: &Collector) {
     let what = match collector.kind {
         CollectorKind::Build => "✗ did not build",
         CollectorKind::Collection => "✗ could not be collected",
@@ -100,10 +78,10 @@ fn collector_block(text: &mut String, collector: &Collector) {
     let _ = writeln!(text, "{} {}", red(what), bold(&line(&collector.nodeid)));
     location(text, collector.file.as_deref(), collector.line);
     message_lines(text, &collector.message);
-    text.push('\n');
 }
 
-fn failure_block(text: &mut String, test: &TestCase) {
+/// Renders one failure, without an empty line at its end.
+pub(super) fn failure_block(text: &mut String, test: &TestCase) {
     let _ = writeln!(text, "{} {}", red("✗"), bold(&line(&test.nodeid)));
     location(text, test.file.as_deref(), test.line);
     message_lines(text, test.message.as_deref().unwrap_or_default());
@@ -116,7 +94,6 @@ fn failure_block(text: &mut String, test: &TestCase) {
         };
         let _ = writeln!(text, "  {entry}");
     }
-    text.push('\n');
 }
 
 fn location(text: &mut String, file: Option<&str>, number: Option<u32>) {
@@ -211,6 +188,10 @@ fn bold(text: &str) -> String {
     paint("1", text)
 }
 
-fn dim(text: &str) -> String {
+/// `text` in a faint colour.
+pub(super) fn dim(text: &str) -> String {
     paint("2", text)
 }
+
+#[cfg(test)]
+mod tests;

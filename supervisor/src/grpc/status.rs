@@ -293,7 +293,13 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
         PrepareError::Plan(PlanError::TooManySteps { .. }) => failed(reason::TOO_MANY_COMMANDS, text),
         PrepareError::Plan(PlanError::NotApplicable { option, .. }) => invalid(option, text),
         PrepareError::RunnerMissing { .. } => failed(reason::RUNNER_MISSING, text),
-        PrepareError::ProjectFile(_) => failed(reason::PROJECT_FILE, text),
+        PrepareError::ProjectFile(_)
+        | PrepareError::Plan(
+            PlanError::ScopeNotApplicable { .. }
+            | PlanError::ScopeSplitsPackage { .. }
+            | PlanError::ScopeTooLarge
+            | PlanError::ScopeLeavesNothing { .. },
+        ) => failed(reason::PROJECT_FILE, text),
         PrepareError::NetworkDenied => plain(Code::PermissionDenied, reason::NETWORK_DENIED, text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
         PrepareError::HostFailed { .. } => host_failed(text),

@@ -94,8 +94,11 @@ impl RunRecord {
         let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
         let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
         let echoes = echoes.map(|(test, _)| test.clone()).collect();
-        let has_all =
-            request.selection.is_whole() && request.command.is_empty() && !report.partial && !report.evidence.unreached;
+        let has_all = request.selection.is_whole()
+            && !report.is_scoped
+            && request.command.is_empty()
+            && !report.partial
+            && !report.evidence.unreached;
         RunRecord {
             workspace,
             directory,

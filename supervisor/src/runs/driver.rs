@@ -234,6 +234,7 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     let quarantine = prepared.quarantine.clone();
+    task.request.repetition = prepared.repetition;
     let ran = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
         repeated_run::execute(&mut task, prepared)
     } else {
@@ -256,9 +257,9 @@ pub(super) fn execute_once(
     prepared: PreparedRun,
     earlier: &EarlierExecutions,
 ) -> Result<ReportBuilder, NotStarted> {
-    let PreparedRun { spec, parser, framework, chosen, expected, mut notes, env, missed, .. } = prepared;
+    let PreparedRun { spec, parser, framework, chosen, expected, is_scoped, mut notes, env, missed, .. } = prepared;
     // A custom command runs whole, whatever was selected.
-    let selected = chosen.is_some() && !task.request.selection.is_whole();
+    let selected = chosen.is_some() && (is_scoped || !task.request.selection.is_whole());
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected).continuing(earlier);
     notes.splice(0..0, std::mem::take(&mut task.notes));
     let mut ending = run_round(task, &mut state, &spec)?;
@@ -304,6 +305,7 @@ pub(super) fn execute_once(
         framework,
         chosen,
         selected,
+        is_scoped,
         notes,
         accepted_at: task.accepted_at,
         ended_at: task.context.clock.now(),

@@ -15,6 +15,7 @@ use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::QuotaExceeded;
+use proctor_core::repetition::Repetition;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
 use proctor_core::test_case::Collector;
 use proctor_frameworks::detection::{self, DetectError};
@@ -100,6 +101,8 @@ pub struct PreparedRun {
     pub chosen: Option<FrameworkChoice>,
     /// The tests that are selected by name; none for a custom command, which runs whole, or a listing.
     pub expected: ExpectedTests,
+    /// Whether the project file leaves out tests.
+    pub is_scoped: bool,
     /// Notes for the report: clamped limits and notes of the plan.
     pub notes: Vec<String>,
     /// The environment of every command, before its step adds to it.
@@ -112,6 +115,8 @@ pub struct PreparedRun {
     pub missed: Vec<Collector>,
     /// The tests that the project has in quarantine.
     pub quarantine: Quarantine,
+    /// How often the tests are executed, by the request or by the project file.
+    pub repetition: Repetition,
 }
 
 /// A request that the workspace allows to run.
@@ -150,14 +155,22 @@ pub fn prepare(
     let file = ProjectFile::from_tree(&scan.tree)?;
     let quarantine = Quarantine::new(file.quarantine());
     let report = file.report(request);
-    let (request, mut notes) = file.complete(request, policy.may_use_network);
+    let (mut request, mut notes) = file.complete(request, policy.may_use_network);
+    let (scope, scope_note) = file.scope(&request.selection);
+    let is_own_command = !request.command.is_empty();
+    if !is_own_command {
+        notes.extend(scope_note);
+        notes.extend(scope.doubts(&scan.tree));
+    }
     let network = request.network.unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }
     let nonce = unguessable_word()?;
+    let selection = request.selection.clone();
     let want = PlanRequest {
-        selection: &request.selection,
+        selection: &selection,
+        scope: &scope,
         coverage: request.coverage,
         parallel: request.parallel,
         network,
@@ -166,11 +179,11 @@ pub fn prepare(
         cache,
         nonce: nonce.as_str(),
     };
-    let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max } = if request.command.is_empty()
-    {
-        plan_detected(policy, scan, &request, kind, &want)?
+    let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms } = if !is_own_command {
+        plan_detected(policy, scan, &file, &request, kind, &want)?
     } else {
         check_custom(&request, kind)?;
+        notes.extend(file.unused_scope());
         let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
         let plan = custom::plan(&request.command, want.scratch, report);
         let parser = custom::parser_for(&request.command, root, report);
@@ -182,11 +195,13 @@ pub fn prepare(
             expected: ExpectedTests::default(),
             missed: Vec::new(),
             wall_ms_max,
+            wall_ms: file.wall_ms(None, wall_ms_max),
         }
     };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
     }
+    request.limits.wall_ms = request.limits.wall_ms.or(wall_ms);
     let defaults = Limits { wall_ms_max, ..policy.defaults };
     let (limits, clamped) = Limits::resolve(&request.limits, defaults, file.narrow(policy.ceiling));
     notes.extend(clamped);
@@ -206,6 +221,7 @@ pub fn prepare(
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
+    let is_scoped = !scope.is_everything();
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {
@@ -233,7 +249,21 @@ pub fn prepare(
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };
-    Ok(PreparedRun { spec, parser, framework, chosen, expected, notes, env, run_cache, go_library, missed, quarantine })
+    Ok(PreparedRun {
+        spec,
+        parser,
+        framework,
+        chosen,
+        expected,
+        is_scoped,
+        notes,
+        env,
+        run_cache,
+        go_library,
+        missed,
+        quarantine,
+        repetition: request.repetition,
+    })
 }
 
 /// The caches for a run of `request`; `None` if the tenant has none.
@@ -295,11 +325,14 @@ struct FrameworkPlan {
     missed: Vec<Collector>,
     /// For a run that asks for none.
     wall_ms_max: u64,
+    /// What the project file sets instead.
+    wall_ms: Option<u64>,
 }
 
 fn plan_detected(
     policy: &Policy,
     scan: &WorkspaceScan,
+    file: &ProjectFile,
     request: &RunRequest,
     kind: RunKind,
     want: &PlanRequest<'_>,
@@ -309,13 +342,14 @@ fn plan_detected(
     let want = PlanRequest { selection: &selection, ..want.clone() };
     let (plan, parser) = chosen.plan(kind, &scan.tree, &want, request.browsing)?;
     let wall_ms_max = chosen.default_wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
+    let wall_ms = file.wall_ms(Some(&chosen), wall_ms_max);
     let framework = chosen.name();
     let missed = chosen.unscanned_errors(&scan.tree, &selection);
     let (chosen, expected) = match kind {
         RunKind::Tests => (Some(chosen), ExpectedTests::from_selection(&selection)),
         RunKind::Listing => (None, ExpectedTests::default()),
     };
-    Ok(FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max })
+    Ok(FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms })
 }
 
 /// A note for a project whose virtual environment is not used, because its interpreter is not visible to the run.

@@ -1,5 +1,5 @@
 //! Marks the failed tests of a report that the project has in quarantine. It changes no outcome: a failed test has
-//! failed, whoever knows of it.
+//! failed, although the project knows it as flaky.
 
 use proctor_core::bounds::{NOTE_BYTES_MAX, NOTES_MAX, clip};
 use proctor_core::history::TestGroup;
@@ -20,8 +20,8 @@ pub struct Quarantine {
 impl Quarantine {
     /// A quarantine of the tests with these names: alone, behind their package, or the runner's own form.
     #[must_use]
-    pub fn new(names: &[String]) -> Quarantine {
-        Quarantine { names: names.iter().cloned().collect() }
+    pub fn new(names: impl Iterator<Item = String>) -> Quarantine {
+        Quarantine { names: names.collect() }
     }
 
     /// Marks the failed tests in quarantine, and notes names that no test has if the request was for all tests.

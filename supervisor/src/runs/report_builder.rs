@@ -41,6 +41,8 @@ pub(super) struct ReportBuilder {
     pub(super) chosen: Option<FrameworkChoice>,
     /// Whether the request selected tests.
     pub(super) selected: bool,
+    /// Whether the project file left out tests.
+    pub(super) is_scoped: bool,
     pub(super) notes: Vec<String>,
     pub(super) workspace: Workspace,
     pub(super) accepted_at: Timestamp,
@@ -60,6 +62,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         framework,
         chosen,
         selected,
+        is_scoped,
         notes,
         workspace,
         accepted_at,
@@ -114,6 +117,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
             || (chosen.as_ref().is_some_and(FrameworkChoice::build_error_hides_tests)
                 && tally.build_errors + tally.collection_errors > 0),
         not_built: stream.not_built,
+        idle_frameworks: stream.idle_frameworks,
         running,
         notes,
     });
@@ -142,6 +146,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         started_at: launched_at,
         ended_at,
         partial: verdict.partial,
+        is_scoped,
         structured: stream.structured,
         tests,
         collectors,
@@ -292,6 +297,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         started_at: now,
         ended_at: now,
         partial: true,
+        is_scoped: false,
         structured: true,
         tests: Vec::new(),
         collectors: Vec::new(),

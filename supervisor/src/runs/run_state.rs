@@ -335,6 +335,7 @@ mod tests {
         tree.add_with_content("go.mod", "module example.com/oom\n");
         let want = PlanRequest {
             selection: &Selection::All,
+            scope: &proctor_frameworks::EVERYTHING,
             coverage: CoverageMode::Off,
             parallel: None,
             network: Network::None,

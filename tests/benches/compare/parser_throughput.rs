@@ -122,6 +122,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let selection = Selection::All;
     let want = PlanRequest {
         selection: &selection,
+        scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Off,
         parallel: None,
         network: Network::None,

@@ -20,6 +20,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest {
         selection,
+        scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Auto,
         parallel: None,
         network: Network::None,

@@ -1,6 +1,7 @@
 //! Tests of the session state machine: tables for the contract, properties for the rest.
 
 use super::*;
+use crate::coverage::{Attribution, LineSpan};
 use crate::limits::LimitRequest;
 use crate::report::tests::report;
 use crate::request::RerunTarget;
@@ -239,6 +240,30 @@ fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
     let _ = session.step(Timestamp(14), request_run("f", files("y"), 1, IfBusy::Queue));
     let _ = session.step(Timestamp(15), ended("f", Outcome::Passed, vec![test("T", passed)]));
     assert_eq!(left(&session), [RerunTarget::Test(TestId { package: "p".into(), name: "H".into() })]);
+}
+
+#[test]
+fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
+    let measured = |test: &str| CoverageMeasurement {
+        package: "p".into(),
+        tests: vec![test.into()],
+        complete: true,
+        attribution: Attribution::Test,
+        files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
+    };
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let mut at = 0;
+    let mut files_after = |test: &str, is_scoped: bool| {
+        let _ = session.step(Timestamp(at), request_run(test, Selection::All, 1, IfBusy::Queue));
+        let id = TestId { package: "p".into(), name: test.into() };
+        let tests = vec![TestCase::new(id, test.into(), TestOutcome::Passed)];
+        let report = Report { is_scoped, ..report(Outcome::Passed, tests) };
+        let end = SessionEvent::Ended { run: run(test), report: Arc::new(report), measured: vec![measured(test)] };
+        at += 1;
+        let _ = session.step(Timestamp(at), end);
+        session.index.files()
+    };
+    assert_eq!((files_after("a", false), files_after("b", true), files_after("c", false)), (1, 2, 1));
 }
 
 #[test]

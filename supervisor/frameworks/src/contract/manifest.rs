@@ -1,6 +1,6 @@
 //! What a framework declares about itself, as data: everything in proctor that depends on frameworks is derived from it.
 
-use crate::contract::{IgnoredDirs, ReservedVariables, StackDump, Toolchain};
+use crate::contract::{IgnoredDirs, NameScope, ReservedVariables, ScopeSupport, StackDump, Toolchain};
 
 /// A framework's description. Each adapter has one, and [`FRAMEWORKS`](crate::FRAMEWORKS) leads to all of them.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,8 @@ pub struct Manifest {
 pub struct OptionSupport {
     /// `filter` and `files`: whether it can run the tests of given files, or those that match a filter.
     pub selection: bool,
+    /// The project file's `patterns` and `exclude`.
+    pub scope: ScopeSupport,
     /// `parallel`: the number of tests that run at the same time.
     pub parallel: ParallelSupport,
     /// `coverage`: whether proctor measures it. Where it does not, the option costs nothing.
@@ -117,6 +119,7 @@ impl Manifest {
         node_id_separator: None,
         options: OptionSupport {
             selection: true,
+            scope: ScopeSupport { names: NameScope::Refused, files: false },
             parallel: ParallelSupport::Applied,
             coverage: false,
             browsers: false,

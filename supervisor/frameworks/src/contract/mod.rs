@@ -7,6 +7,7 @@ mod parser;
 mod plan;
 mod project;
 mod stack_dump;
+mod test_scope;
 mod test_selection;
 mod toolchain;
 mod unscanned;
@@ -20,6 +21,9 @@ pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanReque
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
 pub use stack_dump::{StackDump, StackOutput, StackPrinter, StackRequest, StackSource};
+pub use test_scope::{
+    EVERYTHING, NameScope, SCOPE_CHARS_MAX, SCOPE_ENTRIES_MAX, ScopeError, ScopeGlobs, ScopeSupport, TestScope,
+};
 pub(crate) use test_selection::{TestSelection, outside, owner_of, path_of};
 pub use toolchain::{
     DownloadAccess, Environments, HostDownloads, HostPath, IgnoredDirs, Probe, ReservedVariables, RunCondition,

@@ -87,6 +87,8 @@ pub struct StreamSummary {
     pub not_built: Vec<String>,
     /// Whether the runner is not installed where its project looks for it (a module, a package).
     pub runner_missing: bool,
+    /// Frameworks of several that executed no test, in a run whose scope leaves out tests.
+    pub idle_frameworks: Vec<&'static str>,
     /// Sentences for the report's evidence.
     pub notes: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! A plan: the commands of a run, the files they need, and the request they are made from.
 
-use super::StackRequest;
+use super::{StackRequest, TestScope};
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub const REPORT: &str = "report";
 pub struct PlanRequest<'a> {
     /// The tests to run. Never [`Selection::LastFailed`] or [`Selection::Named`]: session and frameworks have resolved them.
     pub selection: &'a Selection,
+    /// Which tests a run of all tests includes; everything for any other selection.
+    pub scope: &'a TestScope,
     /// Whether to measure coverage.
     pub coverage: CoverageMode,
     /// Requested number of tests that run at the same time within one package.
@@ -44,6 +46,7 @@ impl<'a> PlanRequest<'a> {
     pub(crate) const fn plain(selection: &'a Selection) -> PlanRequest<'a> {
         PlanRequest {
             selection,
+            scope: &crate::contract::EVERYTHING,
             coverage: CoverageMode::Off,
             parallel: None,
             network: Network::None,
@@ -116,6 +119,43 @@ pub enum PlanError {
     NotApplicable {
         /// The option.
         option: &'static str,
+        /// The framework's name.
+        framework: &'static str,
+    },
+    /// The framework cannot apply an entry of the project file's `patterns` or `exclude`.
+    #[error(
+        "the project file's {key} has `{entry}`, and {framework} cannot select {what}: leave the entry out, or select in the \
+         runner's own configuration"
+    )]
+    ScopeNotApplicable {
+        /// The list.
+        key: &'static str,
+        /// The entry.
+        entry: String,
+        /// What the entry matches.
+        what: &'static str,
+        /// The framework's name.
+        framework: &'static str,
+    },
+    /// The project file's `patterns` or `exclude` part a package, which the framework runs whole.
+    #[error(
+        "the project file's patterns and exclude select some test files of {package} and not others, and {framework} runs \
+         whole packages: select all of its files or none, or select by names of tests"
+    )]
+    ScopeSplitsPackage {
+        /// The package's directory, relative to the workspace.
+        package: String,
+        /// The framework's name.
+        framework: &'static str,
+    },
+    /// The project file's `patterns` or `exclude` make an expression beyond the bound of its compiled size.
+    #[error(
+        "the project file's patterns and exclude are too many or too long: select by fewer globs, or by directories"
+    )]
+    ScopeTooLarge,
+    /// The project file's `patterns` and `exclude` leave none of the framework's packages.
+    #[error("the project file's patterns and exclude leave no {framework} package of this workspace")]
+    ScopeLeavesNothing {
         /// The framework's name.
         framework: &'static str,
     },

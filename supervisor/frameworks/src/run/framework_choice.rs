@@ -2,19 +2,20 @@
 
 use crate::contract::FileTree;
 use crate::contract::{
-    CoverageHarvest, Framework, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, StackOutput,
-    Step, StreamSummary,
+    CoverageHarvest, Framework, NameScope, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
+    StackOutput, Step, StreamSummary,
 };
 use crate::contract::{Project, owns_source};
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::bounds::HUNG_TESTS_MAX;
 use proctor_core::event::RunnerEvent;
+use proctor_core::filter::Filter;
 use proctor_core::hung_test::HungTest;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::request::{BrowserOptions, RerunTarget, RunKind, Selection};
-use proctor_core::test_case::TestId;
+use proctor_core::test_case::{TestId, TestOutcome};
 use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +52,13 @@ impl FrameworkChoice {
     /// Their names as a report shows them: `go`, or `go, pytest`.
     #[must_use]
     pub fn name(&self) -> String {
-        let names: Vec<&str> = self.detected.iter().map(|detected| detected.framework.name()).collect();
-        names.join(", ")
+        self.names().join(", ")
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(&self) -> Vec<&'static str> {
+        self.detected.iter().map(|detected| detected.framework.name()).collect()
     }
 
     /// See [`Manifest::build_error_hides_tests`](crate::Manifest::build_error_hides_tests). Of several frameworks it is not known which one did not build.
@@ -84,13 +90,15 @@ impl FrameworkChoice {
             return Ok((plan, parser));
         }
         let mut all = Plan { notes: self.notes.clone(), ..Plan::default() };
-        let mut multi = MultiParser { parts: Vec::new(), owners: Vec::new(), current: 0 };
+        let is_scoped = kind == RunKind::Tests && !request.scope.is_everything();
+        let mut multi = MultiParser { parts: Vec::new(), owners: Vec::new(), current: 0, is_scoped };
         for (selection, detected) in self.split_selection(tree, request.selection).iter().zip(&self.detected) {
             let Some(selection) = selection else { continue };
             let (plan, parser) = plan(detected, kind, tree, &PlanRequest { selection, ..request.clone() }, browsing)?;
             let part = multi.parts.len();
             multi.owners.extend((0..plan.steps.len()).map(|step| (part, step)));
-            multi.parts.push(Part { parser, steps: plan.steps.len() });
+            let name = detected.framework.name();
+            multi.parts.push(Part { name, parser, steps: plan.steps.len(), has_executed: false });
             all.absorb(plan);
         }
         Ok((all, Box::new(multi)))
@@ -180,6 +188,8 @@ fn plan(
     browsing: BrowserOptions,
 ) -> Result<(Plan, Box<dyn Parser>), PlanError> {
     let DetectedFramework { framework, projects } = detected;
+    let scoped = apply_scope(*framework, request)?;
+    let request = &PlanRequest { selection: scoped.as_ref().unwrap_or(request.selection), ..request.clone() };
     Ok(match kind {
         RunKind::Tests => {
             let OptionSupport { parallel, browsers, .. } = framework.manifest().options;
@@ -212,6 +222,16 @@ fn plan(
     })
 }
 
+/// The selection with the scope's names as a filter, where the framework takes them so. An error for a scope that it cannot apply.
+fn apply_scope(framework: &dyn Framework, request: &PlanRequest<'_>) -> Result<Option<Selection>, PlanError> {
+    let OptionSupport { scope: support, .. } = framework.manifest().options;
+    if let Some((key, what, entry)) = request.scope.unsupported(support) {
+        return Err(PlanError::ScopeNotApplicable { key, entry: entry.to_owned(), what, framework: framework.name() });
+    }
+    let filter = request.scope.title_filter().filter(|_| support.names == NameScope::Titles);
+    Ok(filter.map(|filter| Selection::Matching { filter: Some(Filter::from_expression(filter)), files: Vec::new() }))
+}
+
 impl Plan {
     /// Appends another plan.
     fn absorb(&mut self, other: Plan) {
@@ -225,10 +245,28 @@ impl Plan {
     }
 }
 
-/// One framework's parser, and how many steps it has so far.
+/// One framework's parser.
 struct Part {
+    /// The framework's name.
+    name: &'static str,
     parser: Box<dyn Parser>,
+    /// How many steps it has so far.
     steps: usize,
+    /// Whether a test ended otherwise than by being skipped.
+    has_executed: bool,
+}
+
+impl Part {
+    /// Lets the parser add events, and notes whether these are of executed tests.
+    fn parse(&mut self, events: &mut Vec<RunnerEvent>, parse: impl FnOnce(&mut dyn Parser, &mut Vec<RunnerEvent>)) {
+        let before = events.len();
+        parse(self.parser.as_mut(), events);
+        let is_executed = |event: &RunnerEvent| match event {
+            RunnerEvent::TestFinished(test) => test.outcome != TestOutcome::Skipped,
+            RunnerEvent::TestStarted(_) | RunnerEvent::Collector(_) => false,
+        };
+        self.has_executed |= events.iter().skip(before).any(is_executed);
+    }
 }
 
 /// Passes each step's output to the parser of its framework.
@@ -237,11 +275,13 @@ struct MultiParser {
     /// For each step: the index in `parts`, and the step's number within that part.
     owners: Vec<(usize, usize)>,
     current: usize,
+    /// Whether the run's scope leaves out tests.
+    is_scoped: bool,
 }
 
 impl MultiParser {
-    fn current(&mut self) -> Option<&mut Box<dyn Parser>> {
-        self.parts.get_mut(self.current).map(|part| &mut part.parser)
+    fn current(&mut self) -> Option<&mut Part> {
+        self.parts.get_mut(self.current)
     }
 }
 
@@ -249,44 +289,44 @@ impl Parser for MultiParser {
     fn step_started(&mut self, step: usize) {
         let Some(&(part, own)) = self.owners.get(step) else { return };
         self.current = part;
-        if let Some(parser) = self.current() {
-            parser.step_started(own);
+        if let Some(part) = self.current() {
+            part.parser.step_started(own);
         }
     }
 
     fn stdout(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        if let Some(parser) = self.current() {
-            parser.stdout(bytes, events);
+        if let Some(part) = self.current() {
+            part.parse(events, |parser, events| parser.stdout(bytes, events));
         }
     }
 
     fn stderr(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        if let Some(parser) = self.current() {
-            parser.stderr(bytes, events);
+        if let Some(part) = self.current() {
+            part.parse(events, |parser, events| parser.stderr(bytes, events));
         }
     }
 
     fn report(&mut self, bytes: &[u8], events: &mut Vec<RunnerEvent>) {
-        if let Some(parser) = self.current() {
-            parser.report(bytes, events);
+        if let Some(part) = self.current() {
+            part.parse(events, |parser, events| parser.report(bytes, events));
         }
     }
 
     fn stacks_requested(&mut self) {
-        if let Some(parser) = self.current() {
-            parser.stacks_requested();
+        if let Some(part) = self.current() {
+            part.parser.stacks_requested();
         }
     }
 
     fn step_ended(&mut self, exit: Exit, killed: bool, events: &mut Vec<RunnerEvent>) {
-        if let Some(parser) = self.current() {
-            parser.step_ended(exit, killed, events);
+        if let Some(part) = self.current() {
+            part.parse(events, |parser, events| parser.step_ended(exit, killed, events));
         }
     }
 
     fn files(&mut self, files: &[(String, Vec<u8>)], events: &mut Vec<RunnerEvent>) {
         for part in &mut self.parts {
-            part.parser.files(files, events);
+            part.parse(events, |parser, events| parser.files(files, events));
         }
     }
 
@@ -328,7 +368,9 @@ impl Parser for MultiParser {
         let all: Vec<StreamSummary> = self.parts.iter().map(|part| part.parser.summary()).collect();
         // A framework without a command has nothing to prove.
         let proofs = self.parts.iter().zip(&all).filter(|(part, _)| part.steps > 0).map(|(_, one)| one.proof);
+        let is_idle = |part: &&Part| self.is_scoped && !part.has_executed;
         StreamSummary {
+            idle_frameworks: self.parts.iter().filter(is_idle).map(|part| part.name).collect(),
             structured: all.iter().all(|one| one.structured),
             proof: proofs.reduce(Proof::and).unwrap_or_default(),
             unreached: all.iter().any(|one| one.unreached),
@@ -342,7 +384,8 @@ impl Parser for MultiParser {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::contract::{Framework, Manifest};
+    use crate::contract::{EVERYTHING, Framework, Manifest, ScopeGlobs, ScopeSupport, TestScope};
+    use proctor_core::test_case::TestCase;
 
     /// Plans one step per requested file, package or `all`, and follows up with one more step. Its source files have its name as
     /// their extension.
@@ -394,7 +437,12 @@ pub(crate) mod tests {
             self.steps.push(step);
         }
 
-        fn stdout(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
+        /// Each text is the name of a test that passed, or of one that was skipped if it begins with `-`.
+        fn stdout(&mut self, text: &[u8], events: &mut Vec<RunnerEvent>) {
+            let id = TestId { package: self.name.to_owned(), name: String::from_utf8_lossy(text).into_owned() };
+            let outcome = if text.starts_with(b"-") { TestOutcome::Skipped } else { TestOutcome::Passed };
+            events.push(RunnerEvent::TestFinished(Box::new(TestCase::new(id, String::new(), outcome))));
+        }
 
         fn stderr(&mut self, _: &[u8], _: &mut Vec<RunnerEvent>) {}
 
@@ -417,16 +465,27 @@ pub(crate) mod tests {
         }
     }
 
+    const NAMES: OptionSupport =
+        OptionSupport { scope: ScopeSupport { names: NameScope::Adapter, files: false }, ..Manifest::DEFAULT.options };
     pub(crate) static A: FakeFramework =
-        FakeFramework(&Manifest { name: "a", extensions: &["a"], ..Manifest::DEFAULT });
-    pub(crate) static B: FakeFramework =
-        FakeFramework(&Manifest { name: "b", extensions: &["b"], default_wall_ms: Some(20), ..Manifest::DEFAULT });
+        FakeFramework(&Manifest { name: "a", extensions: &["a"], options: NAMES, ..Manifest::DEFAULT });
+    pub(crate) static B: FakeFramework = FakeFramework(&Manifest {
+        name: "b",
+        extensions: &["b"],
+        options: NAMES,
+        default_wall_ms: Some(20),
+        ..Manifest::DEFAULT
+    });
 
     fn planned(selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
+        planned_within(&EVERYTHING, selection)
+    }
+
+    fn planned_within(scope: &TestScope, selection: &Selection) -> (Vec<String>, Box<dyn Parser>) {
         let mut tree = FileTree::default();
         ["x.a", "y.b", "z.b"].iter().for_each(|file| tree.add(*file));
         let chosen = [&A, &B].map(|framework| DetectedFramework { framework, projects: framework.detect(&tree) });
-        let request = PlanRequest { workspace: "/ws", ..PlanRequest::plain(selection) };
+        let request = PlanRequest { workspace: "/ws", scope, ..PlanRequest::plain(selection) };
         let (plan, parser) = FrameworkChoice { detected: chosen.into(), notes: Vec::new() }
             .plan(RunKind::Tests, &tree, &request, BrowserOptions::default())
             .unwrap();
@@ -472,5 +531,20 @@ pub(crate) mod tests {
         let summary = parser.summary();
         assert_eq!(summary.notes, ["a [0, 1]", "b [0, 1]"]);
         assert!(summary.proof.is_missing() && summary.structured);
+    }
+
+    #[test]
+    fn a_framework_of_which_a_scope_leaves_no_test_is_idle() {
+        let scope = TestScope { exclude: ScopeGlobs::parse(&["slow".to_owned()]).unwrap(), ..TestScope::default() };
+        for (scope, texts, idle) in
+            [(&scope, ["x", "-x"], &["b"][..]), (&scope, ["x", "x"], &[]), (&EVERYTHING, ["x", "-x"], &[])]
+        {
+            let (_, mut parser) = planned_within(scope, &Selection::All);
+            for (step, text) in texts.iter().enumerate() {
+                parser.step_started(step);
+                parser.stdout(text.as_bytes(), &mut Vec::new());
+            }
+            assert_eq!(parser.summary().idle_frameworks, idle);
+        }
     }
 }

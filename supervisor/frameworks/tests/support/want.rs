@@ -8,6 +8,7 @@ use proctor_frameworks::PlanRequest;
 pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest {
         selection,
+        scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Off,
         parallel: None,
         network: Network::None,

@@ -25,7 +25,7 @@ mod test_script;
 mod toolchain;
 
 use crate::contract::FileTree;
-use crate::contract::{InjectedFile, PlanRequest, REPORT, RerunNames};
+use crate::contract::{InjectedFile, NameScope, PlanRequest, REPORT, RerunNames, ScopeSupport};
 
 pub(crate) use detect::{
     MARKERS, describe_markers, is_left_to_test_script, is_monorepo, is_tested_by, may_start_reported_runner,
@@ -107,6 +107,9 @@ pub(crate) fn missing_runner(output: &str, runner: &str) -> Option<String> {
 
 /// Separator between titles in a test's name.
 pub(crate) const TITLE_SEPARATOR: &str = " > ";
+
+/// Runners whose adapters apply globs for names to titles joined by blanks, beside the project's own filter.
+pub(crate) const TITLE_SCOPE: ScopeSupport = ScopeSupport { names: NameScope::Adapter, files: false };
 
 /// How names of JavaScript's tests relate to each other.
 pub(crate) const RERUN_NAMES: RerunNames = RerunNames { are_titles: true, ..RerunNames::PLAIN };

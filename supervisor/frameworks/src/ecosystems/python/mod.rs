@@ -17,7 +17,7 @@ pub(crate) use stacks::STACK_DUMP;
 pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Plan, PlanRequest, REPORT, RerunNames, Step};
+use crate::contract::{InjectedFile, NameScope, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport, Step, TestScope};
 use std::collections::BTreeMap;
 use toolchain::INTERPRETERS;
 
@@ -47,6 +47,7 @@ impl<'a> PlanBuilder<'a> {
     /// Adds a command in the directory of `project`. It runs only `tests`, names by file, unless these are empty.
     pub(crate) fn add(&mut self, project: &Project, args: Vec<String>, tests: &BTreeMap<String, Vec<String>>) {
         let mut env = self.environment();
+        env.extend(scope_variable(self.request.scope));
         if !tests.is_empty() {
             let path = format!("{}/{}.json", self.name, self.plan.steps.len());
             env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.request.scratch));
@@ -84,6 +85,20 @@ impl<'a> PlanBuilder<'a> {
     }
 }
 
+/// The scope as the plugins read it: an expression for each kind of glob.
+fn scope_variable(scope: &TestScope) -> Option<(String, String)> {
+    let TestScope { patterns, exclude } = scope;
+    let lists = [
+        ("names", patterns.name_expression()),
+        ("files", patterns.file_expression()),
+        ("no_names", exclude.name_expression()),
+        ("no_files", exclude.file_expression()),
+    ];
+    let lists: BTreeMap<&str, String> =
+        lists.into_iter().filter_map(|(key, expression)| Some((key, expression?))).collect();
+    (!lists.is_empty()).then(|| ("PROCTOR_SCOPE".to_owned(), serde_json::json!(lists).to_string()))
+}
+
 fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
     InjectedFile { path, bytes, executable: false }
 }
@@ -94,6 +109,9 @@ fn interpreters(dir: &str) -> Vec<String> {
     let own = (0..=depth).flat_map(|up| INTERPRETERS.iter().map(move |python| format!("{}{python}", "../".repeat(up))));
     own.chain(["python3", "python"].map(str::to_owned)).collect()
 }
+
+/// Both runners' plugins apply every glob of a scope.
+pub(crate) const SCOPE: ScopeSupport = ScopeSupport { names: NameScope::Adapter, files: true };
 
 /// How names of Python's tests relate to each other.
 pub(crate) const RERUN_NAMES: RerunNames = RerunNames { parent: parent_of_subtest, ..RerunNames::PLAIN };

@@ -221,6 +221,37 @@ def is_project_file(file):
 ANY_FILE = "*"
 
 
+class Scope:
+    """Which tests a run of all tests includes: regular expressions for names and for files relative to the workspace."""
+
+    def __init__(self):
+        lists = json.loads(os.environ.get("PROCTOR_SCOPE", "{}"))
+        compiled = {key: re.compile("(?:%s)\\Z" % expression, re.DOTALL) for key, expression in lists.items()}
+        self._name, self._no_name = compiled.get("names"), compiled.get("no_names")
+        self._file, self._no_file = compiled.get("files"), compiled.get("no_files")
+        self.is_everything = not lists
+        # The initial working directory: a conftest or a test module may change it.
+        self._start = os.getcwd()
+
+    def has_file(self, path):
+        """Whether a file or directory, relative to where the runner was started, may have tests of the scope."""
+        whole = os.path.join(self._start, path)
+        path = os.path.relpath(whole, os.path.join(self._start, workspace() or ".")).replace(os.sep, "/")
+        if self._no_file is not None and self._no_file.match(path):
+            return False
+        return self._file is None or os.path.isdir(whole) or self._file.match(path) is not None
+
+    def has(self, path, name):
+        """Whether a test is in the scope: by its whole name, or the name of its class, function or method."""
+        if self.is_everything:
+            return True
+        bare = name.partition("[")[0]
+        names = {name, bare}.union(re.split(r"::|\.", bare))
+        if self._no_name is not None and any(map(self._no_name.match, names)):
+            return False
+        return self.has_file(path) and (self._name is None or any(map(self._name.match, names)))
+
+
 class Selection:
     """The selected tests, by their file or directory; the empty name stands for all tests there.
 

@@ -2,6 +2,7 @@
 
 use super::coverage;
 use super::detect::is_excluded_by_go_work;
+use super::scope;
 use super::selection::{PackageGroup, groups};
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -33,7 +34,8 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     if let Some(parallel) = request.parallel {
         common.push(format!("-parallel={}", parallel.max(1)));
     }
-    for group in groups(projects, tree, request.selection)? {
+    common.extend(scope::skip_expression(request.scope).map(|names| format!("-skip={names}")));
+    for group in scope::apply(groups(projects, tree, request.selection)?, tree, projects, request.scope)? {
         plan.steps.push(step(group, tree, request, &common));
     }
     // The profile of a test binary covers the packages of its own module only.
@@ -50,7 +52,7 @@ pub(super) fn plan_listing(
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
     let mut plan = base_plan();
-    for mut group in groups(projects, tree, request.selection)? {
+    for mut group in scope::apply(groups(projects, tree, request.selection)?, tree, projects, request.scope)? {
         let run = group.run.take();
         let list = top_level(run.as_deref());
         let common = ["test", "-json", "-count=1", "-timeout=0", &format!("-list={list}")].map(str::to_owned);

@@ -21,6 +21,7 @@ mod output_buffer;
 mod parser;
 mod run_expression;
 mod runtime_trace;
+mod scope;
 mod selection;
 mod test_names;
 mod toolchain;
@@ -29,7 +30,8 @@ mod tracker;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    CoverageHarvest, Framework, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, StackDump, StackSource,
+    CoverageHarvest, Framework, Manifest, NameScope, OptionSupport, Parser, Plan, PlanError, PlanRequest, ScopeSupport,
+    StackDump, StackSource,
 };
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
@@ -48,7 +50,11 @@ static MANIFEST: Manifest = Manifest {
     markers: &["go.mod", "go.work"],
     extensions: &["go"],
     build_error_hides_tests: false,
-    options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
+    options: OptionSupport {
+        coverage: true,
+        scope: ScopeSupport { names: NameScope::Adapter, files: true },
+        ..Manifest::DEFAULT.options
+    },
     stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Quit), read: goroutines::hung_tests }),
     toolchains: &[&GO],
     sample: &[("go.mod", "module example.com/pass\n")],

@@ -4,6 +4,7 @@
 use super::build_errors::{self, BuildErrors};
 use super::event::{OutputKind, TestEvent, unescape};
 use super::output_buffer::OutputLine;
+use super::scope;
 use super::test_names::is_test_name;
 use super::tracker::{EndAction, PackageEnd, Tracker};
 use super::{coverage, failure};
@@ -17,6 +18,7 @@ use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::test_case::{CollectorKind, TestCase, TestId, TestOutcome};
+use regex::Regex;
 use std::collections::BTreeSet;
 
 /// Most bytes kept of a command's stderr. The go tool prints little there: downloads, warnings, fatal errors.
@@ -56,6 +58,8 @@ pub(super) struct GoParser {
     /// Packages of the current step that were not built, without naming the failed build (before Go 1.24).
     unbuilt: BTreeSet<String>,
     listed: usize,
+    /// Names that a listing leaves out.
+    unlisted: Option<Regex>,
     proofs: ProofTracker,
     /// Whether proctor asked the test processes for their stacks, which ends them.
     is_ended_by_proctor: bool,
@@ -85,6 +89,7 @@ impl GoParser {
             has_reported: false,
             unbuilt: BTreeSet::new(),
             listed: 0,
+            unlisted: scope::skip_expression(request.scope).and_then(|names| Regex::new(&names).ok()),
             proofs: ProofTracker::default(),
             is_ended_by_proctor: false,
             unreached: false,
@@ -144,6 +149,8 @@ impl GoParser {
         let name = text.trim_end_matches('\n');
         if !is_test_name(name) {
             self.tracker.record_output(&event.package, "", OutputKind::Plain, event.raw_output(), events);
+        } else if self.unlisted.as_ref().is_some_and(|names| names.is_match(name)) {
+            // The project file excludes it.
         } else if self.listed < TEST_CASES_MAX {
             self.listed += 1;
             let id = TestId { package: event.package.clone().into_owned(), name: name.to_owned() };

@@ -179,7 +179,8 @@ fn groups_of_targets<'a>(projects: &'a [Project], tree: &FileTree, targets: &[Re
     named.chain(anywhere).collect()
 }
 
-fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<PackageGroup<'_>> {
+/// Splits a list of patterns into as many groups as the length of an argument list requires.
+pub(super) fn split_long(module: &Project, run: Option<String>, patterns: Vec<String>) -> Vec<PackageGroup<'_>> {
     let mut groups = vec![PackageGroup { module, packages: Vec::new(), run }];
     let mut bytes = 0;
     for pattern in patterns {

@@ -28,7 +28,8 @@ function hook(core) {
   // configurations synchronously.
   function withOurRunner(...all) {
     const read = readConfigs(...all);
-    return typeof read.then === 'function' ? read.then(throughOurs) : throughOurs(read);
+    const ours = (all) => withinScope(throughOurs(all));
+    return typeof read.then === 'function' ? read.then(ours) : ours(read);
   }
 
   // Jest looks up these functions when it calls them, and finds ours.
@@ -43,6 +44,17 @@ function throughOurs(read) {
     const transformIgnorePatterns = [...(one.transformIgnorePatterns ?? []), `^${path.dirname(__dirname)}/`];
     const ours = { testRunner: path.join(__dirname, 'runner.cjs'), proctorRunner: one.testRunner };
     return Object.freeze({ ...one, ...ours, transformIgnorePatterns });
+  });
+  return { ...read, configs };
+}
+
+// Leaves out the test files that the project file excludes, besides those that the configuration ignores.
+function withinScope(read) {
+  const ignored = (process.env.PROCTOR_IGNORED_PATHS ?? '').split('\n').filter(Boolean);
+  if (ignored.length === 0) return read;
+  const configs = read.configs.map((one) => {
+    const testPathIgnorePatterns = [...(one.testPathIgnorePatterns ?? []), ...ignored];
+    return Object.freeze({ ...one, testPathIgnorePatterns });
   });
   return { ...read, configs };
 }

@@ -12,7 +12,9 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, Plan, PlanError, PlanRequest, Step};
+use crate::contract::{
+    Manifest, NameScope, OptionSupport, Plan, PlanError, PlanRequest, ScopeSupport, Step, TestScope,
+};
 use crate::ecosystems::js::{
     self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -174,6 +176,10 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport {
+        scope: ScopeSupport { names: NameScope::Titles, files: true },
+        ..Manifest::DEFAULT.options
+    },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
@@ -216,9 +222,19 @@ fn plan(
         let RunnerStart { group, script, options } = start;
         let launch = js::launch_with_report(tree, &group, request, "jest/run.cjs", &script);
         let args = arguments(&group, options, request);
+        let ignored = ignored_paths(request.scope, request.workspace);
+        let launch = if ignored.is_empty() { launch } else { launch.with_env("PROCTOR_IGNORED_PATHS", ignored) };
         plan.steps.push(step(launch, &group, args));
     }
     Ok(plan)
+}
+
+/// Expressions for absolute paths that the scope leaves out, one a line: what `hook.cjs` adds to `testPathIgnorePatterns`.
+fn ignored_paths(scope: &TestScope, workspace: &str) -> String {
+    let root = js::quote_regex(workspace);
+    let excluded = scope.exclude.file_expression().map(|files| format!("^{root}/(?:{files})$"));
+    let others = scope.patterns.file_expression().map(|files| format!("^(?!{root}/(?:{files})$)"));
+    excluded.into_iter().chain(others).collect::<Vec<_>>().join("\n")
 }
 
 /// Files come first: several of Jest's options take all arguments that follow them.

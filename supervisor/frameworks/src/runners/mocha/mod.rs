@@ -6,7 +6,8 @@
 //! is the project's behaviour. In a parallel run (`--parallel`, `--jobs`) Mocha reports the tests of a file when the file is
 //! done, so no running test is known.
 //!
-//! A name filter is `--grep`, a regular expression over titles joined with blanks. A failed hook that belongs to no single test
+//! A name filter is `--grep`, a regular expression over titles joined with blanks; it replaces the project's own. The project file's
+//! patterns and exclude apply beside the project's own (`scope.cjs`). A failed hook that belongs to no single test
 //! is reported as a test with its title, and its rerun reruns its file. Mocha reports no lines: a failure that was not thrown
 //! in the project has no place.
 //! A passed test is reported with the next event, so a test whose leftovers end the process at once counts as not finished.
@@ -16,7 +17,7 @@ pub(crate) mod hooks;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
+use crate::contract::{Manifest, OptionSupport, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -128,6 +129,7 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
     ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
+    ("mocha/scope.cjs", include_bytes!("scope.cjs")),
 ];
 
 /// Options of a script that a request's own filter replaces.
@@ -153,6 +155,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
     reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },
@@ -190,6 +193,10 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: 
             launch = launch.with_env("PROCTOR_MOCHA_CONFIG", config);
         }
         let mut args = arguments(&group, options, request);
+        if let Some(titles) = request.scope.title_filter() {
+            launch = launch.with_env("PROCTOR_TITLES", titles);
+            args.insert(0, format!("--require={}/mocha/scope.cjs", request.scratch));
+        }
         args.splice(0..0, more.iter().map(|&word| word.to_owned()));
         plan.steps.push(launch.step(args));
     }

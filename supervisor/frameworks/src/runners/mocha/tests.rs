@@ -1,7 +1,7 @@
 //! Plans of the Mocha adapter, and its detection.
 
 use super::*;
-use crate::contract::{Framework, Step};
+use crate::contract::{Framework, ScopeGlobs, Step, TestScope};
 use proctor_core::filter::Filter;
 use proctor_core::request::{CoverageMode, Selection};
 use proctor_core::test_case::TestId;
@@ -39,7 +39,7 @@ fn combines_the_script_and_the_request_into_the_command_line() {
     assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
     assert_eq!((plan.steps[0].env["TZ"].as_str(), plan.steps[0].env["PROCTOR_REPORT"].as_str()), ("UTC", "/s/report"));
     assert_eq!(plan.notes, ["the test script gives mocha options that were not passed on: -R dot"]);
-    assert!(plan.report && plan.files.len() == 6);
+    assert!(plan.report && plan.files.len() == 7);
     let listing = plan_of("mocha test", &Selection::All, None, true);
     assert_eq!(line(&listing.steps[0]), "--dry-run --no-parallel ... test");
     let parallel = plan_of("mocha --parallel --jobs 8 test", &Selection::All, Some(3), false);
@@ -71,4 +71,16 @@ fn reruns_exactly_the_failed_tests_and_the_file_of_a_failed_hook() {
     assert_eq!(lines("mocha", &selection), expected);
     let quoted = test("test/a.spec.js", "\"before\" is a word");
     assert_eq!(file_of_hook(&quoted), quoted);
+}
+
+#[test]
+fn the_scope_of_the_project_file_applies_beside_the_filter_of_the_script() {
+    let tree = tree("mocha --grep @fast --invert test");
+    let exclude = ScopeGlobs::parse(&["cart > slow".to_owned()]).unwrap();
+    let scope = TestScope { exclude, ..TestScope::default() };
+    let plan =
+        Mocha.plan(&Mocha.detect(&tree), &tree, &PlanRequest { scope: &scope, ..PlanRequest::plain(&Selection::All) });
+    let step = &plan.unwrap().steps[0];
+    assert_eq!(line(step), "--require=/s/mocha/scope.cjs ... --grep=@fast --invert test");
+    assert_eq!(step.env["PROCTOR_TITLES"], "^(?! *(?:cart (?:> )?slow)(?: |$))");
 }

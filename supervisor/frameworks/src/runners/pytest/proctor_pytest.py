@@ -38,6 +38,9 @@ KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-
 # Options by which pytest selects tests by the result of an earlier run.
 BY_EARLIER_RUNS = ("lf", "stepwise", "stepwise_skip")
 
+# The tests that the project file leaves in.
+SCOPE = proctor_python.Scope()
+
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
 _compared = []
 
@@ -173,12 +176,19 @@ def _values_compared(tb):
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path):
+    # `None` leaves the decision to pytest and to the project.
+    is_left_out = not SCOPE.is_everything and collection_path.is_file() and not SCOPE.has_file(str(collection_path))
+    return True if is_left_out and collection_path.name != "conftest.py" else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     selection, places = proctor_python.Selection(), Places(config)
 
     def is_wanted(item):
         package, name = places.of(item.nodeid)
-        return selection.has(package, name, name.rpartition("@")[0] or name, "%s::%s" % (package, name))
+        return SCOPE.has(package, name) and selection.has(package, name, name.rpartition("@")[0] or name, "%s::%s" % (package, name))
 
     kept = [item for item in items if is_wanted(item)]
     if len(kept) < len(items):
@@ -385,7 +395,7 @@ class Reporter:
 
     def pytest_deselected(self, items):
         # A selection by the request itself needs no note.
-        asked = "PROCTOR_SELECTION" in os.environ or any(arg.startswith("-k=") for arg in self._arguments)
+        asked = {"PROCTOR_SELECTION", "PROCTOR_SCOPE"}.intersection(os.environ) or any(arg.startswith("-k=") for arg in self._arguments)
         if items and not asked:
             self.note("%d test(s) are deselected by the project's own settings, such as -k, -m or --deselect" % len(items))
 

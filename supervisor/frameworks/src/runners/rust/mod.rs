@@ -24,7 +24,10 @@ mod toolchain;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables};
+use crate::contract::{
+    Framework, LONG_WALL_MS, Manifest, NameScope, OptionSupport, Parser, Plan, PlanError, PlanRequest,
+    ReservedVariables, ScopeSupport,
+};
 use crate::parsing::workspace_paths::join;
 use doctest_names::RERUN_NAMES;
 use parser::{Mode, RunnerKind, RustParser};
@@ -107,6 +110,10 @@ static NEXTEST_MANIFEST: Manifest = Manifest {
     extensions: &["rs"],
     default_wall_ms: Some(LONG_WALL_MS),
     finishes_started_tests: false,
+    options: OptionSupport {
+        scope: ScopeSupport { names: NameScope::Adapter, files: false },
+        ..Manifest::DEFAULT.options
+    },
     rerun_names: RERUN_NAMES,
     reserved: ReservedVariables { prefixes: &["NEXTEST_"], ..ReservedVariables::NONE },
     toolchains: &[&RUST],

@@ -8,7 +8,7 @@ use super::cargo::{COLOUR, common_options, names};
 use super::selection::groups;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Plan, PlanError, PlanRequest, Step};
+use crate::contract::{Plan, PlanError, PlanRequest, ScopeGlobs, Step, TestScope};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -33,12 +33,10 @@ pub(super) fn plan_listing(
     tree: &FileTree,
     request: &PlanRequest<'_>,
 ) -> Result<Plan, PlanError> {
-    plan_with(
-        projects,
-        tree,
-        request,
-        &["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned),
-    )
+    let mut options = ["list", "--cargo-message-format=json", "--message-format=json"].map(str::to_owned).to_vec();
+    // Of an ignored test nextest says that it is ignored, whatever the filterset says.
+    options.extend(filterset(request.scope).map(|_| "--run-ignored=all".to_owned()));
+    plan_with(projects, tree, request, &options)
 }
 
 fn plan_with(
@@ -52,12 +50,28 @@ fn plan_with(
         let mut args = vec!["nextest".to_owned()];
         args.extend_from_slice(options);
         args.extend(common_options(&group, tree, request));
+        args.extend(filterset(request.scope).map(|filterset| format!("--filterset={filterset}")));
         args.push("--".to_owned());
         args.extend(names(&group.names));
         let env = BTreeMap::from([("NEXTEST_EXPERIMENTAL_LIBTEST_JSON".to_owned(), "1".to_owned())]);
         plan.steps.push(Step { programs: vec!["cargo".to_owned()], args, dir: group.project.dir.clone(), env });
     }
     Ok(plan)
+}
+
+/// The scope's names as a filterset: the whole path of a test, its last part, or a module above it. It narrows the profile's default
+/// filter further.
+fn filterset(scope: &TestScope) -> Option<String> {
+    let of = |globs: &ScopeGlobs| {
+        // A `/` would end the expression, and no glob for names has one.
+        let names = globs.name_expression()?;
+        Some(format!("test(/^(.*::)?({names})(::.*)?$/)"))
+    };
+    match (of(&scope.patterns), of(&scope.exclude)) {
+        (Some(wanted), Some(excluded)) => Some(format!("{wanted} and not {excluded}")),
+        (None, Some(excluded)) => Some(format!("not {excluded}")),
+        (wanted, None) => wanted,
+    }
 }
 
 /// The command that lists the ignored tests among select that `run` selects. A run's stream only counts them by suite, and

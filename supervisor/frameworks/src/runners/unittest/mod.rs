@@ -48,6 +48,7 @@ static MANIFEST: Manifest = Manifest {
     node_id_separator: Some("::"),
     build_error_hides_tests: false,
     options: OptionSupport {
+        scope: python::SCOPE,
         parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),
         ..Manifest::DEFAULT.options
     },

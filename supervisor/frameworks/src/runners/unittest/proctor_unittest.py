@@ -24,6 +24,9 @@ __unittest = True
 # The initial working directory. A test may change it, and even remove the new one.
 START = os.getcwd()
 
+# The tests that the project file leaves in. Created before any module of the project is loaded.
+SCOPE = proctor_python.Scope()
+
 # Exit status of unittest's own command when no test ran, since Python 3.12.
 NO_TESTS = 5
 
@@ -111,6 +114,7 @@ def tell_others(loader, suite, selection, report):
     """
     own = {code(test) for test in each(suite)}
     others = [(module.__file__, list(loader.others(module, own))) for module in loader.modules]
+    others = [(file, [one for one in names if SCOPE.has(relative(file), one[0])]) for file, names in others]
     others = [(file, names) for file, names in others if names and selection.has(relative(file), "")]
     if others and "pytest" not in sys.modules:
         one = others[0][1][0][0], relative(others[0][0])
@@ -134,9 +138,11 @@ def chosen(suite, selection):
 
     def is_wanted(test):
         package, name = place(test)
+        if not (SCOPE.has_file(package) if type(test).__name__ == UNLOADABLE else SCOPE.has(package, name)):
+            return False
         return selection.has(package, *(part for own in (name, test.id()) for part in (own, own.rpartition(".")[0] + ".")))
 
-    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests else suite
+    return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests or not SCOPE.is_everything else suite
 
 
 def wholes(names):

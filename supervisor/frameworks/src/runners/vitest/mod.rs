@@ -13,7 +13,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Manifest, Plan, PlanError, PlanRequest};
+use crate::contract::{InjectedFile, Manifest, OptionSupport, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsFramework, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::RunnerProfile;
 use serde::Serialize;
@@ -114,6 +114,8 @@ struct RunSettings<'a> {
     /// Whether the files may be sources, which select the tests that import them.
     related: bool,
     expression: Option<&'a str>,
+    /// The project file's scope, as an expression over full titles: `run.mjs` adds it to a filter of the project's configuration.
+    titles: Option<String>,
     cache: String,
     workers: Option<u32>,
 }
@@ -133,6 +135,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
@@ -180,6 +183,7 @@ fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
         files: &group.files,
         related: !group.files.is_empty() && !group.are_test_files,
         expression: group.names.expression(),
+        titles: request.scope.title_filter(),
         cache: format!("{}/vitest", request.cache),
         workers: request.parallel.map(|parallel| parallel.max(1)),
     };

@@ -15,7 +15,7 @@ const OLDEST = 1;
 // An expression that no name matches: before Vitest 3 this is the only way to load files and run none of their tests.
 const NOTHING = '(?!)';
 
-// Proctor's settings, as JSON: files, whether those are sources (related), expression, cache, workers.
+// Proctor's settings, as JSON: files, whether those are sources (related), expression, titles of the project file's scope, cache, workers.
 const settings = JSON.parse(process.env.PROCTOR_VITEST);
 const listing = process.env.PROCTOR_LISTING !== undefined;
 delete process.env.PROCTOR_VITEST;
@@ -65,15 +65,26 @@ async function prepare() {
   // As in Vitest's own command line, the patterns add to the configuration's and do not replace them.
   if (options.exclude) options.cliExclude = [options.exclude].flat();
   delete options.exclude;
-  const { files, related, expression, cache, workers } = settings;
+  const { files, related, expression, titles, cache, workers } = settings;
   const absolute = files.map((file) => path.resolve(file));
   Object.assign(options, { run: true, watch: false, passWithNoTests: false });
   if (related) options.related = absolute;
-  if (expression) options.testNamePattern = expression;
-  const pattern = options.testNamePattern;
-  if (listing && speaksOfTasks) options.testNamePattern = NOTHING;
+  let pattern = titles ?? expression ?? options.testNamePattern;
   if (workers) Object.assign(options, { maxWorkers: workers }, major < 4 ? { minWorkers: 1 } : {});
-  const vitest = await create(options, { cacheDir: cache });
+  // The name filter of the project's own configuration, which an option replaces.
+  let own;
+  const look = { name: 'proctor', config: { order: 'pre', handler: ({ test }) => void (own = test?.testNamePattern) } };
+  const start = () => {
+    const applied = listing && speaksOfTasks ? NOTHING : pattern;
+    if (applied) options.testNamePattern = applied;
+    return create(options, { cacheDir: cache, ...(titles ? { plugins: [look] } : {}) });
+  };
+  let vitest = await start();
+  if (titles && own) {
+    await vitest.close();
+    pattern = within(own, titles);
+    vitest = await start();
+  }
   // A missing snapshot is a failure, as on a build server, and writes no file into the workspace.
   for (const place of [vitest.config.snapshotOptions, vitest.snapshot?.options]) {
     if (place) place.updateSnapshot = 'none';
@@ -82,6 +93,15 @@ async function prepare() {
   const reporter = new Reporter(asked);
   vitest.reporters.push(speaksOfTasks ? new Tasks(reporter, vitest, listing) : reporter);
   return { vitest, reporter, filters: related ? [] : absolute.length > 0 ? absolute : filter };
+}
+
+// The expression for titles that match both. An expression's flags cannot be kept, as ours has none.
+function within(own, titles) {
+  const { source, flags } = new RegExp(own);
+  if (/[^gu]/.test(flags)) {
+    throw new Error(`proctor: testNamePattern has flags (${flags}), beside which the project file's patterns and exclude for names do not apply`);
+  }
+  return `(?=[\\s\\S]*(?:${source}))${titles}`;
 }
 
 // Vite's default way to load a configuration writes a file beside it. The `runner` loader cannot load every configuration; the

@@ -1,0 +1,128 @@
+//! The last lines of a run at a terminal: where to look first, what changed since the last run, the slowest tests, flaky tests,
+//! and the next command.
+
+use super::terminal_report::dim;
+use proctor_core::analysis::{Analysis, RootCause};
+use proctor_core::outcome::Outcome;
+use proctor_core::report::Report;
+use proctor_core::request::CUSTOM_FRAMEWORK;
+use proctor_core::test_case::TestCase;
+use proctor_proto::printable::{cut, line};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Slowest tests shown.
+const SLOWEST_SHOWN: usize = 3;
+
+/// Least time of a test that is worth naming, in seconds.
+const SLOW_S_MIN: f64 = 0.1;
+
+/// Columns shown of a sentence.
+const COLUMNS_SHOWN: usize = 400;
+
+/// Columns shown of a test's name.
+const NAME_COLUMNS: usize = 200;
+
+/// What the command line knows of a run beyond its report.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunView<'a> {
+    /// Whether the run's output has been shown already.
+    pub(super) output_seen: bool,
+    /// The workspace as the command named it.
+    pub(super) workspace: &'a Path,
+    /// Whether the run was a rerun of failures.
+    pub(super) is_rerun: bool,
+    /// What the failures have in common.
+    pub(super) analysis: &'a Analysis,
+}
+
+/// The lines above the verdict.
+pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
+    let mut text = String::new();
+    if let Some(cause) = view.analysis.root_cause.as_ref().filter(|cause| cause.is_sandbox || view.analysis.total > 1) {
+        let statement = line(&cause.statement);
+        let _ = writeln!(text, "look first: {} ({})", cut(&statement, COLUMNS_SHOWN), cause.confidence.name());
+    }
+    text.push_str(&since_last_run(report));
+    text.push_str(&slowest(report));
+    if report.flaky_in_run > 0 {
+        let _ = writeln!(text, "flaky: {} failed and passed in this run", tests(report.flaky_in_run));
+    }
+    text
+}
+
+/// What changed since the last run: `2 new, 1 fixed, 3 still failing since the last run`. Empty if nothing failed then or
+/// fails now.
+fn since_last_run(report: &Report) -> String {
+    let Some(since) = &report.since_last_run else { return String::new() };
+    let counts = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
+    let counts = counts.iter().filter(|(group, _)| group.total > 0);
+    let counts: Vec<String> = counts.map(|(group, what)| format!("{} {what}", group.total)).collect();
+    if counts.is_empty() { String::new() } else { format!("{} since the last run\n", counts.join(", ")) }
+}
+
+/// The slowest tests, where there are enough tests for it to mean something.
+fn slowest(report: &Report) -> String {
+    let mut timed: Vec<(f64, &TestCase)> =
+        report.tests.iter().filter_map(|test| Some((test.duration_s?, test))).collect();
+    timed.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    // A parent's time has that of its parts.
+    let mut named: Vec<(f64, &TestCase)> = Vec::new();
+    let is_part = |outer: &TestCase, inner: &TestCase| {
+        outer.package == inner.package
+            && inner.name.strip_prefix(&outer.name).is_some_and(|rest| rest.starts_with(['/', ' ', ':', '.']))
+    };
+    for (seconds, test) in timed.iter().filter(|(seconds, _)| *seconds >= SLOW_S_MIN) {
+        if named.len() < SLOWEST_SHOWN && !named.iter().any(|(_, other)| is_part(other, test)) {
+            named.push((*seconds, test));
+        }
+    }
+    if timed.len() <= SLOWEST_SHOWN || named.is_empty() {
+        return String::new();
+    }
+    let mut text = "slowest:\n".to_owned();
+    for (seconds, test) in named {
+        let _ = writeln!(text, "  {seconds:6.2}s  {}", cut(&line(&test.nodeid), NAME_COLUMNS));
+    }
+    text
+}
+
+/// The command that helps next; empty if there is none to name.
+pub(super) fn next_command(report: &Report, view: &RunView<'_>) -> String {
+    let path = workspace_argument(view.workspace);
+    let sandbox = view.analysis.root_cause.as_ref().filter(|cause| cause.is_sandbox);
+    if let Some(RootCause { suggestion: Some(suggestion), .. }) = sandbox {
+        return format!("{} {}\n", dim("next:"), cut(&line(suggestion), COLUMNS_SHOWN));
+    }
+    let has_failures = view.analysis.total > 0 && report.framework != CUSTOM_FRAMEWORK;
+    let command = match report.outcome {
+        Outcome::Passed if view.is_rerun => format!("proctor run{path}"),
+        Outcome::NoTests if report.framework != CUSTOM_FRAMEWORK => format!("proctor list{path}"),
+        Outcome::RunnerMissing => "proctor doctor".to_owned(),
+        Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed if has_failures => {
+            let analyze = if view.analysis.error_patterns.len() > 1 {
+                format!("proctor analyze{path}, then ")
+            } else {
+                String::new()
+            };
+            format!("{analyze}proctor run{path} --failed")
+        }
+        _ => return String::new(),
+    };
+    format!("{} {command}\n", dim("next:"))
+}
+
+/// The workspace as an argument of a shell line, with a blank before it; empty for the working directory.
+fn workspace_argument(workspace: &Path) -> String {
+    let path = workspace.to_string_lossy();
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+@".contains(char);
+    match path.as_ref() {
+        "." | "" => String::new(),
+        path if path.chars().all(is_plain) && !path.starts_with('-') => format!(" {path}"),
+        path => format!(" '{}'", line(&path.replace('\'', r"'\''"))),
+    }
+}
+
+fn tests(count: u64) -> String {
+    if count == 1 { "1 test".to_owned() } else { format!("{count} tests") }
+}
