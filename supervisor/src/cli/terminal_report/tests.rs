@@ -1,3 +1,5 @@
+//! Snapshots of the end of a run.
+
 use super::*;
 use anstream::adapter::strip_str;
 use proctor_core::analysis::{Context, analyze};

@@ -1,3 +1,5 @@
+//! Reading, applying and writing project files.
+
 use super::*;
 use proctor_core::repetition::Repetition;
 use proctor_core::request::Selection;
