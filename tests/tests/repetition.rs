@@ -1,7 +1,7 @@
 //! Repeated executions in one run, from the command line, over gRPC and over MCP: flaky tests are found with their
 //! evidence, no failure becomes green, and one deadline, one cancellation and one event stream serve all executions.
 
-#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 #[path = "outcome_table/mcp_client.rs"]
 #[expect(dead_code, reason = "these tests use a part of the client")]
