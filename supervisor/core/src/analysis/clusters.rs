@@ -17,10 +17,13 @@ pub(super) struct Cluster {
     pub(super) is_consequence: bool,
 }
 
+/// What the failures of a cluster have in common: message, kind, file and line.
+type ClusterKey<'a> = (MaskedMessage, PatternKind, Option<&'a str>, Option<u32>);
+
 /// The clusters, causes before consequences, and the most frequent first.
 pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<'_>) -> Vec<Cluster> {
     let mut classifier = Classifier::new(project);
-    let mut by_key: HashMap<(MaskedMessage, PatternKind, Option<&str>, Option<u32>), usize> = HashMap::new();
+    let mut by_key: HashMap<ClusterKey<'_>, usize> = HashMap::new();
     let mut clusters: Vec<Cluster> = Vec::new();
     for (at, one) in failed.iter().enumerate() {
         let message = MaskedMessage::new(one.message);
