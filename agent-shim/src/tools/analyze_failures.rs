@@ -80,14 +80,14 @@ impl Draw for FailureAnalysis {
         let members = vec![
             ("outcome", outcome_name(shown.outcome()).into()),
             ("root_cause", shown.root_cause.as_ref().map_or(Value::Null, root_cause)),
-            ("further_causes", shown.further_causes.iter().map(root_cause).collect()),
+            ("further_causes", present(shown.further_causes.iter().map(root_cause).collect())),
             ("error_patterns", shown.error_patterns.iter().map(error_pattern).collect()),
             ("suggestions", shown.suggestions.iter().map(suggestion).collect()),
             ("affected_files", shown.affected_files.iter().map(affected_file).collect()),
             ("changed_files", shown.changed_files.as_ref().map_or(Value::Null, changed_files)),
-            ("failed_tests", shown.failed_tests.iter().map(failed_test).collect()),
+            ("failed_tests", present(shown.failed_tests.iter().map(failed_test).collect())),
             ("total", shown.total.into()),
-            ("analyzed", shown.analyzed.into()),
+            ("analyzed", if shown.analyzed == shown.total { Value::Null } else { shown.analyzed.into() }),
             ("patterns_left_out", some(shown.patterns_left_out)),
             ("left_out", left_out.to_json()),
             ("found", shown.notes.clone().into()),
@@ -196,6 +196,11 @@ fn shorten(all: &AnalyzeFailuresResponse, detail: &Detail) -> AnalyzeFailuresRes
 
 fn some(count: u64) -> Value {
     if count == 0 { Value::Null } else { count.into() }
+}
+
+// Without an empty list, which a short answer has no room for.
+fn present(list: Vec<Value>) -> Value {
+    if list.is_empty() { Value::Null } else { list.into() }
 }
 
 fn text(text: &str) -> Value {

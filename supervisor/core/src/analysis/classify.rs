@@ -1,9 +1,9 @@
 //! The kind of one failure, and what follows from it.
 
 use super::analyzed_failure::AnalyzedFailure;
-use super::failure_kind::FailureKind;
 use super::install::install_command;
 use super::mask::MaskedMessage;
+use super::pattern_kind::PatternKind;
 use super::patterns::Pattern;
 use super::template::{fill, match_line};
 use super::{Confidence, ProjectContext};
@@ -21,7 +21,7 @@ const LINE_BYTES_MAX: usize = 1024;
 /// The kind of a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Classification {
-    pub(super) kind: FailureKind,
+    pub(super) kind: PatternKind,
     pub(super) confidence: Confidence,
     pub(super) suggestion: Option<String>,
     /// The name that the pattern captured: a module, a file, a variable, a test.
@@ -39,7 +39,7 @@ impl Classification {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct MessageKey {
     message: MaskedMessage,
-    values: Option<FailureKind>,
+    values: Option<PatternKind>,
     is_rejection: bool,
     reads_environment: bool,
 }
@@ -67,19 +67,19 @@ impl<'a> Classifier<'a> {
         let project = self.project;
         let known = self.by_message.entry(key).or_insert_with(|| by_message(failed, values, project)).clone();
         match known {
-            Some(class) if class.kind != FailureKind::Crash => class,
+            Some(class) if class.kind != PatternKind::Crash => class,
             known => by_output(failed, project).or(known).unwrap_or_else(|| without_pattern(failed)),
         }
     }
 }
 
 /// Kinds that a runner reports together with an expected and an actual value.
-const WITH_VALUES: [FailureKind; 5] = [
-    FailureKind::DataRace,
-    FailureKind::LeakedResource,
-    FailureKind::MissingException,
-    FailureKind::MockExpectation,
-    FailureKind::SnapshotMismatch,
+const WITH_VALUES: [PatternKind; 5] = [
+    PatternKind::DataRace,
+    PatternKind::LeakedResource,
+    PatternKind::MissingException,
+    PatternKind::MockExpectation,
+    PatternKind::SnapshotMismatch,
 ];
 
 fn by_message(
@@ -93,12 +93,12 @@ fn by_message(
     match found {
         // A comparison may be of texts with any words.
         found if values.is_some() && !found.as_ref().is_some_and(|(kind, ..)| WITH_VALUES.contains(kind)) => values,
-        Some((FailureKind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
+        Some((PatternKind::MissingKey, _, Some(name))) if failed.innermost_shows("os.environ") => {
             let name = name.trim_matches('\'').to_owned();
             let suggestion = Some(format!(
                 "set {name} for the run: `env` in the request or `--env`, or `environment` in .proctor.yaml"
             ));
-            let kind = FailureKind::MissingEnvironmentVariable;
+            let kind = PatternKind::MissingEnvironmentVariable;
             Some(Classification { kind, confidence, suggestion, subject: Some(name) })
         }
         found => {
@@ -108,7 +108,7 @@ fn by_message(
     }
 }
 
-type Match = (FailureKind, Option<String>, Option<String>);
+type Match = (PatternKind, Option<String>, Option<String>);
 
 fn by_pattern<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
@@ -119,15 +119,15 @@ fn by_pattern<'a>(
     project.language.patterns().filter(applies).find_map(|pattern| {
         let captures = lines.clone().find_map(|line| {
             let captures = match_line(pattern.message, line)?;
-            let is_variable = pattern.kind == FailureKind::MissingEnvironmentVariable && !captures.is_empty();
+            let is_variable = pattern.kind == PatternKind::MissingEnvironmentVariable && !captures.is_empty();
             if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
         })?;
         let subject = captures.first().map(|(_, value)| (*value).to_owned());
         let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
-        let own = module.filter(|module| pattern.kind == FailureKind::MissingDependency && project.has_own(module));
+        let own = module.filter(|module| pattern.kind == PatternKind::MissingDependency && project.has_own(module));
         if let Some(module) = own {
             let suggestion = format!("no package {module} is in this module: check the import path, or create it");
-            return Some((FailureKind::MissingModule, Some(suggestion), subject));
+            return Some((PatternKind::MissingModule, Some(suggestion), subject));
         }
         let install = module.and_then(|module| install_command(project.language, module, project.context));
         let filled = match install {
@@ -175,17 +175,17 @@ fn by_values(failed: &AnalyzedFailure<'_>) -> Option<Classification> {
     };
     if differ_by_rounding(expected, actual) {
         let suggestion = "the values differ only by rounding: compare with a tolerance";
-        return class(FailureKind::FloatRounding, Confidence::Likely, suggestion);
+        return class(PatternKind::FloatRounding, Confidence::Likely, suggestion);
     }
     if differ_by_time_zone(expected, actual) {
         let suggestion = "both are the same moment in different time zones: compare in one";
-        return class(FailureKind::TimeZone, Confidence::Likely, suggestion);
+        return class(PatternKind::TimeZone, Confidence::Likely, suggestion);
     }
     if differ_by_order(expected, actual) {
         let suggestion = "both have the same elements in a different order: sort them, or compare without order";
-        return class(FailureKind::OrderDependence, Confidence::Possible, suggestion);
+        return class(PatternKind::OrderDependence, Confidence::Possible, suggestion);
     }
-    class(FailureKind::Assertion, Confidence::Likely, "compare the expected with the actual value")
+    class(PatternKind::Assertion, Confidence::Likely, "compare the expected with the actual value")
 }
 
 fn differ_by_rounding(expected: &str, actual: &str) -> bool {
@@ -293,18 +293,18 @@ fn elements(text: &str) -> Option<Vec<&str>> {
 
 fn without_pattern(failed: &AnalyzedFailure<'_>) -> Classification {
     let kind = match failed.collector {
-        Some(CollectorKind::Build) => FailureKind::BuildError,
-        Some(CollectorKind::Collection) => FailureKind::Exception,
-        None if failed.message.contains("panic: ") => FailureKind::Exception,
-        None if failed.message.starts_with("assert") => FailureKind::Assertion,
+        Some(CollectorKind::Build) => PatternKind::BuildError,
+        Some(CollectorKind::Collection) => PatternKind::Exception,
+        None if failed.message.contains("panic: ") => PatternKind::Exception,
+        None if failed.message.starts_with("assert") => PatternKind::Assertion,
         None => {
             let first = failed.message.split([':', ' ', '(']).next().unwrap_or_default();
             if first.contains("Assert") {
-                FailureKind::Assertion
+                PatternKind::Assertion
             } else if ["Error", "Exception", "Failure"].iter().any(|end| first.ends_with(end)) {
-                FailureKind::Exception
+                PatternKind::Exception
             } else {
-                FailureKind::Unknown
+                PatternKind::Unknown
             }
         }
     };

@@ -2,8 +2,8 @@
 
 use super::analyzed_failure::AnalyzedFailure;
 use super::classify::{Classification, Classifier};
-use super::failure_kind::FailureKind;
 use super::mask::MaskedMessage;
+use super::pattern_kind::PatternKind;
 use super::{ErrorPattern, ProjectContext, names};
 use crate::bounds::{ANALYSIS_TEXT_BYTES_MAX, clip};
 use std::collections::{HashMap, HashSet};
@@ -17,10 +17,13 @@ pub(super) struct Cluster {
     pub(super) is_consequence: bool,
 }
 
+/// What the failures of a cluster have in common: message, kind, file and line.
+type ClusterKey<'a> = (MaskedMessage, PatternKind, Option<&'a str>, Option<u32>);
+
 /// The clusters, causes before consequences, and the most frequent first.
 pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<'_>) -> Vec<Cluster> {
     let mut classifier = Classifier::new(project);
-    let mut by_key: HashMap<(MaskedMessage, FailureKind, Option<&str>, Option<u32>), usize> = HashMap::new();
+    let mut by_key: HashMap<ClusterKey<'_>, usize> = HashMap::new();
     let mut clusters: Vec<Cluster> = Vec::new();
     for (at, one) in failed.iter().enumerate() {
         let message = MaskedMessage::new(one.message);
@@ -43,7 +46,7 @@ pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<
 // Failures that by their own words follow from another one, if that one is there.
 fn mark_consequences(failed: &[AnalyzedFailure<'_>], clusters: &mut [Cluster]) {
     let follows =
-        |cluster: &Cluster| matches!(cluster.class.kind, FailureKind::PoisonedLock | FailureKind::DependencyFailed);
+        |cluster: &Cluster| matches!(cluster.class.kind, PatternKind::PoisonedLock | PatternKind::DependencyFailed);
     let roots: HashSet<&str> = clusters
         .iter()
         .filter(|cluster| !follows(cluster))

@@ -8,12 +8,12 @@ mod analyzed_failure;
 mod changes;
 mod classify;
 mod clusters;
-mod failure_kind;
 mod frames;
 mod imports;
 mod install;
 mod mask;
 mod package_names;
+mod pattern_kind;
 mod patterns;
 mod root_cause;
 mod sandbox_causes;
@@ -22,7 +22,7 @@ mod template;
 mod tests;
 
 pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges, test_files};
-pub use failure_kind::FailureKind;
+pub use pattern_kind::PatternKind;
 
 use crate::bounds::{
     ANALYSIS_FILES_MAX, ANALYSIS_FURTHER_CAUSES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX,
@@ -95,16 +95,16 @@ pub struct FailedTest {
     /// Its name and place.
     #[serde(flatten)]
     pub location: FailureLocation,
-    /// FailureKind of the failure.
-    pub kind: FailureKind,
+    /// PatternKind of the failure.
+    pub kind: PatternKind,
 }
 
 /// Failures that have the same kind, message and place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPattern {
-    /// FailureKind of the failures.
+    /// PatternKind of the failures.
     #[serde(rename = "type")]
-    pub kind: FailureKind,
+    pub kind: PatternKind,
     /// The message of the first of them.
     pub message: String,
     /// Number of these failures.
@@ -124,8 +124,8 @@ pub struct ErrorPattern {
 /// Where to look first, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// FailureKind of the failure, if it is one.
-    pub kind: Option<FailureKind>,
+    /// PatternKind of the failure, if it is one.
+    pub kind: Option<PatternKind>,
     /// What the run shows, in one sentence.
     pub statement: String,
     /// How sure it is.
@@ -278,7 +278,7 @@ pub fn analyze(report: &Report, context: &WorkspaceFacts, limit: usize) -> Analy
             suggestions.push(Suggestion { text, confidence, evidence });
         }
     }
-    let mut kinds = vec![FailureKind::Unknown; failed.len()];
+    let mut kinds = vec![PatternKind::Unknown; failed.len()];
     clusters.iter().for_each(|cluster| cluster.members.iter().for_each(|at| kinds[*at] = cluster.class.kind));
     Analysis {
         framework: report.framework.clone(),

@@ -3,7 +3,7 @@
 
 use super::analyzed_failure::AnalyzedFailure;
 use super::clusters::Cluster;
-use super::failure_kind::FailureKind;
+use super::pattern_kind::PatternKind;
 use super::sandbox_causes;
 use super::{Confidence, FailureLocation, RootCause, WorkspaceFacts};
 use crate::report::Report;
@@ -170,7 +170,7 @@ fn agreement(
     let key = |(at, cluster): (usize, &&Cluster)| {
         let first = failed[cluster.members[0]];
         // Failures without a place, or of no known kind, agree only if they have the same message.
-        let is_alone = first.file.is_none() || cluster.class.kind == FailureKind::Unknown;
+        let is_alone = first.file.is_none() || cluster.class.kind == PatternKind::Unknown;
         (cluster.class.kind, first.file, first.line, is_alone.then_some(at))
     };
     let mut groups: HashMap<_, Vec<&Cluster>> = HashMap::new();

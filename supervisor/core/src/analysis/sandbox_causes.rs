@@ -4,7 +4,7 @@
 use super::analyzed_failure::AnalyzedFailure;
 use super::classify::Classification;
 use super::clusters::Cluster;
-use super::failure_kind::FailureKind;
+use super::pattern_kind::PatternKind;
 use super::root_cause::FailureCount;
 use super::{Confidence, FailureLocation, RootCause, WorkspaceFacts};
 use crate::human_units::format_bytes;
@@ -71,25 +71,25 @@ fn limits_reached(report: &Report) -> Vec<RootCause> {
         let (outcome, kind, what, change) = match hit.limit {
             LimitKind::Memory => (
                 Outcome::OutOfMemory,
-                FailureKind::OutOfMemory,
+                PatternKind::OutOfMemory,
                 format!("memory limit of {}: {}", format_bytes(hit.max), times("ended a process or refused it memory")),
                 larger("memory"),
             ),
             LimitKind::Pids => (
                 Outcome::PidsExhausted,
-                FailureKind::PidsExhausted,
+                PatternKind::PidsExhausted,
                 format!("limit of {} processes and threads: {}", hit.max, times("refused a further one")),
                 larger("pids"),
             ),
             LimitKind::Tmp => (
                 Outcome::DiskFull,
-                FailureKind::DiskFull,
+                PatternKind::DiskFull,
                 format!("limit of {} in /tmp", format_bytes(hit.max)),
                 "write less to /tmp; if the tests need more: a larger `tmp` limit in the host file".to_owned(),
             ),
             LimitKind::Disk => (
                 Outcome::DiskFull,
-                FailureKind::DiskFull,
+                PatternKind::DiskFull,
                 format!("limit of {} more on disk", format_bytes(hit.max)),
                 larger("disk"),
             ),
@@ -113,25 +113,25 @@ fn killed(report: &Report, reason: KillReason) -> Option<RootCause> {
     let (kind, what, change) = match reason {
         KillReason::Deadline => {
             let time = format!("its time limit of {} s", limits.wall_ms_max as f64 / 1000.0);
-            (FailureKind::Timeout, time, larger("timeout"))
+            (PatternKind::Timeout, time, larger("timeout"))
         }
         KillReason::KernelMemory => (
-            FailureKind::OutOfMemory,
+            PatternKind::OutOfMemory,
             "the kernel memory that locks and sockets may take".to_owned(),
             "have fewer sockets open and fewer files locked at a time".to_owned(),
         ),
         KillReason::OutOfMemory => (
-            FailureKind::OutOfMemory,
+            PatternKind::OutOfMemory,
             format!("its memory limit of {}", format_bytes(limits.memory_bytes_max)),
             larger("memory"),
         ),
         KillReason::DiskFull => (
-            FailureKind::DiskFull,
+            PatternKind::DiskFull,
             format!("its limit of {} more on disk", format_bytes(limits.disk_bytes_max)),
             larger("disk"),
         ),
         KillReason::OutputFlood => (
-            FailureKind::OutputFlood,
+            PatternKind::OutputFlood,
             format!("its limit of {} of output", format_bytes(limits.log_bytes_max)),
             "print less; if the tests need more: a larger `log` limit in the host file".to_owned(),
         ),
@@ -141,7 +141,7 @@ fn killed(report: &Report, reason: KillReason) -> Option<RootCause> {
 }
 
 // A limit, with the test that ran when the run was cut off.
-fn of_limit(report: &Report, kind: FailureKind, what: String, change: String) -> RootCause {
+fn of_limit(report: &Report, kind: PatternKind, what: String, change: String) -> RootCause {
     let hung = report.evidence.hung.first();
     let running = &report.evidence.running;
     let test = hung.map(|hung| &hung.test).or(running.first());
@@ -197,7 +197,7 @@ fn of_suspects(
     })
 }
 
-fn of_kind<'a>(suspects: &'a [Suspect<'a>], kind: FailureKind) -> impl Iterator<Item = &'a Suspect<'a>> {
+fn of_kind<'a>(suspects: &'a [Suspect<'a>], kind: PatternKind) -> impl Iterator<Item = &'a Suspect<'a>> {
     suspects.iter().filter(move |suspect| suspect.class.kind == kind)
 }
 
@@ -205,8 +205,8 @@ fn of_kind<'a>(suspects: &'a [Suspect<'a>], kind: FailureKind) -> impl Iterator<
 fn network_missing(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause> {
     let not_downloaded = |suspect: &&Suspect<'_>| suspect.failed.message.contains("the run has no network");
     let downloads: Vec<&Suspect<'_>> =
-        of_kind(suspects, FailureKind::MissingDependency).filter(not_downloaded).collect();
-    let hosts: Vec<&Suspect<'_>> = of_kind(suspects, FailureKind::NetworkRefused).collect();
+        of_kind(suspects, PatternKind::MissingDependency).filter(not_downloaded).collect();
+    let hosts: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::NetworkRefused).collect();
     let (of, what, suggestion) = if downloads.is_empty() {
         (hosts, "could not reach a host", LOCAL_STAND_IN)
     } else {
@@ -222,7 +222,7 @@ fn read_only(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause>
         suspect.failed.message.to_ascii_lowercase().contains("read-only file system")
             || suspect.failed.message.contains("ReadOnlyFilesystem")
     };
-    let of: Vec<&Suspect<'_>> = of_kind(suspects, FailureKind::PermissionDenied).filter(says_so).collect();
+    let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::PermissionDenied).filter(says_so).collect();
     let statement = |of: usize| {
         format!("the sandbox mounts system directories read-only, and {} tried to write to one", count.part(of))
     };
@@ -233,7 +233,7 @@ fn read_only(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause>
 fn file_hidden(suspects: &[Suspect<'_>], facts: &WorkspaceFacts, count: FailureCount) -> Option<RootCause> {
     let path = |suspect: &Suspect<'_>| absolute_path(suspect.class.subject.as_deref()?).map(str::to_owned);
     let outside = |suspect: &&Suspect<'_>| path(suspect).is_some_and(|path| is_outside(&path, facts));
-    let of: Vec<&Suspect<'_>> = of_kind(suspects, FailureKind::FileNotFound).filter(outside).collect();
+    let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::FileNotFound).filter(outside).collect();
     let first = path(of.first()?)?;
     let statement = |of: usize| {
         let files = if of == 1 { format!("finds no file {first}") } else { format!("find no files as {first}") };
@@ -254,7 +254,7 @@ fn write_denied(suspects: &[Suspect<'_>], facts: &WorkspaceFacts, count: Failure
         is_write_error
             && path.is_some_and(|path| is_outside(path, facts) || SYSTEM.iter().any(|dir| path.starts_with(dir)))
     };
-    let of: Vec<&Suspect<'_>> = of_kind(suspects, FailureKind::PermissionDenied).filter(outside).collect();
+    let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::PermissionDenied).filter(outside).collect();
     let statement = |of: usize| {
         format!(
             "the sandbox lets the run write only in the workspace, the caches and /tmp, and {} got no access elsewhere",
@@ -265,7 +265,7 @@ fn write_denied(suspects: &[Suspect<'_>], facts: &WorkspaceFacts, count: Failure
 }
 
 fn variable_unset(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause> {
-    let of: Vec<&Suspect<'_>> = of_kind(suspects, FailureKind::MissingEnvironmentVariable).collect();
+    let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::MissingEnvironmentVariable).collect();
     let statement = |of: usize| {
         format!("the sandbox passes on only some variables of the environment, and {} lack one", count.part(of))
     };

@@ -141,7 +141,7 @@ fn words_of_a_compiler_in_the_message_of_a_test_are_no_build_error() {
         let mut of_test = report(Outcome::Failed, vec![failed("a", "a.src", 3, message)]);
         of_test.framework = framework.to_owned();
         let found = analysis(&of_test);
-        let kinds = [FailureKind::MissingSymbol, FailureKind::SyntaxError, FailureKind::MissingDependency];
+        let kinds = [PatternKind::MissingSymbol, PatternKind::SyntaxError, PatternKind::MissingDependency];
         assert!(!kinds.contains(&found.failed_tests[0].kind), "{framework}: {:?}", found.failed_tests);
         assert_eq!(found.suggestions, [], "{framework}: {message}");
     }
@@ -165,8 +165,8 @@ fn failures_of_different_kinds_are_not_one_pattern() {
         with_output("d", "done"),
     ];
     let found = analysis(&report(Outcome::Failed, tests));
-    let kinds: Vec<FailureKind> = found.error_patterns.iter().map(|pattern| pattern.kind).collect();
-    let wanted = [FailureKind::FloatRounding, FailureKind::Assertion, FailureKind::DataRace, FailureKind::Unknown];
+    let kinds: Vec<PatternKind> = found.error_patterns.iter().map(|pattern| pattern.kind).collect();
+    let wanted = [PatternKind::FloatRounding, PatternKind::Assertion, PatternKind::DataRace, PatternKind::Unknown];
     assert_eq!(kinds, wanted);
 }
 
@@ -178,7 +178,7 @@ fn a_comparison_of_texts_is_no_failure_of_the_kind_that_the_texts_name() {
         ..failed("a", "a.go", 7, "expected connection refused, got permission denied")
     };
     let found = analysis(&report(Outcome::Failed, vec![compared]));
-    assert_eq!(found.failed_tests[0].kind, FailureKind::Assertion);
+    assert_eq!(found.failed_tests[0].kind, PatternKind::Assertion);
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn failures_of_no_known_form_and_different_words_do_not_agree() {
 /// Lines that runners and languages really print, with the kinds that they show.
 #[test]
 fn what_languages_print_has_its_kind() {
-    use FailureKind::*;
+    use PatternKind::*;
     for (framework, message, kind) in [
         ("go", "race detected during execution of test", DataRace),
         ("go", "unknown time zone Mars/X", TimeZone),

@@ -12,12 +12,12 @@ mod python;
 mod ruby;
 mod rust;
 
-use super::failure_kind::FailureKind;
+use super::pattern_kind::PatternKind;
 
 /// The form of a message, and what follows from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {
-    pub(super) kind: FailureKind,
+    pub(super) kind: PatternKind,
     /// Template of one line of the message.
     pub(super) message: &'static str,
     /// Template of the suggestion, with the holes of `message` and `{install}`; empty where nothing certain follows.
@@ -27,12 +27,12 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    const fn new(kind: FailureKind, message: &'static str, suggestion: &'static str) -> Pattern {
+    const fn new(kind: PatternKind, message: &'static str, suggestion: &'static str) -> Pattern {
         Pattern { kind, message, suggestion, is_build_only: false }
     }
 
     /// A pattern of what a compiler or collector says about a file that it rejects.
-    const fn build(kind: FailureKind, message: &'static str, suggestion: &'static str) -> Pattern {
+    const fn build(kind: PatternKind, message: &'static str, suggestion: &'static str) -> Pattern {
         Pattern { is_build_only: true, ..Pattern::new(kind, message, suggestion) }
     }
 }

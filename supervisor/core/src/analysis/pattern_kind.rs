@@ -7,24 +7,24 @@ macro_rules! kinds {
         /// A kind of failure, as the failure's own text shows it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum FailureKind {
+        pub enum PatternKind {
             $(#[doc = $title] $kind,)+
         }
 
-        impl FailureKind {
+        impl PatternKind {
             /// All kinds.
-            pub const ALL: &[FailureKind] = &[$(FailureKind::$kind,)+];
+            pub const ALL: &[PatternKind] = &[$(PatternKind::$kind,)+];
 
             /// The name in answers.
             #[must_use]
             pub fn name(self) -> &'static str {
-                match self { $(FailureKind::$kind => $name,)+ }
+                match self { $(PatternKind::$kind => $name,)+ }
             }
 
             /// What it is, in a few words for people.
             #[must_use]
             pub fn title(self) -> &'static str {
-                match self { $(FailureKind::$kind => $title,)+ }
+                match self { $(PatternKind::$kind => $title,)+ }
             }
         }
     };
