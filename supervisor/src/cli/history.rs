@@ -326,6 +326,7 @@ mod tests {
             matches: 9,
             flaky: vec![Flaky { test: test.clone(), runs: 29, failures: 1, rate: Rate::new(1, 29) }],
             slow: vec![(test, Slowdown { before_us: 200_000.0, now_us: 400_000.0, earlier_runs: 6 })],
+            ..HistoryAnswer::default()
         }
     }
 

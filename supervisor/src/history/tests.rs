@@ -4,6 +4,7 @@ use super::DirectoryKey;
 use super::query::{HistoryAnswer, HistoryQuery, NeverFailing, look_up};
 use super::run_record::{Conditions, RunRecord};
 use super::{Comparison, History, HistoryError, HistoryLocation, WorkspaceKey};
+use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
 use proctor_core::history::TestResult;
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Summary;

@@ -64,6 +64,6 @@ pub fn render(format: ReportFormat, input: ReportInput<'_>, bytes_max: usize) ->
         ReportFormat::Tap => Ok(tap::render(input, bytes_max).into_bytes()),
         ReportFormat::Github => Ok(github::render(input, bytes_max).into_bytes()),
         ReportFormat::Html => html::render(input, bytes_max),
-        ReportFormat::Optimization => Ok(optimization::render(input).into_bytes()),
+        ReportFormat::Optimization => Ok(optimization::render(input, bytes_max).into_bytes()),
     }
 }

@@ -24,8 +24,11 @@ const SLOW_PART: f64 = 0.05;
 /// And at least this long, in seconds.
 const SLOW_S: f64 = 0.5;
 
-/// The document; never near its bound, as every section has few items.
-pub(super) fn render(input: ReportInput<'_>) -> String {
+/// Bytes of the sentence about what is left out.
+const LEFT_OUT_BYTES: usize = 200;
+
+/// The document. Every section has few items, so that only names of many KiB bring it to its bound.
+pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     let ReportInput { run_id, report, context } = input;
     let run = if run_id.is_empty() { String::new() } else { format!(" Run {}.", code(run_id)) };
     let mut plan = format!("# Optimization plan\n\nLast run: {}.{run}\n", prose(&headline(report)));
@@ -35,6 +38,12 @@ pub(super) fn render(input: ReportInput<'_>) -> String {
     uncovered(&mut plan, context);
     never_failing(&mut plan, context);
     duplicated(&mut plan, context);
+    if plan.len() > bytes_max {
+        let end = plan[..plan.floor_char_boundary(bytes_max - LEFT_OUT_BYTES)].rfind('\n').unwrap_or(0);
+        let left_out = plan.len() - end;
+        plan.truncate(end);
+        let _ = write!(plan, "\n\nleft out, as there is no room for more: the last {left_out} bytes of the plan\n");
+    }
     plan
 }
 

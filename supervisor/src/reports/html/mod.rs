@@ -18,10 +18,13 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Failures that a reader without scripts sees.
-const PLAIN_FAILURES: usize = 20;
+const PLAIN_FAILURES: usize = 10;
 
 /// Bytes of a name or message in the part without scripts.
-const PLAIN_BYTES: usize = 200;
+const PLAIN_BYTES: usize = 100;
+
+/// Bytes kept free for the history, flaky and slower tests, and the failures without scripts.
+const BESIDE_BYTES: usize = 32 * 1_024;
 
 /// Bytes of notes above the tests.
 const NOTES_BYTES: usize = 4 * 1_024;
@@ -29,7 +32,7 @@ const NOTES_BYTES: usize = 4 * 1_024;
 pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>, RenderError> {
     let report = input.report;
     let all = entries(report);
-    let frame = PAGE.len() + STYLE.len() + SCRIPT.len();
+    let frame = PAGE.len() + STYLE.len() + SCRIPT.len() + BESIDE_BYTES;
     let mut budget = Budget::new(bytes_max.saturating_sub(frame));
     let data = data::block(input, &all, &mut budget)?;
     let left_out = budget.left_out().note(report.truncated.tests);
