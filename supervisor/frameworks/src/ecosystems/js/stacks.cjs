@@ -39,11 +39,21 @@ const ANSWER_MS = 500;
 const HEAP_BYTES_MAX = 96 * 1024 * 1024;
 const HEAP_MS = 3_000;
 
+// A snapshot takes some times the heap in the process and here: not if the run's memory limit would be reached.
+const MEMORY_PER_HEAP = 6;
+const memoryMax = Number(process.env.PROCTOR_MEMORY_BYTES_MAX) || Infinity;
+
 // Most suspended functions that are looked at.
 const SUSPENDED_MAX = 200;
 
 // Largest message that is read: a snapshot comes in small parts, and everything else is short.
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+// Memory of a part of a message besides its bytes.
+const PART_BYTES = 128;
+
+// Largest snapshot that is read: the text of one is about as long as the heap is large.
+const SNAPSHOT_BYTES_MAX = 2 * HEAP_BYTES_MAX;
 
 const workspace = process.argv[2];
 
@@ -100,6 +110,13 @@ function isNode(pid) {
 // Interfaces that a new network namespace has if the host has loaded modules for tunnels. They lead nowhere.
 const FALLBACK_TUNNELS = 'tunl0|gre0|gretap0|erspan0|ip_vti0|ip6_vti0|sit0|ip6tnl0|ip6gre0';
 
+// Memory of all processes of the run; pages that several share count for each.
+function residentBytes() {
+  const pids = fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const resident = (pid) => 1024 * Number(/^VmRSS:\s*(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0);
+  return pids.map(resident).reduce((sum, one) => sum + one, 0);
+}
+
 // Whether the loopback interface is the run's own: then no interface is there that leads elsewhere.
 function isAlone() {
   const isInner = new RegExp(`^\\s*((lo|${FALLBACK_TUNNELS}):|$)`);
@@ -127,8 +144,10 @@ class Connection {
   #socket;
   #bytes = Buffer.alloc(0);
   #parts = [];
+  #partsBytes = 0;
   #next = 0;
   #open = new Map();
+  isEnded = false;
   listeners = new Map();
 
   static async to(pid) {
@@ -139,7 +158,7 @@ class Connection {
     const [target] = JSON.parse(await get('/json/list'));
     const connection = new Connection();
     connection.#socket = await upgrade(new URL(target.webSocketDebuggerUrl).pathname);
-    connection.#socket.on('data', (bytes) => connection.#receive(bytes)).on('error', () => {});
+    connection.#socket.on('data', (bytes) => connection.#receive(bytes)).on('error', () => {}).on('close', () => connection.end());
     const answer = await connection.send('Runtime.evaluate', { expression: 'process.pid' });
     if (answer?.result?.value === pid) return connection;
     connection.end();
@@ -148,6 +167,7 @@ class Connection {
 
   // The result of a request; `undefined` for an error, and without an answer in time.
   send(method, params = {}, ms = ANSWER_MS) {
+    if (this.isEnded) return undefined;
     this.#next += 1;
     const id = this.#next;
     this.#socket.write(frame(JSON.stringify({ id, method, params })));
@@ -155,13 +175,17 @@ class Connection {
     return Promise.race([answer, pause(ms)]);
   }
 
+  // Ends all waits, too: nothing answers any more.
   end() {
+    this.isEnded = true;
     this.#socket.destroy();
+    for (const resolve of this.#open.values()) resolve(undefined);
+    this.#open.clear();
   }
 
   #receive(bytes) {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
-    if (this.#bytes.length > MESSAGE_BYTES_MAX) return this.end();
+    if (this.#bytes.length + this.#partsBytes > MESSAGE_BYTES_MAX) return this.end();
     for (;;) {
       const head = this.#bytes;
       if (head.length < 10 && head.length < 2 + [0, 2, 8][Math.max(0, (head[1] & 127) - 125)]) return;
@@ -172,8 +196,17 @@ class Connection {
       const kind = head[0] & 15;
       if (kind > 2) continue;
       this.#parts.push(head.subarray(at, at + length));
+      // An empty part is an object too.
+      this.#partsBytes += length + PART_BYTES;
+      if (this.#partsBytes > MESSAGE_BYTES_MAX) return this.end();
       if (!(head[0] & 128)) continue;
-      this.dispatch(Buffer.concat(this.#parts.splice(0)).toString());
+      this.#partsBytes = 0;
+      try {
+        this.dispatch(Buffer.concat(this.#parts.splice(0)).toString());
+      } catch {
+        // No inspector answers so, and the other processes are still to be asked.
+        return this.end();
+      }
     }
   }
 
@@ -197,6 +230,7 @@ class ThreadConnection {
   }
 
   send(method, params = {}, ms = ANSWER_MS) {
+    if (this.process.isEnded) return undefined;
     this.#next += 1;
     const id = this.#next;
     const message = JSON.stringify({ id, method, params });
@@ -365,8 +399,13 @@ function functionName(source = '') {
 async function printSuspended(connection, scripts, files) {
   const used = await connection.send('Runtime.getHeapUsage');
   if (!used || used.usedSize > HEAP_BYTES_MAX) return false;
+  if (memoryMax - residentBytes() < MEMORY_PER_HEAP * used.usedSize) return false;
   const parts = [];
-  connection.listeners.set('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => parts.push(chunk));
+  let bytes = 0;
+  connection.listeners.set('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => {
+    bytes += chunk.length;
+    if (bytes <= SNAPSHOT_BYTES_MAX) parts.push(chunk);
+  });
   if (!(await connection.send('HeapProfiler.takeHeapSnapshot', { reportProgress: false }, HEAP_MS))) return false;
   const ids = suspendedIn(JSON.parse(parts.join('')), (scriptId) => scripts.isOwn(scriptId));
   const frames = await Promise.all(ids.map((id) => suspendedFrame(connection, scripts, id)));

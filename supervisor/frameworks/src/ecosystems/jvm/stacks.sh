@@ -7,6 +7,9 @@
 # Most JVMs that are asked.
 jvms_max=8
 
+# Most bytes of threads that are printed: at most 2 MiB are read, and the source files come last.
+dump_max=1500000
+
 # Tenths of a second that a JVM may take to open its socket.
 open_max=10
 
@@ -46,7 +49,8 @@ print_threads() {
     sleep 0.1
   done
   rm -f "/tmp/.attach_pid$1"
-  "$jcmd" -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -J-Xshare:auto "$1" Thread.print 2> /dev/null | tee -a "$dumps"
+  "$jcmd" -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -J-Xshare:auto "$1" Thread.print 2> /dev/null |
+    head -c "$((dump_max - $(wc -c < "$dumps")))" | tee -a "$dumps"
 }
 
 asked=0

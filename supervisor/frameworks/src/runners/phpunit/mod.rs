@@ -142,8 +142,8 @@ static MANIFEST: Manifest = Manifest {
 };
 
 /// Explains a place that is not from a stack.
-const DECLARED_NOTE: &str =
-    "(here the test begins: PHP prints no stack without the extension pcntl, nor in a process of the test's own)";
+const DECLARED_NOTE: &str = "(here the test begins: PHP prints no stack without the extension pcntl, in a process of the test's own, or in a call that no \
+     signal ends)";
 
 /// Where the running test hangs. A stack with PHPUnit's own frame of a test belongs to the test whose file is in it, or to the one
 /// that runs.

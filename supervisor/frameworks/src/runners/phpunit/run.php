@@ -305,6 +305,7 @@ function print_stack_on_signal(): void
     if ($stderr === false || array_filter($needed, 'function_exists') !== $needed) {
         return;
     }
+    // Handlers of the project run at once too, as they do where PHPUnit enforces time limits.
     pcntl_async_signals(true);
     pcntl_signal(STACK_SIGNAL, function () use ($stderr): void {
         $frames = debug_backtrace(DEBUG_BACKTRACE_IGNORE_ARGS, FRAMES_MAX);
