@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct HungTest {
     /// The test, one of [`Evidence::running`](crate::outcome::Evidence::running).
     pub test: TestId,
-    /// File of the innermost frame in the project's own code, relative to the workspace; `None` if no frame is in it.
+    /// File of the innermost frame in the project's own code, relative to the workspace; `None` if no frame is in it. Where the
+    /// runner gave no stack, the file in which the test begins: the stack says so.
     pub file: Option<String>,
-    /// Line of that frame, from 1.
+    /// Line of that frame, or of where the test begins, from 1.
     pub line: Option<u32>,
     /// Stack of the test, innermost frame first, at most [`HUNG_STACK_BYTES_MAX`] bytes.
     pub stack: String,

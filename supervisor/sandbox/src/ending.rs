@@ -21,6 +21,8 @@ pub(crate) struct RunObservations {
     pub(crate) is_empty: bool,
     pub(crate) cpu: CpuTimes,
     pub(crate) output_bytes: u64,
+    /// Counters at the start of a program that prints stacks, whose own use of memory and processes is not the tests'.
+    pub(crate) before_stacks: Option<Counters>,
     /// From the request to the first command's start.
     pub(crate) setup: Duration,
     /// From the first command's start to the last one's end.
@@ -42,6 +44,7 @@ pub(crate) fn build(
     CollectedFiles { artifacts, artifacts_left_out, streamed_artifacts_left_out }: CollectedFiles,
 ) -> Ending {
     let counters = counters.unwrap_or_default();
+    let counters = observations.before_stacks.map_or(counters, |before| counters.with_occupancy_of(before));
     Ending {
         limit_hits: limit_hits(&observations, &counters, limits),
         resources: resources(&observations, &counters),
@@ -110,4 +113,34 @@ pub(crate) fn is_full(dir: impl AsFd) -> bool {
 pub(crate) fn size_bytes(dir: impl AsFd) -> Option<u64> {
     let stat = fstatfs(dir).ok()?;
     stat.f_blocks.checked_mul(u64::try_from(stat.f_bsize).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_that_prints_stacks_uses_is_no_evidence_against_the_tests() {
+        let before = Counters { memory_peak_bytes: Some(10), pids_peak: Some(3), ..Counters::default() };
+        let after = Counters {
+            memory_peak_bytes: Some(90),
+            memory_limit_reached: 4,
+            oom_kills: 1,
+            pids_peak: Some(9),
+            pids_refused: 2,
+            written_bytes: Some(7),
+            ..Counters::default()
+        };
+        let end = |before_stacks| {
+            let observations = RunObservations { before_stacks, ..RunObservations::default() };
+            build(observations, Some(after), &Limits::DEFAULT, CollectedFiles::default())
+        };
+        let kinds = |ending: &Ending| ending.limit_hits.iter().map(|hit| hit.limit).collect::<Vec<_>>();
+        assert_eq!(kinds(&end(None)), [LimitKind::Memory, LimitKind::Pids]);
+        let ending = end(Some(before));
+        assert_eq!(kinds(&ending), []);
+        assert_eq!((ending.resources.memory_peak_bytes, ending.resources.pids_peak), (Some(10), Some(3)));
+        assert_eq!(ending.resources.written_bytes, Some(7));
+        assert_eq!(kinds(&end(Some(after))), [LimitKind::Memory, LimitKind::Pids], "what the tests had reached before");
+    }
 }

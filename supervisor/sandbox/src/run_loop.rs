@@ -462,8 +462,12 @@ impl<'a> RunLoop<'a> {
             }
             FromInit::CommandStarted { index } => self.command_started(index, [fd(), fd(), fd()]),
             FromInit::PrinterStarted => {
-                if let Some(Err(error)) = fd().map(|stacks| self.pipes.open_stacks(stacks)) {
+                let opened = fd().map(|stacks| self.pipes.open_stacks(stacks));
+                if let Some(Err(error)) = &opened {
                     tracing::warn!(%error, "the stacks of a run cannot be read");
+                }
+                if !matches!(opened, Some(Ok(_))) {
+                    self.stacks_printed();
                 }
             }
             FromInit::CommandExited { index, exit, failure, cpu, is_last } => {
@@ -660,6 +664,9 @@ impl<'a> RunLoop<'a> {
             StackRequest::Program(_) => (false, STACK_PROGRAM_WAIT.min(grace)),
         };
         self.awaits_program = !by_signal;
+        if self.awaits_program {
+            self.observations.before_stacks = self.leaf().map(Leaf::counters);
+        }
         (self.sink)(SandboxEvent::StacksRequested { by_signal });
         self.thaw_writes();
         self.send_to_worker(&ToInit::PrintStacks);

@@ -2,7 +2,7 @@
 //! host.
 
 use crate::error::SandboxError;
-use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, SCRATCH_WRITABLE};
+use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, SCRATCH_WRITABLE, StackRequest};
 use proctor_core::limits::Limits;
 use std::path::{Component, Path};
 
@@ -29,6 +29,16 @@ pub(crate) fn validate(spec: &RunSpec) -> Result<(), SandboxError> {
     for (index, command) in spec.commands.iter().enumerate() {
         if let Err(rule) = command_rule(command) {
             return refuse(format!("command {index}: {rule}"));
+        }
+    }
+    if spec.stack_requests.len() > spec.commands.len() {
+        return refuse("it has more requests for stacks than commands".into());
+    }
+    for (index, request) in spec.stack_requests.iter().enumerate() {
+        if let Some(StackRequest::Program(program)) = request
+            && let Err(rule) = command_rule(program)
+        {
+            return refuse(format!("the program that prints stacks of command {index}: {rule}"));
         }
     }
     if !is_plain_absolute(&spec.jail.workspace) {
@@ -157,6 +167,11 @@ mod tests {
             |spec| spec.commands[0].args.push("a\0b".into()),
             |spec| spec.commands[0].env.push((String::new(), "x".into())),
             |spec| spec.commands[0].env.push(("A=B".into(), "x".into())),
+            |spec| spec.stack_requests = vec![None; 2],
+            |spec| {
+                let program = CommandSpec { program: "sh".into(), ..spec.commands[0].clone() };
+                spec.stack_requests = vec![Some(StackRequest::Program(program))];
+            },
             |spec| spec.jail.workspace = "srv/ws".into(),
             |spec| spec.jail.workspace = "/srv/../ws".into(),
             |spec| spec.jail.workspace = "/".into(),

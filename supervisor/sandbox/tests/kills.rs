@@ -80,28 +80,39 @@ fn asked_by_program(script: &str, program: &str, grace_ms: u64) -> RunSpec {
 #[test]
 fn a_program_beside_the_run_prints_stacks_before_sigterm() {
     let asked = asked_by_program(
-        "trap 'echo end; exit 9' TERM; echo $$ > /tmp/pid; while :; do sleep 0.02; done",
-        "cat /proc/$(cat /tmp/pid)/comm; cmp /proc/self/cgroup /proc/1/cgroup && echo same; echo hidden >&2",
+        "trap 'echo end; ls /tmp/printed; exit 9' TERM; echo $$ > /tmp/pid; while :; do sleep 0.02; done",
+        "cat /proc/$(cat /tmp/pid)/comm; cmp /proc/self/cgroup /proc/1/cgroup && echo same; echo hidden >&2; sleep 0.3; : > /tmp/printed",
         LONG_GRACE_MS,
     );
     let (ending, events) = bounded(|| run(&asked));
     assert_eq!(events.stacks, "sh\nsame\n");
-    assert_eq!(events.stdout, "end\n");
+    assert_eq!(events.stdout, "end\n/tmp/printed\n", "SIGTERM waits for the program's end");
     assert!(!events.stderr.contains("hidden"), "{}", events.stderr);
     assert_eq!((ending.killed, ending.exits.as_slice()), (Some(KillReason::Deadline), &[Exit::Code(9)][..]));
     assert_eq!(events.event_words, ["started", "command 0", "killing", "stacks", "exited 0"]);
 }
 
 #[test]
-fn a_program_that_prints_without_end_or_nothing_delays_no_kill() {
-    for program in
-        ["while :; do echo stack; done", "trap '' TERM; while :; do sleep 1; done", "exit 3", "exec /nothing"]
-    {
-        let asked = asked_by_program("trap '' TERM; while :; do sleep 1; done", program, 2_000);
-        let (ending, events) = run(&asked);
-        assert_eq!((ending.killed, ending.exits.len()), (Some(KillReason::Deadline), 0), "{program}");
+fn sigterm_comes_although_a_program_prints_without_end_or_nothing() {
+    for program in ["while :; do echo stack; done", "while :; do sleep 1; done", "exit 3", "exec /nothing"] {
+        let script = "trap 'echo end; exit 9' TERM; while :; do sleep 0.02; done";
+        let (ending, events) = bounded(|| run(&asked_by_program(script, program, LONG_GRACE_MS)));
+        assert_eq!(
+            (ending.killed, ending.exits.as_slice()),
+            (Some(KillReason::Deadline), &[Exit::Code(9)][..]),
+            "{program}"
+        );
+        assert_eq!(events.stdout, "end\n", "{program}");
         assert!(events.stacks.len() <= STACK_DUMP_BYTES_MAX, "{program}: {}", events.stacks.len());
+        assert_eq!(events.stacks.is_empty(), !program.contains("echo"), "{program}");
     }
+}
+
+#[test]
+fn a_program_that_ignores_sigterm_is_killed_at_the_end_of_the_grace_period() {
+    let script = "exec sleep 600";
+    let (ending, _) = bounded(|| run(&asked_by_program(script, "trap '' TERM; while :; do sleep 1; done", 2_000)));
+    assert_eq!((ending.killed, ending.exits.len()), (Some(KillReason::Deadline), 0));
 }
 
 #[test]

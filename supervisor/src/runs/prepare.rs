@@ -216,8 +216,9 @@ pub fn prepare(
         run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
     read_only.extend(go_library.iter().filter(|library| library.exists()).map(GoLibrary::dir));
     let commands = build_commands(context, workspace, &read_only, &env, &plan.steps)?;
+    let printer_env = printer_env(&env, limits.memory_bytes_max);
     let stack_requests =
-        stack_requests(plan.stack_requests, |step| command(context, workspace, &read_only, &env, step));
+        stack_requests(plan.stack_requests, |step| command(context, workspace, &read_only, &printer_env, step));
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
@@ -375,6 +376,19 @@ pub fn build_commands(
     steps.iter().map(|step| command(context, workspace, read_only, env, step)).collect()
 }
 
+/// Variables of a run that would change a program that prints stacks: Node would load the project's modules or write coverage,
+/// and the JVM of `jcmd` would start with the arguments of the tests' JVMs.
+const NOT_FOR_PRINTERS: [&str; 5] =
+    ["NODE_OPTIONS", "NODE_V8_COVERAGE", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"];
+
+/// The environment of a program that prints stacks, with the run's memory limit, which it shares with the tests.
+fn printer_env(run: &BTreeMap<String, String>, memory_bytes_max: u64) -> BTreeMap<String, String> {
+    let mut env = run.clone();
+    env.retain(|name, _| !NOT_FOR_PRINTERS.contains(&name.as_str()));
+    env.insert("PROCTOR_MEMORY_BYTES_MAX".to_owned(), memory_bytes_max.to_string());
+    env
+}
+
 /// The requests for stacks. A run whose host lacks the program goes on without.
 fn stack_requests(
     planned: Vec<Option<proctor_frameworks::StackRequest>>,
@@ -424,4 +438,17 @@ fn without_parent_dirs(script: &Path) -> Option<PathBuf> {
         return Some(script.to_owned());
     }
     Some(script.parent()?.canonicalize().ok()?.join(script.file_name()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_prints_stacks_has_the_runs_environment_without_what_would_change_it() {
+        let run = ["NODE_OPTIONS", "JAVA_TOOL_OPTIONS", "HOME"].map(|name| (name.to_owned(), "x".to_owned())).into();
+        let names: Vec<String> =
+            printer_env(&run, 7).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(names, ["HOME=x", "PROCTOR_MEMORY_BYTES_MAX=7"]);
+    }
 }

@@ -212,6 +212,8 @@ impl RunState {
                         continue;
                     }
                     TestOutcome::Failed => {}
+                    // What asks the processes for their stacks may end the wait of a test, which then passes.
+                    TestOutcome::Passed if self.stacks.is_some() && self.running.contains(&case.id()) => continue,
                     _ => self.running.retain(|test| *test != case.id()),
                 }
             }
@@ -354,6 +356,31 @@ mod tests {
             _ => None,
         });
         tests.collect()
+    }
+
+    #[test]
+    fn a_test_that_passes_only_once_it_is_asked_for_its_stack_counts_as_running() {
+        let line = |action: &str, test: &str| {
+            format!("{{\"Action\":\"{action}\",\"Package\":\"example.com/oom\",\"Test\":\"{test}\"}}\n").into_bytes()
+        };
+        let [hangs, passes] = ["run", "pass"].map(|action| line(action, "TestHangs"));
+        let [after, after_passes] = ["run", "pass"].map(|action| line(action, "TestAfter"));
+        for asked in [false, true] {
+            let mut state = run_state();
+            let output = |bytes| SandboxEvent::Output { stream: Stream::Stdout, bytes };
+            state.ingest(SandboxEvent::CommandStarted { index: 0 }, 0);
+            state.ingest(output(&hangs), 0);
+            state.ingest(SandboxEvent::Killing { reason: KillReason::Deadline }, 0);
+            if asked {
+                state.ingest(SandboxEvent::StacksRequested { by_signal: false }, 0);
+            }
+            let mut events = state.ingest(output(&passes), 0);
+            events.extend(state.ingest(output(&after), 0));
+            events.extend(state.ingest(output(&after_passes), 0));
+            let running: Vec<&str> = state.running.iter().map(|test| test.name.as_str()).collect();
+            assert_eq!(running, if asked { vec!["TestHangs"] } else { vec![] });
+            assert_eq!(finished(&events), if asked { vec!["TestAfter"] } else { vec!["TestHangs", "TestAfter"] });
+        }
     }
 
     // The runner outlives its test process by a moment and reports what it saw. That report may be read before or after

@@ -58,6 +58,30 @@ else spin();
     assert!(stdout.contains("test/hang.test.js:4 in spin\n"), "{stdout}");
 }
 
+/// An inspector that first answers like that of the test's process, and then with parts of a message that has no end.
+const UNFINISHED: &str = "process.on('SIGUSR1', () => require('http').createServer((request, answer) =>
+       answer.end('[{\"webSocketDebuggerUrl\":\"ws://127.0.0.1:9229/x\"}]'))
+     .on('upgrade', (request, socket) => {
+       socket.on('error', () => {}).write('HTTP/1.1 101 OK\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n');
+       const text = JSON.stringify({ id: 1, result: { result: { value: process.pid } } });
+       const part = Buffer.concat([Buffer.from([1, 126, 255, 255]), Buffer.alloc(65535)]);
+       const send = () => { while (socket.write(part)); };
+       socket.once('data', () => {
+         socket.write(Buffer.concat([Buffer.from([129, text.length]), Buffer.from(text)]));
+         socket.on('drain', send); send();
+       });
+     }).listen(9229));";
+
+/// An inspector that first answers like that of the test's process, and then with what is no message.
+const NO_JSON: &str = "process.on('SIGUSR1', () => require('http').createServer((request, answer) =>
+       answer.end('[{\"webSocketDebuggerUrl\":\"ws://127.0.0.1:9229/x\"}]'))
+     .on('upgrade', (request, socket) => {
+       socket.on('error', () => {}).write('HTTP/1.1 101 OK\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n\\r\\n');
+       const text = JSON.stringify({ id: 1, result: { result: { value: process.pid } } });
+       const answer = Buffer.concat([Buffer.from([129, text.length]), Buffer.from(text), Buffer.from([129, 1]), Buffer.from('{')]);
+       socket.once('data', () => socket.write(answer));
+     }).listen(9229));";
+
 /// What a test does to the program that asks for stacks. The run ends all the same, and the test is named with the place where
 /// it begins, the best that is known.
 #[test]
@@ -72,11 +96,8 @@ fn a_process_that_does_not_cooperate_is_named_without_a_stack() {
                socket.on('error', () => {}).on('drain', send); send();
              }).listen(9229));",
         ),
-        (
-            "the signal opens a server with a forged stack",
-            "process.on('SIGUSR1', () => require('http').createServer((request, answer) =>
-               answer.end('[{\"webSocketDebuggerUrl\":\"ws://127.0.0.1:9229/x\"}]')).listen(9229));",
-        ),
+        ("the signal opens an inspector of the right process that sends an unfinished message without end", UNFINISHED),
+        ("the signal opens an inspector of the right process that sends no JSON", NO_JSON),
     ];
     for (name, hostile) in cases {
         let hostile = hostile.replace('\n', " ");

@@ -13,6 +13,9 @@ pub struct StackDump {
     pub source: StackSource,
     /// Reads the stacks of the running tests. A test whose stack cannot be told from others' has no entry.
     pub read: fn(&StackOutput<'_>) -> Vec<HungTest>,
+    /// For a test without a stack, what the place is that the runner reported for it: shown below that place. `None` if the
+    /// runner reports no places, or they say nothing about a hang.
+    pub declared_note: Option<&'static str>,
 }
 
 /// How the processes of a framework are asked for their stacks.

@@ -103,16 +103,10 @@ pub(crate) fn attribute(
     hung.take(HUNG_TESTS_MAX).collect()
 }
 
-/// Adds the places where tests without a stack are declared, as far as their runner reported it; `note` says what the place is.
-pub(crate) fn add_declared(found: &mut Vec<HungTest>, declared: &[(TestId, String, u32)], note: &str) {
-    let left: Vec<&(TestId, String, u32)> =
-        declared.iter().filter(|(test, ..)| found.iter().all(|hung| hung.test != *test)).collect();
-    let hung = |(test, file, line): &(TestId, String, u32)| {
-        let stack = format!("{file}:{line} in {}\n{note}", test.name);
-        HungTest { test: test.clone(), file: Some(file.clone()), line: Some(*line), stack }.bounded()
-    };
-    found.extend(left.into_iter().map(hung));
-    found.truncate(HUNG_TESTS_MAX);
+/// The entry of a test without a stack: the place where it is declared. `note` says what the place is.
+pub(crate) fn declared_test(test: &TestId, file: &str, line: u32, note: &str) -> HungTest {
+    let stack = format!("{file}:{line} in {}\n{note}", test.name);
+    HungTest { test: test.clone(), file: Some(file.to_owned()), line: Some(line), stack }.bounded()
 }
 
 /// Whether a subtest of the test runs, for which the test only waits.

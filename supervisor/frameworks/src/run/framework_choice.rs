@@ -6,6 +6,7 @@ use crate::contract::{
     StackOutput, Step, StreamSummary,
 };
 use crate::contract::{Project, owns_source};
+use crate::parsing::stack_frames::declared_test;
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::bounds::HUNG_TESTS_MAX;
@@ -148,17 +149,31 @@ impl FrameworkChoice {
         if shares.iter().all(Option::is_none) { vec![Some(selection.clone()); self.detected.len()] } else { shares }
     }
 
-    /// Where the running tests hang, from the stacks that were printed at the deadline.
+    /// Where the running tests hang, from the stacks that were printed at the deadline. A test without a stack in any framework's
+    /// form has the place where it is declared, if the framework of that file shows such places.
     #[must_use]
     pub fn hung_tests(&self, output: &StackOutput<'_>) -> Vec<HungTest> {
         let dumps = self.detected.iter().filter_map(|detected| detected.framework.manifest().stack_dump);
+        let read = dumps.flat_map(|dump| (dump.read)(output));
+        let declared = output
+            .declared
+            .iter()
+            .filter_map(|(test, file, line)| Some(declared_test(test, file, *line, self.declared_note(file)?)));
         let mut hung: Vec<HungTest> = Vec::new();
-        for found in dumps.flat_map(|dump| (dump.read)(output)) {
+        for found in read.chain(declared) {
             if hung.len() < HUNG_TESTS_MAX && hung.iter().all(|known| known.test != found.test) {
                 hung.push(found);
             }
         }
         hung
+    }
+
+    /// What the framework that has such files says of the place where a test is declared.
+    fn declared_note(&self, file: &str) -> Option<&'static str> {
+        let extension = file.rsplit_once('.')?.1;
+        let manifests = self.detected.iter().map(|detected| detected.framework.manifest());
+        let mut owners = manifests.filter(|manifest| manifest.extensions.contains(&extension));
+        owners.find_map(|manifest| manifest.stack_dump?.declared_note)
     }
 
     /// Coverage from the files that the run left.
@@ -504,6 +519,31 @@ pub(crate) mod tests {
         assert_eq!(planned(&files(&["unknown"])).0, ["a unknown", "b unknown"]);
         let failed = ["y.b", "x.a"].map(|file| RerunTarget::Package(file.to_owned()));
         assert_eq!(planned(&Selection::Exactly(failed.into())).0, ["a x.a", "b y.b"]);
+    }
+
+    #[test]
+    fn a_place_where_a_test_is_declared_replaces_no_frameworks_stack() {
+        let named = |name| {
+            let framework = *crate::FRAMEWORKS.iter().find(|framework| framework.name() == name).unwrap();
+            DetectedFramework { framework, projects: Vec::new() }
+        };
+        let test = |package: &str, name: &str| TestId { package: package.to_owned(), name: name.to_owned() };
+        let running =
+            [test("a.test.js", "waits"), test("tests/ATest.php", "ATest::testHangs"), test("test_a.py", "test_b")];
+        let declared: Vec<(TestId, String, u32)> =
+            running.iter().map(|test| (test.clone(), test.package.clone(), 3)).collect();
+        let stderr = "Thread (most recent call first):\n  File \"/w/src/A.php\", line 7 in wait\n  \
+                      File \"/w/tests/ATest.php\", line 9 in testHangs\n  File \"/w/vendor/phpunit/phpunit/src/Framework/TestCase.php\", line 1 in run\n";
+        let output =
+            StackOutput { stderr, running: &running, declared: &declared, workspace: "/w", ..StackOutput::default() };
+        for names in [["jest", "phpunit"], ["phpunit", "jest"]] {
+            let detected = [names[0], names[1], "pytest"].map(named).to_vec();
+            let hung = FrameworkChoice { detected, notes: Vec::new() }.hung_tests(&output);
+            let places: Vec<(&str, Option<u32>)> =
+                hung.iter().map(|hung| (hung.test.name.as_str(), hung.line)).collect();
+            assert_eq!(places, [("ATest::testHangs", Some(7)), ("waits", Some(3))], "{names:?}");
+            assert!(hung[1].stack.contains("a promise or a callback"), "{names:?}: {}", hung[1].stack);
+        }
     }
 
     #[test]

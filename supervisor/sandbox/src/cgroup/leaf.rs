@@ -112,3 +112,17 @@ pub(crate) struct Counters {
     /// Time in which at least one process of the leaf waited for a disk.
     pub(crate) io_pressure_s: Option<f64>,
 }
+
+impl Counters {
+    /// These counters, with those of memory and processes as they were at an earlier time.
+    pub(crate) fn with_occupancy_of(self, before: Counters) -> Counters {
+        Counters {
+            memory_peak_bytes: before.memory_peak_bytes,
+            memory_limit_reached: before.memory_limit_reached,
+            oom_kills: before.oom_kills,
+            pids_peak: before.pids_peak,
+            pids_refused: before.pids_refused,
+            ..self
+        }
+    }
+}

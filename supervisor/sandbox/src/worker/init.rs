@@ -220,28 +220,34 @@ impl Init<'_> {
         Ok(Wakeup::Other)
     }
 
-    /// Asks the processes of the current command for their stacks. The run goes on to its end if no program can be started
-    /// for it.
+    /// Asks the processes of the current command for their stacks. If no program can be started for it, the answer has no pipe:
+    /// the supervisor waits for nothing.
     fn print_stacks(&mut self) -> Result<(), Halt> {
         match self.stack_request.take() {
             None => Ok(()),
-            Some(StackRequest::Program(_)) if !sees_only_its_run() => Ok(()),
             Some(StackRequest::Signal(signal)) => {
                 request_stacks(signal);
                 Ok(())
             }
-            Some(StackRequest::Program(program)) => match command::start_printer(&program) {
-                Ok(reader) => self
-                    .control
-                    .send(&FromInit::PrinterStarted, &[reader.as_fd()])
-                    .map_err(failed("reporting the program that prints stacks")),
-                Err(error) => {
-                    print_stderr(&format!("the program that prints stacks cannot be started: {error}"));
-                    Ok(())
-                }
-            },
+            Some(StackRequest::Program(program)) => {
+                let reader = start_printer(&program);
+                let ends: Vec<BorrowedFd<'_>> = reader.as_ref().map(AsFd::as_fd).into_iter().collect();
+                let sent = self.control.send(&FromInit::PrinterStarted, &ends);
+                sent.map_err(failed("reporting the program that prints stacks"))
+            }
         }
     }
+}
+
+/// Starts a program that prints stacks and returns the pipe that it prints to; `None` if it cannot be started, or would see
+/// processes of others.
+fn start_printer(program: &CommandSpec) -> Option<OwnedFd> {
+    if !sees_only_its_run() {
+        return None;
+    }
+    command::start_printer(program)
+        .inspect_err(|error| print_stderr(&format!("the program that prints stacks cannot be started: {error}")))
+        .ok()
 }
 
 /// Reaps every dead child and records how `main` ended. Returns whether no child is left.

@@ -3,7 +3,8 @@
 //
 // - `state`: `running`, or `suspended` for async functions that wait in an `await`, or `declared` for the function of the test that
 //   runs, where nothing of the project is on a stack;
-// - `frames`: innermost first where that is known: [path, line from 1, function].
+// - `frames`: innermost first where that is known: [path, line from 1, function];
+// - `loaded`: files of the project that the process has loaded, relative to the workspace: whether it is the test's process.
 //
 // Every inspector opens the same port, so processes are asked one after the other, and each closes its inspector again. The caller
 // kills this program when its time is up; what it has printed by then counts.
@@ -23,6 +24,9 @@ const SIGUSR1_BIT = 1n << 9n;
 const PROCESSES_MAX = 16;
 const FRAMES_MAX = 100;
 
+// Most loaded files that are printed of one thread, those loaded last: 500 of them are about 20 KiB.
+const LOADED_MAX = 500;
+
 // A thread is busy that runs, or waits for a processor, whenever it is looked at.
 const SAMPLES = 3;
 const SAMPLE_PAUSE_MS = 20;
@@ -35,11 +39,21 @@ const ANSWER_MS = 500;
 const HEAP_BYTES_MAX = 96 * 1024 * 1024;
 const HEAP_MS = 3_000;
 
+// A snapshot takes some times the heap in the process and here: not if the run's memory limit would be reached.
+const MEMORY_PER_HEAP = 6;
+const memoryMax = Number(process.env.PROCTOR_MEMORY_BYTES_MAX) || Infinity;
+
 // Most suspended functions that are looked at.
 const SUSPENDED_MAX = 200;
 
 // Largest message that is read: a snapshot comes in small parts, and everything else is short.
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+// Memory of a part of a message besides its bytes.
+const PART_BYTES = 128;
+
+// Largest snapshot that is read: the text of one is about as long as the heap is large.
+const SNAPSHOT_BYTES_MAX = 2 * HEAP_BYTES_MAX;
 
 const workspace = process.argv[2];
 
@@ -93,8 +107,21 @@ function isNode(pid) {
   return caught !== null && (BigInt(`0x${caught[1]}`) & SIGUSR1_BIT) !== 0n;
 }
 
-// Whether the loopback interface is the run's own: then no other interface is there.
-const isAlone = () => read('/proc/net/dev').split('\n').slice(2).every((line) => /^\s*(lo:|$)/.test(line));
+// Interfaces that a new network namespace has if the host has loaded modules for tunnels. They lead nowhere.
+const FALLBACK_TUNNELS = 'tunl0|gre0|gretap0|erspan0|ip_vti0|ip6_vti0|sit0|ip6tnl0|ip6gre0';
+
+// Memory of all processes of the run; pages that several share count for each.
+function residentBytes() {
+  const pids = fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const resident = (pid) => 1024 * Number(/^VmRSS:\s*(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0);
+  return pids.map(resident).reduce((sum, one) => sum + one, 0);
+}
+
+// Whether the loopback interface is the run's own: then no interface is there that leads elsewhere.
+function isAlone() {
+  const isInner = new RegExp(`^\\s*((lo|${FALLBACK_TUNNELS}):|$)`);
+  return read('/proc/net/dev').split('\n').slice(2).every((line) => isInner.test(line));
+}
 
 // Whether something listens on the inspector's port.
 function isTaken() {
@@ -102,34 +129,45 @@ function isTaken() {
   return ['tcp', 'tcp6'].some((name) => read(`/proc/net/${name}`).split('\n').some(listens));
 }
 
+// Whether a condition comes true in time.
+async function become(condition) {
+  const until = Date.now() + CONNECT_MS;
+  while (!condition()) {
+    if (Date.now() > until) return false;
+    await pause(10);
+  }
+  return true;
+}
+
 // A connection to an inspector: requests and their answers, and listeners for its events.
 class Connection {
   #socket;
   #bytes = Buffer.alloc(0);
   #parts = [];
+  #partsBytes = 0;
   #next = 0;
   #open = new Map();
+  isEnded = false;
   listeners = new Map();
 
   static async to(pid) {
-    if (isTaken()) return undefined;
+    // The process before may not have closed its inspector yet. The signal ends a process that no longer handles it.
+    if (!(await become(() => !isTaken())) || !isNode(pid)) return undefined;
     process.kill(pid, 'SIGUSR1');
-    const until = Date.now() + CONNECT_MS;
-    while (!isTaken()) {
-      if (Date.now() > until) return undefined;
-      await pause(10);
-    }
+    if (!(await become(isTaken))) return undefined;
     const [target] = JSON.parse(await get('/json/list'));
     const connection = new Connection();
     connection.#socket = await upgrade(new URL(target.webSocketDebuggerUrl).pathname);
-    connection.#socket.on('data', (bytes) => connection.#receive(bytes)).on('error', () => {});
+    connection.#socket.on('data', (bytes) => connection.#receive(bytes)).on('error', () => {}).on('close', () => connection.end());
     const answer = await connection.send('Runtime.evaluate', { expression: 'process.pid' });
-    if (answer?.result?.value !== pid) connection.end();
-    return connection;
+    if (answer?.result?.value === pid) return connection;
+    connection.end();
+    return undefined;
   }
 
   // The result of a request; `undefined` for an error, and without an answer in time.
   send(method, params = {}, ms = ANSWER_MS) {
+    if (this.isEnded) return undefined;
     this.#next += 1;
     const id = this.#next;
     this.#socket.write(frame(JSON.stringify({ id, method, params })));
@@ -137,13 +175,17 @@ class Connection {
     return Promise.race([answer, pause(ms)]);
   }
 
+  // Ends all waits, too: nothing answers any more.
   end() {
+    this.isEnded = true;
     this.#socket.destroy();
+    for (const resolve of this.#open.values()) resolve(undefined);
+    this.#open.clear();
   }
 
   #receive(bytes) {
     this.#bytes = this.#bytes.length === 0 ? bytes : Buffer.concat([this.#bytes, bytes]);
-    if (this.#bytes.length > MESSAGE_BYTES_MAX) return this.end();
+    if (this.#bytes.length + this.#partsBytes > MESSAGE_BYTES_MAX) return this.end();
     for (;;) {
       const head = this.#bytes;
       if (head.length < 10 && head.length < 2 + [0, 2, 8][Math.max(0, (head[1] & 127) - 125)]) return;
@@ -154,8 +196,17 @@ class Connection {
       const kind = head[0] & 15;
       if (kind > 2) continue;
       this.#parts.push(head.subarray(at, at + length));
+      // An empty part is an object too.
+      this.#partsBytes += length + PART_BYTES;
+      if (this.#partsBytes > MESSAGE_BYTES_MAX) return this.end();
       if (!(head[0] & 128)) continue;
-      this.dispatch(Buffer.concat(this.#parts.splice(0)).toString());
+      this.#partsBytes = 0;
+      try {
+        this.dispatch(Buffer.concat(this.#parts.splice(0)).toString());
+      } catch {
+        // No inspector answers so, and the other processes are still to be asked.
+        return this.end();
+      }
     }
   }
 
@@ -179,6 +230,7 @@ class ThreadConnection {
   }
 
   send(method, params = {}, ms = ANSWER_MS) {
+    if (this.process.isEnded) return undefined;
     this.#next += 1;
     const id = this.#next;
     const message = JSON.stringify({ id, method, params });
@@ -241,6 +293,12 @@ class Scripts {
     return file !== undefined && file.startsWith(`${workspace}/`) && !file.includes('/node_modules/');
   }
 
+  // Paths of the project's scripts, relative to the workspace.
+  own() {
+    const files = [...this.#scripts.keys()].filter((id) => this.isOwn(id)).map((id) => this.#file(id).slice(workspace.length + 1));
+    return [...new Set(files)].slice(-LOADED_MAX);
+  }
+
   #file(scriptId) {
     const { url = '' } = this.#scripts.get(scriptId) ?? {};
     return toPath(url.replace(/\?.*$/, ''));
@@ -284,22 +342,27 @@ function toPath(url) {
   }
 }
 
-let hasOwn = false;
-
-function print(state, frames) {
+function print(state, frames, loaded) {
   const own = ([file]) => file.startsWith(`${workspace}/`) && !file.includes('/node_modules/');
   if (!frames.some(own)) return false;
-  hasOwn = true;
-  fs.writeSync(1, `${JSON.stringify({ state, frames: frames.slice(0, FRAMES_MAX) })}\n`);
+  fs.writeSync(1, `${JSON.stringify({ state, frames: frames.slice(0, FRAMES_MAX), loaded })}\n`);
   return true;
 }
 
-// Prints where a thread is: its stack, or if it has none, its suspended functions, or the test that it runs.
-async function printThread(connection, isBusy) {
+// The scripts that a thread has loaded, and loads from now on.
+async function scriptsOf(connection) {
   const scripts = new Scripts();
   connection.listeners.set('Debugger.scriptParsed', (script) => scripts.add(script));
-  const paused = new Promise((resolve) => connection.listeners.set('Debugger.paused', resolve));
   await connection.send('Debugger.enable', {}, 2 * ANSWER_MS);
+  return scripts;
+}
+
+// Prints where a thread is: its stack, or if it has none, its suspended functions, or the test that it runs. `loaded` are the files
+// that its process has loaded besides.
+async function printThread(connection, isBusy, loaded = []) {
+  const paused = new Promise((resolve) => connection.listeners.set('Debugger.paused', resolve));
+  const scripts = await scriptsOf(connection);
+  const files = [...loaded, ...scripts.own()];
   if (isBusy) {
     connection.send('Debugger.pause');
     const found = await Promise.race([paused, pause(ANSWER_MS)]);
@@ -307,11 +370,11 @@ async function printThread(connection, isBusy) {
     const frames = found.callFrames.map(({ functionName, location }) => [...scripts.place(location), functionName || '<anonymous>']);
     // A thread that stays paused would keep its process from ending at SIGTERM.
     await connection.send('Debugger.disable');
-    return print('running', frames);
+    return print('running', frames, files);
   }
   const declared = await declaredFrame(connection, scripts);
-  if (declared) print('declared', [declared]);
-  return (await printSuspended(connection, scripts)) || declared !== undefined;
+  if (declared) print('declared', [declared], files);
+  return (await printSuspended(connection, scripts, files)) || declared !== undefined;
 }
 
 // The function of the running test, which proctor's reporters leave in the process.
@@ -323,6 +386,9 @@ async function declaredFrame(connection, scripts) {
   return location && [...scripts.place(location), functionName(found.result.description)];
 }
 
+// Whether a function's source text is of an async function or method.
+const isAsync = (source) => /^(?:static\s+)?async\b/.test(source);
+
 // The name in a function's source text, of a declaration or a method.
 function functionName(source = '') {
   const text = source.replace(/^(?:static\s+)?(?:async\b\s*)?/, '');
@@ -330,15 +396,20 @@ function functionName(source = '') {
 }
 
 // Prints the async functions of the project that wait in an `await`. Only a snapshot of the heap leads to them.
-async function printSuspended(connection, scripts) {
+async function printSuspended(connection, scripts, files) {
   const used = await connection.send('Runtime.getHeapUsage');
   if (!used || used.usedSize > HEAP_BYTES_MAX) return false;
+  if (memoryMax - residentBytes() < MEMORY_PER_HEAP * used.usedSize) return false;
   const parts = [];
-  connection.listeners.set('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => parts.push(chunk));
+  let bytes = 0;
+  connection.listeners.set('HeapProfiler.addHeapSnapshotChunk', ({ chunk }) => {
+    bytes += chunk.length;
+    if (bytes <= SNAPSHOT_BYTES_MAX) parts.push(chunk);
+  });
   if (!(await connection.send('HeapProfiler.takeHeapSnapshot', { reportProgress: false }, HEAP_MS))) return false;
   const ids = suspendedIn(JSON.parse(parts.join('')), (scriptId) => scripts.isOwn(scriptId));
   const frames = await Promise.all(ids.map((id) => suspendedFrame(connection, scripts, id)));
-  return print('suspended', frames.filter(Boolean));
+  return print('suspended', frames.filter(Boolean), files);
 }
 
 // Ids of the generators in a snapshot whose function is in a script of the project.
@@ -361,7 +432,10 @@ async function suspendedFrame(connection, scripts, objectId) {
   const { internalProperties = [] } = (await connection.send('Runtime.getProperties', { objectId: object.result.objectId, ownProperties: true })) ?? {};
   const value = (wanted) => internalProperties.find(({ name }) => name === wanted)?.value;
   if (value('[[GeneratorState]]')?.value !== 'suspended') return undefined;
-  return [...scripts.place(value('[[GeneratorLocation]]').value), functionName(value('[[GeneratorFunction]]')?.description)];
+  const source = value('[[GeneratorFunction]]')?.description ?? '';
+  // A plain generator waits for its caller.
+  if (!isAsync(source)) return undefined;
+  return [...scripts.place(value('[[GeneratorLocation]]').value), functionName(source)];
 }
 
 // Prints the stacks of one process, of its worker threads too.
@@ -375,9 +449,12 @@ async function printProcess({ pid, isBusy, hasBusyThread }) {
   });
   await connection.send('NodeWorker.enable', { waitForDebuggerOnStart: false });
   let found = isBusy && (await printThread(connection, true));
-  if (!found && hasBusyThread) found = (await Promise.all(threads.map((thread) => printThread(thread, true)))).some(Boolean);
+  // The file of a test that has started a worker thread is loaded in the main one.
+  const loaded = !found && threads.length > 0 ? (await scriptsOf(connection)).own() : [];
+  if (!found && hasBusyThread) found = (await Promise.all(threads.map((thread) => printThread(thread, true, loaded)))).some(Boolean);
+  if (threads.length > 0) await connection.send('Debugger.disable');
   if (!found && !isBusy) found = await printThread(connection, false);
-  for (const thread of found ? [] : threads) await printThread(thread, false);
+  for (const thread of found ? [] : threads) await printThread(thread, false, loaded);
   await connection.send('NodeWorker.disable');
   const close = "require('inspector').close()";
   await connection.send('Runtime.evaluate', { expression: close, includeCommandLineAPI: true }, 100);
@@ -387,8 +464,6 @@ async function printProcess({ pid, isBusy, hasBusyThread }) {
 async function main() {
   if (!isAlone()) return;
   for (const one of await nodeProcesses()) {
-    // A process that waits for its children is of interest only if these told nothing.
-    if (one.isParent && !one.hasBusyThread && hasOwn) break;
     // A process that has ended, or answers with something else, has no stack.
     await printProcess(one).catch(() => {});
   }

@@ -8,7 +8,8 @@ use proctor_core::hung_test::HungTest;
 use proctor_core::test_case::TestId;
 
 /// The stacks of JVMs that Surefire or Gradle has started for tests.
-pub(crate) const STACK_DUMP: StackDump = StackDump { source: StackSource::Printer(PRINTER), read: hung_tests };
+pub(crate) const STACK_DUMP: StackDump =
+    StackDump { source: StackSource::Printer(PRINTER), read: hung_tests, declared_note: None };
 
 /// `jcmd` connects to a socket in `/tmp`.
 const PRINTER: StackPrinter = StackPrinter {

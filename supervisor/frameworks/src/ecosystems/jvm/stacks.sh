@@ -7,11 +7,28 @@
 # Most JVMs that are asked.
 jvms_max=8
 
+# Most bytes of threads that are printed: at most 2 MiB are read, and the source files come last.
+dump_max=1500000
+
 # Tenths of a second that a JVM may take to open its socket.
 open_max=10
 
 here=${0%/*}
 dumps=$(mktemp "${TMPDIR:-/tmp}/stacks.XXXXXX") || exit 1
+
+# Whether the process $1 handles SIGQUIT, the third signal. It would end a JVM that does not: one with `-Xrs`, or that only begins.
+catches_quit() {
+  case $(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2> /dev/null) in
+    *[4-7c-f]) return 0 ;;
+    *) return 1 ;;
+  esac
+}
+
+# Whether the JVM $1 has no attach listener, by its arguments or by variables such as JAVA_TOOL_OPTIONS. Then the signal prints to
+# its stdout, which is the runner's channel.
+is_closed() {
+  cat "/proc/$1/cmdline" "/proc/$1/environ" 2> /dev/null | tr '\0' '\n' | grep -q '+DisableAttachMechanism'
+}
 
 # Prints the threads of the JVM $1. Its attach listener is woken here, since jcmd would do so by a file in the JVM's directory, which
 # may be the workspace.
@@ -22,15 +39,18 @@ print_threads() {
   done
   [ -x "$jcmd" ] || return
   : > "/tmp/.attach_pid$1"
+  catches_quit "$1" || { rm -f "/tmp/.attach_pid$1"; return; }
   kill -QUIT "$1"
   tries=0
   until [ -S "/tmp/.java_pid$1" ]; do
     tries=$((tries + 1))
-    [ "$tries" -gt "$open_max" ] && { rm -f "/tmp/.attach_pid$1"; return; }
+    # The file stays: without it, a JVM that handles the signal late prints its threads to its stdout.
+    [ "$tries" -gt "$open_max" ] && return
     sleep 0.1
   done
   rm -f "/tmp/.attach_pid$1"
-  "$jcmd" -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -J-Xshare:auto "$1" Thread.print 2> /dev/null | tee -a "$dumps"
+  "$jcmd" -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -J-Xshare:auto "$1" Thread.print 2> /dev/null |
+    head -c "$((dump_max - $(wc -c < "$dumps")))" | tee -a "$dumps"
 }
 
 asked=0
@@ -38,8 +58,6 @@ for process in /proc/[0-9]*; do
   pid=${process#/proc/}
   words=$(tr '\0' ' ' < "$process/cmdline" 2> /dev/null) || continue
   case $words in
-    # Without the attach listener the signal prints to the JVM's stdout, which is the runner's channel.
-    *+DisableAttachMechanism*) continue ;;
     *surefire*booter* | *ForkedBooter* | *GradleWorkerMain*Test*) ;;
     *) continue ;;
   esac
@@ -48,6 +66,7 @@ for process in /proc/[0-9]*; do
     */java) ;;
     *) continue ;;
   esac
+  is_closed "$pid" && continue
   asked=$((asked + 1))
   [ "$asked" -gt "$jvms_max" ] && break
   print_threads "$pid"

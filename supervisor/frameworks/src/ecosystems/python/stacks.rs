@@ -8,7 +8,7 @@ use proctor_core::test_case::TestId;
 
 /// The stacks of both runners. Their injected modules register the signal.
 pub(crate) const STACK_DUMP: StackDump =
-    StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests };
+    StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests, declared_note: None };
 
 /// Files of the runners whose frames are below those of a test and its fixtures, and of nothing else.
 const RUNNERS: [&str; 3] = ["/_pytest/runner.py", "/unittest/case.py", "/unittest/suite.py"];

@@ -55,7 +55,11 @@ static MANIFEST: Manifest = Manifest {
         scope: ScopeSupport { names: NameScope::Adapter, files: true },
         ..Manifest::DEFAULT.options
     },
-    stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Quit), read: goroutines::hung_tests }),
+    stack_dump: Some(StackDump {
+        source: StackSource::Signal(StackSignal::Quit),
+        read: goroutines::hung_tests,
+        declared_note: None,
+    }),
     toolchains: &[&GO],
     sample: &[("go.mod", "module example.com/pass\n")],
     ..Manifest::DEFAULT

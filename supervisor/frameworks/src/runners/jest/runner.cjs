@@ -29,7 +29,8 @@ class Output {
     this.written = new OutputCapture();
     const own = environment.handleTestEvent;
     environment.handleTestEvent = (event, state) => {
-      if (event.name === 'test_fn_start') nowRunning(event.test.fn);
+      // Hooks before the test belong to it.
+      if (event.name === 'test_start') nowRunning(event.test.fn);
       if (event.name === 'run_start') this.isMixed = hasConcurrent(state.rootDescribeBlock);
       return own?.call(environment, event, state);
     };

@@ -25,7 +25,7 @@ use crate::contract::{
 };
 use crate::ecosystems::path_selection::PathSelection;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use crate::parsing::stack_frames::{add_declared, attribute};
+use crate::parsing::stack_frames::attribute;
 use crate::parsing::thread_stacks;
 use proctor_core::hung_test::{HungTest, StackSignal};
 use regex::Regex;
@@ -131,24 +131,26 @@ static MANIFEST: Manifest = Manifest {
         ..Manifest::DEFAULT.options
     },
     rerun_names: RerunNames { separators: &[" with data set "], ..RerunNames::PLAIN },
-    stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests }),
+    stack_dump: Some(StackDump {
+        source: StackSource::Signal(StackSignal::Reserved),
+        read: hung_tests,
+        declared_note: Some(DECLARED_NOTE),
+    }),
     toolchains: &[&PHP],
     sample: &[("phpunit.xml", "<phpunit/>\n")],
     ..Manifest::DEFAULT
 };
 
 /// Explains a place that is not from a stack.
-const DECLARED_NOTE: &str =
-    "(here the test begins: PHP prints no stack without the extension pcntl, nor in a process of the test's own)";
+const DECLARED_NOTE: &str = "(here the test begins: PHP prints no stack without the extension pcntl, in a process of the test's own, or in a call that no \
+     signal ends)";
 
 /// Where the running test hangs. A stack with PHPUnit's own frame of a test belongs to the test whose file is in it, or to the one
 /// that runs.
 fn hung_tests(output: &StackOutput<'_>) -> Vec<HungTest> {
     let is_runner = |path: &str| path.ends_with("/Framework/TestCase.php");
     let stacks = thread_stacks::read(output.stderr, output.workspace, is_runner);
-    let mut found = attribute(&stacks, output.running, |test, stack| stack.is_in(&test.package));
-    add_declared(&mut found, output.declared, DECLARED_NOTE);
-    found
+    attribute(&stacks, output.running, |test, stack| stack.is_in(&test.package))
 }
 
 impl Framework for Phpunit {

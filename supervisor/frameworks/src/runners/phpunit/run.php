@@ -301,9 +301,11 @@ const UNPRINTABLE = "\u{fffd}";
 function print_stack_on_signal(): void
 {
     $stderr = @fopen('php://stderr', 'wb');
-    if ($stderr === false || !function_exists('pcntl_async_signals') || !function_exists('pcntl_signal')) {
+    $needed = ['pcntl_async_signals', 'pcntl_signal', 'pcntl_signal_get_handler', 'pcntl_sigprocmask', 'pcntl_sigwaitinfo'];
+    if ($stderr === false || array_filter($needed, 'function_exists') !== $needed) {
         return;
     }
+    // Handlers of the project run at once too, as they do where PHPUnit enforces time limits.
     pcntl_async_signals(true);
     pcntl_signal(STACK_SIGNAL, function () use ($stderr): void {
         $frames = debug_backtrace(DEBUG_BACKTRACE_IGNORE_ARGS, FRAMES_MAX);
@@ -316,13 +318,27 @@ function print_stack_on_signal(): void
             }
         }
         fwrite($stderr, $text);
-        // The signal has cut off a wait of the test. Its result would be of the signal and not of the test: SIGTERM, which PHP
-        // blocks in a handler, ends it here.
-        pcntl_sigprocmask(SIG_UNBLOCK, [SIGTERM]);
-        while (true) {
-            sleep(3600);
-        }
+        end_by_sigterm();
     });
+}
+
+// Waits for SIGTERM and ends as the test would by it. The signal before has cut off a wait of the test, whose result would now be
+// of the signal and not of the test. PHP blocks all signals in a handler; the test's own handler of SIGTERM is called all the same.
+function end_by_sigterm(): void
+{
+    do {
+        $received = @pcntl_sigwaitinfo([SIGTERM], $info);
+    } while ($received !== SIGTERM);
+    $handler = pcntl_signal_get_handler(SIGTERM);
+    if (is_callable($handler)) {
+        $handler(SIGTERM, $info);
+    }
+    pcntl_signal(SIGTERM, SIG_DFL);
+    pcntl_sigprocmask(SIG_UNBLOCK, [SIGTERM]);
+    if (function_exists('posix_kill')) {
+        posix_kill(getmypid(), SIGTERM);
+    }
+    exit(128 + SIGTERM);
 }
 
 function clip(string $text): string

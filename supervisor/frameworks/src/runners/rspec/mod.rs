@@ -113,7 +113,11 @@ static MANIFEST: Manifest = Manifest {
         parallel: ParallelSupport::NoEffect("parallel has no effect: RSpec runs examples one at a time"),
         ..Manifest::DEFAULT.options
     },
-    stack_dump: Some(StackDump { source: StackSource::Signal(StackSignal::Reserved), read: hung_tests }),
+    stack_dump: Some(StackDump {
+        source: StackSource::Signal(StackSignal::Reserved),
+        read: hung_tests,
+        declared_note: None,
+    }),
     rerun_names: RerunNames { are_titles: true, ..RerunNames::PLAIN },
     reserved: ReservedVariables { names: &["SPEC_OPTS"], ..ReservedVariables::NONE },
     toolchains: &[&RUBY],
