@@ -467,6 +467,7 @@ impl<'a> RunLoop<'a> {
                     tracing::warn!(%error, "the stacks of a run cannot be read");
                 }
                 if !matches!(opened, Some(Ok(_))) {
+                    self.observations.before_stacks = None;
                     self.stacks_printed();
                 }
             }
