@@ -399,6 +399,7 @@ mod tests {
             framework: "go".to_owned(),
             chosen: None,
             selected: false,
+            is_scoped: false,
             notes: vec![WORST.repeat(10_000); 1_000],
             workspace: Workspace::open(dir.path()).unwrap(),
             accepted_at: Timestamp(0),

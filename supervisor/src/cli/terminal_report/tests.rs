@@ -2,7 +2,7 @@
 
 use super::*;
 use anstream::adapter::strip_str;
-use proctor_core::analysis::{Context, analyze};
+use proctor_core::analysis::{WorkspaceFacts, analyze};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn test(name: &str, outcome: &str, seconds: f64, message: Option<&str>, line: u3
 }
 
 fn rendered(report: &Report, is_rerun: bool) -> String {
-    let analysis = analyze(report, &Context::default(), 500);
+    let analysis = analyze(report, &WorkspaceFacts::default(), 500);
     let view = RunView { output_seen: false, workspace: Path::new("services/my shop"), is_rerun, analysis: &analysis };
     strip_str(&super::report(report, &view)).to_string()
 }
