@@ -6,7 +6,7 @@ use crate::host::environment::check_variable;
 use proctor_core::bounds::{PARALLEL_MAX, QUARANTINE_NAMES_MAX, RETRY_FAILED_MAX};
 use proctor_core::limits::LimitRequest;
 use proctor_core::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK};
-use proctor_core::test_name::TestName;
+use proctor_core::test_name::{TestName, TestNameError};
 use proctor_frameworks::detection::DetectError;
 use proctor_frameworks::{FRAMEWORKS, SCOPE_CHARS_MAX, SCOPE_ENTRIES_MAX, ScopeGlobs};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -229,7 +229,7 @@ checked!(
 checked!(
     QuarantinedTest,
     String,
-    |name| TestName::parse_all(std::slice::from_ref(name)).map(|_| ()).map_err(|error| error.to_string()),
+    |name| TestName::parse_all(std::slice::from_ref(name)).map(|_| ()).map_err(|error| without_field(&error)),
     { "type": "string", "minLength": 1 }
 );
 checked!(
@@ -252,11 +252,19 @@ checked!(
         match TestName::parse_all(&names) {
             Ok(_) if names.len() > QUARANTINE_NAMES_MAX => Err(format!("has more than {QUARANTINE_NAMES_MAX} names")),
             Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(without_field(&error)),
         }
     },
     { "type": "array", "items": { "type": "string", "minLength": 1 }, "maxItems": QUARANTINE_NAMES_MAX }
 );
+
+// The error of a name without the field of a request, which it begins with, and without the advice for that field.
+fn without_field(error: &TestNameError) -> String {
+    match error {
+        TestNameError::Empty => "has an empty name".to_owned(),
+        error => error.to_string().trim_start_matches("tests: ").to_owned(),
+    }
+}
 
 fn framework_names() -> impl Iterator<Item = &'static str> {
     FRAMEWORKS.iter().map(|framework| framework.name())
