@@ -162,7 +162,7 @@ impl EventQueue {
         let is_queued = match event {
             Ok(event) if event.need_rescan() => false,
             Ok(event) if is_change(&event.kind) => {
-                event.paths.into_iter().fold(true, |all, path| self.sender.try_send(path).is_ok() && all)
+                event.paths.into_iter().filter(|path| self.sender.try_send(path.clone()).is_err()).count() == 0
             }
             Ok(_) => true,
             Err(_) => false,
