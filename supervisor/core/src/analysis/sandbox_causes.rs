@@ -19,6 +19,8 @@ const SYSTEM: [&str; 8] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/dev
 /// A failure that the sandbox may have caused.
 struct Suspect<'a> {
     class: &'a Classification,
+    /// What the pattern captured in this failure's own words.
+    subject: Option<&'a str>,
     failed: AnalyzedFailure<'a>,
 }
 
@@ -32,7 +34,14 @@ pub(super) fn causes(
 ) -> Vec<RootCause> {
     let suspects: Vec<Suspect<'_>> = clusters
         .iter()
-        .flat_map(|cluster| cluster.members.iter().map(|at| Suspect { class: &cluster.class, failed: failed[*at] }))
+        .flat_map(|cluster| {
+            let members = cluster.members.iter().zip(&cluster.subjects);
+            members.map(|(at, subject)| Suspect {
+                class: &cluster.class,
+                subject: subject.as_deref(),
+                failed: failed[*at],
+            })
+        })
         .collect();
     let in_force = |layer| report.isolation.layers.contains(&layer);
     let has_no_network = report.isolation.network == Network::None && in_force(Layer::NetNamespace);
@@ -231,7 +240,7 @@ fn read_only(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause>
 
 // Whether the file exists on the host is not known, nor told.
 fn file_hidden(suspects: &[Suspect<'_>], facts: &WorkspaceFacts, count: FailureCount) -> Option<RootCause> {
-    let path = |suspect: &Suspect<'_>| absolute_path(suspect.class.subject.as_deref()?).map(str::to_owned);
+    let path = |suspect: &Suspect<'_>| absolute_path(suspect.subject?).map(str::to_owned);
     let outside = |suspect: &&Suspect<'_>| path(suspect).is_some_and(|path| is_outside(&path, facts));
     let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::FileNotFound).filter(outside).collect();
     let first = path(of.first()?)?;

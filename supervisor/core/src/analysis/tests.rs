@@ -266,6 +266,38 @@ fn a_file_outside_of_the_workspace_is_hidden_only_by_a_root_directory_of_the_run
 }
 
 #[test]
+fn each_failure_is_described_by_the_values_of_its_own_message() {
+    let tests = vec![failed("a", "a.py", 3, "KeyError: 4711"), failed("b", "b.py", 8, "KeyError: 12")];
+    let mut run = report(Outcome::Failed, tests);
+    run.framework = "pytest".to_owned();
+    let found = analysis(&run);
+    let suggestions: Vec<&str> = found.suggestions.iter().map(|suggestion| suggestion.text.as_str()).collect();
+    assert_eq!(suggestions, ["the mapping has no key 4711", "the mapping has no key 12"]);
+}
+
+#[test]
+fn the_hidden_file_is_the_one_that_its_failure_names() {
+    let message = |path: &str| format!("open {path}: no such file or directory");
+    let facts = WorkspaceFacts { root: "/home/x/shop".to_owned(), ..WorkspaceFacts::default() };
+    let tests = vec![
+        failed("a", "a.go", 3, &message("/home/x/shop/prices.csv")),
+        failed("b", "a.go", 3, &message("/home/x/data/prices.csv")),
+    ];
+    let mut run = report(Outcome::Failed, tests);
+    run.isolation.layers = vec![Layer::PivotRoot];
+    let further = analyze(&run, &facts, 20).further_causes;
+    assert!(further[0].statement.ends_with("1 of 2 failures finds no file /home/x/data/prices.csv"), "{further:?}");
+    assert_eq!(further[0].evidence.as_ref().unwrap().test, "p/b");
+}
+
+#[test]
+fn a_tolerance_that_is_exceeded_is_no_rounding() {
+    let mut run = report(Outcome::Failed, vec![failed("a", "a.rs", 3, "assertion failed: (total - 3.0).abs() < 0.01")]);
+    run.framework = "cargo".to_owned();
+    assert_eq!(analysis(&run).failed_tests[0].kind, PatternKind::Assertion);
+}
+
+#[test]
 fn nothing_is_said_of_failures_that_the_report_left_out() {
     let tests = vec![failed("a", "a.go", 7, "same words"), failed("b", "a.go", 7, "same words")];
     let mut cut = report(Outcome::Failed, tests);
