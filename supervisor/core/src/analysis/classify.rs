@@ -3,8 +3,9 @@
 use super::analyzed_failure::AnalyzedFailure;
 use super::install::install_command;
 use super::mask::MaskedMessage;
+use super::package_names::is_namespace;
 use super::pattern_kind::PatternKind;
-use super::patterns::Pattern;
+use super::patterns::{Language, Pattern};
 use super::template::{Captures, fill, match_line};
 use super::{Confidence, ProjectContext};
 use crate::test_case::CollectorKind;
@@ -65,7 +66,7 @@ impl<'a> Classifier<'a> {
             is_rejection: failed.collector.is_some(),
             reads_environment: failed.innermost_shows("os.environ"),
         };
-        let (project, lines) = (self.project, lines(failed.message, MESSAGE_LINES_MAX));
+        let (project, lines) = (self.project, message_lines(failed));
         let found = match self.by_message.get(&key).copied() {
             Some(None) => None,
             Some(Some(pattern)) => captures(pattern, lines.clone())
@@ -137,6 +138,10 @@ fn find_pattern<'a>(
 fn captures<'a>(pattern: &Pattern, mut lines: impl Iterator<Item = &'a str>) -> Option<Captures<'a>> {
     lines.find_map(|line| {
         let captures = match_line(pattern.message, line)?;
+        // What a namespace lacks is a distribution of its own and no module of a package.
+        if captures.first().is_some_and(|(name, value)| *name == "package" && is_namespace(value)) {
+            return None;
+        }
         let is_variable = pattern.kind == PatternKind::MissingEnvironmentVariable && !captures.is_empty();
         if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
     })
@@ -147,7 +152,11 @@ fn fill_pattern(pattern: &Pattern, captures: &Captures<'_>, project: &ProjectCon
     let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
     let own = module.filter(|module| pattern.kind == PatternKind::MissingDependency && project.has_own(module));
     if let Some(module) = own {
-        let suggestion = format!("no package {module} is in this module: check the import path, or create it");
+        let suggestion = match project.language {
+            Language::Go => format!("no package {module} is in this module: check the import path, or create it"),
+            Language::Python => format!("{module} is in the workspace: put its directory on the path"),
+            _ => format!("{module} begins with an entry of the workspace: check the path of the import"),
+        };
         return (PatternKind::MissingModule, Some(suggestion), subject);
     }
     let install = module.and_then(|module| install_command(project.language, module, project.context));
@@ -177,12 +186,21 @@ fn environment_variable(text: &str) -> Option<&str> {
 
 // Captured output tells less than a message: other tests and programs may have printed it.
 fn by_output(failed: &AnalyzedFailure<'_>, project: &ProjectContext<'_>) -> Option<Classification> {
-    let from = failed.output.len().saturating_sub(16 * LINE_BYTES_MAX);
-    let output = &failed.output[failed.output.ceil_char_boundary(from)..];
-    let (pattern, captures) = find_pattern(lines(output, OUTPUT_LINES_MAX), failed, project)?;
+    let (pattern, captures) = find_pattern(output_lines(failed), failed, project)?;
     let (kind, suggestion, subject) = fill_pattern(pattern, &captures, project);
     let confidence = if failed.collector.is_some() { Confidence::Likely } else { Confidence::Possible };
     Some(Classification { kind, confidence, suggestion, subject })
+}
+
+/// The lines of a failure's message that are compared with the patterns.
+pub(super) fn message_lines<'a>(failed: &AnalyzedFailure<'a>) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+    lines(failed.message, MESSAGE_LINES_MAX)
+}
+
+/// The lines at the end of a failure's output that are compared with the patterns.
+pub(super) fn output_lines<'a>(failed: &AnalyzedFailure<'a>) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+    let from = failed.output.len().saturating_sub(16 * LINE_BYTES_MAX);
+    lines(&failed.output[failed.output.ceil_char_boundary(from)..], OUTPUT_LINES_MAX)
 }
 
 fn lines(text: &str, most: usize) -> impl Iterator<Item = &str> + Clone {

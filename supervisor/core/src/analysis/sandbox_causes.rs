@@ -5,6 +5,7 @@ use super::analyzed_failure::AnalyzedFailure;
 use super::classify::Classification;
 use super::clusters::Cluster;
 use super::pattern_kind::PatternKind;
+use super::patterns::NOT_DOWNLOADED;
 use super::root_cause::FailureCount;
 use super::{Confidence, FailureLocation, RootCause, WorkspaceFacts};
 use crate::human_units::format_bytes;
@@ -12,6 +13,7 @@ use crate::isolation::{Layer, Network};
 use crate::limits::LimitKind;
 use crate::outcome::{KillReason, Outcome};
 use crate::report::Report;
+use crate::test_case::TestId;
 
 /// Directories of the system that the sandbox shows as they are. Of `/etc` it has a few files, and `/var` and `/run` are empty.
 const SYSTEM: [&str; 8] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/dev/", "/proc/", "/sys/"];
@@ -154,8 +156,12 @@ fn of_limit(report: &Report, kind: PatternKind, what: String, change: String) ->
     let hung = report.evidence.hung.first();
     let running = &report.evidence.running;
     let test = hung.map(|hung| &hung.test).or(running.first());
+    let of_report = |test: &TestId| {
+        let mut tests = report.tests.iter();
+        tests.find(|one| one.package == test.package && one.name == test.name).map(|one| one.nodeid.clone())
+    };
     let location = FailureLocation {
-        test: test.map(|test| test.name.clone()).unwrap_or_default(),
+        test: test.map(|test| of_report(test).unwrap_or_else(|| test.name.clone())).unwrap_or_default(),
         file: hung.and_then(|hung| hung.file.clone()),
         line: hung.and_then(|hung| hung.line),
     };
@@ -212,7 +218,8 @@ fn of_kind<'a>(suspects: &'a [Suspect<'a>], kind: PatternKind) -> impl Iterator<
 
 // The missing network is a fact; that it is the reason of a failure is as sure as the failure's kind.
 fn network_missing(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause> {
-    let not_downloaded = |suspect: &&Suspect<'_>| suspect.failed.message.contains("the run has no network");
+    let not_downloaded =
+        |suspect: &&Suspect<'_>| suspect.failed.message.lines().any(|line| line.starts_with(NOT_DOWNLOADED));
     let downloads: Vec<&Suspect<'_>> =
         of_kind(suspects, PatternKind::MissingDependency).filter(not_downloaded).collect();
     let hosts: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::NetworkRefused).collect();

