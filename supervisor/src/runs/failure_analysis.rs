@@ -2,7 +2,9 @@
 
 use crate::clock::Clock;
 use crate::workspace::{GitError, Workspace, WorkspaceError};
-use proctor_core::analysis::{Analysis, FileState, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, test_files};
+use proctor_core::analysis::{
+    Analysis, FileState, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, imported_paths, test_files,
+};
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
@@ -42,17 +44,27 @@ impl EarlierState {
 /// The analysis of `report`, a run of `workspace`. Looks at some dozens of files, so not for a tokio thread.
 #[must_use]
 pub fn analyze_run(report: &Report, workspace: &Workspace, clock: &Clock, limit: usize) -> Analysis {
-    let has = |name: &&str| workspace.existing(name).is_ok();
-    let root_files = WorkspaceFacts::ROOT_FILES.iter().copied().filter(has).map(str::to_owned).collect();
+    let of_modules = imported_paths(report);
+    let paths = WorkspaceFacts::ROOT_FILES.into_iter().chain(of_modules.iter().map(String::as_str));
+    let root_files = paths.filter(|path| workspace.existing(path).is_ok()).map(str::to_owned).collect();
     let root = workspace.root().to_str().unwrap_or_default().to_owned();
     let began_at = clock.for_file_times(report.started_at);
     let mut analysis = analyze(report, &WorkspaceFacts { root, root_files }, limit);
-    analysis.mark_files(|file| match workspace.existing(file) {
-        Err(_) => FileState::Missing,
+    analysis.mark_files(|file| file_state(file, workspace, began_at));
+    analysis
+}
+
+// What a look-up that fails for another reason than the file's absence does not tell, is not stated.
+fn file_state(file: &str, workspace: &Workspace, began_at: Timestamp) -> FileState {
+    match workspace.existing(file) {
+        Err(WorkspaceError::NoSuchFile { .. }) => FileState::Missing,
+        Err(error) => {
+            tracing::debug!(%error, "a file of an analysis could not be looked up");
+            FileState::Unchanged
+        }
         Ok(_) if workspace.changed_since(file, began_at) => FileState::Edited,
         Ok(_) => FileState::Unchanged,
-    });
-    analysis
+    }
 }
 
 /// Files of `workspace` that changed since the `earlier` state. Scans the workspace, so not for a tokio thread.
@@ -120,4 +132,23 @@ pub fn failing_sources(report: &Report, workspace: &Workspace) -> Vec<TestSource
 pub fn has_failing(covering: &[TestId], report: &Report) -> bool {
     let mut failing = report.tests.iter().filter(|test| test.outcome.is_failure());
     failing.any(|test| covering.iter().any(|id| id.package == test.package && id.name == test.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_missing_only_if_the_workspace_has_none() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.py"), "").unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join("outside")).unwrap();
+        let workspace = Workspace::open(dir.path()).unwrap();
+        let state = |file: &str| file_state(file, &workspace, Timestamp(u64::MAX));
+        assert_eq!(state("gone.py"), FileState::Missing);
+        for file in ["a.py", "../a.py", "outside/a.py"] {
+            assert_eq!(state(file), FileState::Unchanged, "{file}");
+        }
+        assert_eq!(file_state("a.py", &workspace, Timestamp(0)), FileState::Edited);
+    }
 }

@@ -73,7 +73,7 @@ pub struct ChangedFile {
     pub in_stacks: u64,
     /// Whether a failing test executed lines of the file when coverage was last measured.
     pub is_covered: bool,
-    /// Whether a file of a failing test names the file in an import.
+    /// Whether a file of a failing test names the file in an import, possibly another of the same name where the import has no directory.
     pub is_imported: bool,
 }
 

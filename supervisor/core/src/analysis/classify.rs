@@ -3,9 +3,10 @@
 use super::analyzed_failure::AnalyzedFailure;
 use super::install::install_command;
 use super::mask::MaskedMessage;
+use super::package_names::is_namespace;
 use super::pattern_kind::PatternKind;
-use super::patterns::Pattern;
-use super::template::{fill, match_line};
+use super::patterns::{Language, Pattern};
+use super::template::{Captures, fill, match_line};
 use super::{Confidence, ProjectContext};
 use crate::test_case::CollectorKind;
 use std::collections::HashMap;
@@ -44,10 +45,11 @@ struct MessageKey {
     reads_environment: bool,
 }
 
-/// Classifies the failures of a run. Alike messages are compared with the patterns once.
+/// Classifies the failures of a run. Alike messages are compared with all patterns once; each has the values of its own words.
 pub(super) struct Classifier<'a> {
     project: &'a ProjectContext<'a>,
-    by_message: HashMap<MessageKey, Option<Classification>>,
+    /// The pattern that the first message of a key has, at most one entry for each failure of a report.
+    by_message: HashMap<MessageKey, Option<&'static Pattern>>,
 }
 
 impl<'a> Classifier<'a> {
@@ -64,9 +66,20 @@ impl<'a> Classifier<'a> {
             is_rejection: failed.collector.is_some(),
             reads_environment: failed.innermost_shows("os.environ"),
         };
-        let project = self.project;
-        let known = self.by_message.entry(key).or_insert_with(|| by_message(failed, values, project)).clone();
-        match known {
+        let (project, lines) = (self.project, message_lines(failed));
+        let found = match self.by_message.get(&key).copied() {
+            Some(None) => None,
+            Some(Some(pattern)) => captures(pattern, lines.clone())
+                .map(|captures| (pattern, captures))
+                .or_else(|| find_pattern(lines, failed, project)),
+            None => {
+                let found = find_pattern(lines, failed, project);
+                self.by_message.insert(key, found.as_ref().map(|(pattern, _)| *pattern));
+                found
+            }
+        };
+        let found = found.map(|(pattern, captures)| fill_pattern(pattern, &captures, project));
+        match by_message(failed, values, found) {
             Some(class) if class.kind != PatternKind::Crash => class,
             known => by_output(failed, project).or(known).unwrap_or_else(|| without_pattern(failed)),
         }
@@ -85,9 +98,8 @@ const WITH_VALUES: [PatternKind; 5] = [
 fn by_message(
     failed: &AnalyzedFailure<'_>,
     values: Option<Classification>,
-    project: &ProjectContext<'_>,
+    found: Option<Match>,
 ) -> Option<Classification> {
-    let found = by_pattern(lines(failed.message, MESSAGE_LINES_MAX), failed, project);
     // What the compiler or runner itself says about a file that it rejected is a fact.
     let confidence = if failed.collector.is_some() { Confidence::Certain } else { Confidence::Likely };
     match found {
@@ -110,32 +122,49 @@ fn by_message(
 
 type Match = (PatternKind, Option<String>, Option<String>);
 
-fn by_pattern<'a>(
+// The first pattern that one of the lines has, with the values of its holes.
+fn find_pattern<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     failed: &AnalyzedFailure<'_>,
     project: &ProjectContext<'_>,
-) -> Option<Match> {
-    let applies = |pattern: &&Pattern| failed.collector.is_some() || !pattern.is_build_only;
-    project.language.patterns().filter(applies).find_map(|pattern| {
-        let captures = lines.clone().find_map(|line| {
-            let captures = match_line(pattern.message, line)?;
-            let is_variable = pattern.kind == PatternKind::MissingEnvironmentVariable && !captures.is_empty();
-            if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
-        })?;
-        let subject = captures.first().map(|(_, value)| (*value).to_owned());
-        let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
-        let own = module.filter(|module| pattern.kind == PatternKind::MissingDependency && project.has_own(module));
-        if let Some(module) = own {
-            let suggestion = format!("no package {module} is in this module: check the import path, or create it");
-            return Some((PatternKind::MissingModule, Some(suggestion), subject));
-        }
-        let install = module.and_then(|module| install_command(project.language, module, project.context));
-        let filled = match install {
-            Some(install) => fill(&pattern.suggestion.replace("{install}", &install), &captures),
-            None => fill(without_install(pattern.suggestion), &captures),
-        };
-        Some((pattern.kind, Some(filled).filter(|text| !text.is_empty()), subject))
+) -> Option<(&'static Pattern, Captures<'a>)> {
+    let mut patterns = project.language.patterns();
+    patterns.find_map(|pattern| {
+        let applies = failed.collector.is_some() || !pattern.is_build_only;
+        Some((pattern, applies.then(|| captures(pattern, lines.clone()))??))
     })
+}
+
+fn captures<'a>(pattern: &Pattern, mut lines: impl Iterator<Item = &'a str>) -> Option<Captures<'a>> {
+    lines.find_map(|line| {
+        let captures = match_line(pattern.message, line)?;
+        // What a namespace lacks is a distribution of its own and no module of a package.
+        if captures.first().is_some_and(|(name, value)| *name == "package" && is_namespace(value)) {
+            return None;
+        }
+        let is_variable = pattern.kind == PatternKind::MissingEnvironmentVariable && !captures.is_empty();
+        if is_variable { Some(vec![("name", environment_variable(captures[0].1)?)]) } else { Some(captures) }
+    })
+}
+
+fn fill_pattern(pattern: &Pattern, captures: &Captures<'_>, project: &ProjectContext<'_>) -> Match {
+    let subject = captures.first().map(|(_, value)| (*value).to_owned());
+    let module = captures.iter().find(|(name, _)| *name == "module").map(|(_, value)| *value);
+    let own = module.filter(|module| pattern.kind == PatternKind::MissingDependency && project.has_own(module));
+    if let Some(module) = own {
+        let suggestion = match project.language {
+            Language::Go => format!("no package {module} is in this module: check the import path, or create it"),
+            Language::Python => format!("{module} is in the workspace: put its directory on the path"),
+            _ => format!("{module} begins with an entry of the workspace: check the path of the import"),
+        };
+        return (PatternKind::MissingModule, Some(suggestion), subject);
+    }
+    let install = module.and_then(|module| install_command(project.language, module, project.context));
+    let filled = match install {
+        Some(install) => fill(&pattern.suggestion.replace("{install}", &install), captures),
+        None => fill(without_install(pattern.suggestion), captures),
+    };
+    (pattern.kind, Some(filled).filter(|text| !text.is_empty()), subject)
 }
 
 // What remains of the template of a suggestion where no command is known: its alternative.
@@ -157,11 +186,21 @@ fn environment_variable(text: &str) -> Option<&str> {
 
 // Captured output tells less than a message: other tests and programs may have printed it.
 fn by_output(failed: &AnalyzedFailure<'_>, project: &ProjectContext<'_>) -> Option<Classification> {
-    let from = failed.output.len().saturating_sub(16 * LINE_BYTES_MAX);
-    let output = &failed.output[failed.output.ceil_char_boundary(from)..];
-    let (kind, suggestion, subject) = by_pattern(lines(output, OUTPUT_LINES_MAX), failed, project)?;
+    let (pattern, captures) = find_pattern(output_lines(failed), failed, project)?;
+    let (kind, suggestion, subject) = fill_pattern(pattern, &captures, project);
     let confidence = if failed.collector.is_some() { Confidence::Likely } else { Confidence::Possible };
     Some(Classification { kind, confidence, suggestion, subject })
+}
+
+/// The lines of a failure's message that are compared with the patterns.
+pub(super) fn message_lines<'a>(failed: &AnalyzedFailure<'a>) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+    lines(failed.message, MESSAGE_LINES_MAX)
+}
+
+/// The lines at the end of a failure's output that are compared with the patterns.
+pub(super) fn output_lines<'a>(failed: &AnalyzedFailure<'a>) -> impl Iterator<Item = &'a str> + Clone + use<'a> {
+    let from = failed.output.len().saturating_sub(16 * LINE_BYTES_MAX);
+    lines(&failed.output[failed.output.ceil_char_boundary(from)..], OUTPUT_LINES_MAX)
 }
 
 fn lines(text: &str, most: usize) -> impl Iterator<Item = &str> + Clone {
@@ -188,6 +227,10 @@ fn by_values(failed: &AnalyzedFailure<'_>) -> Option<Classification> {
     class(PatternKind::Assertion, Confidence::Likely, "compare the expected with the actual value")
 }
 
+/// Largest difference that is rounding, relative to the values: some dozens of the 2.2e-16 by which neighbouring numbers differ, as a
+/// sum of many terms has. Two times in seconds or two amounts of money differ by more.
+const ROUNDING_MAX: f64 = 1e-14;
+
 fn differ_by_rounding(expected: &str, actual: &str) -> bool {
     let number =
         |text: &str| text.trim().trim_matches(['<', '>']).parse::<f64>().ok().filter(|value| value.is_finite());
@@ -195,7 +238,7 @@ fn differ_by_rounding(expected: &str, actual: &str) -> bool {
     match (number(expected), number(actual)) {
         #[expect(clippy::float_cmp, reason = "equal numbers in other spelling are no rounding")]
         (Some(one), Some(other)) => {
-            is_fraction && one != other && (one - other).abs() <= 1e-9 * one.abs().max(other.abs()).max(1e-300)
+            is_fraction && one != other && (one - other).abs() <= ROUNDING_MAX * one.abs().max(other.abs())
         }
         _ => false,
     }
@@ -322,6 +365,10 @@ mod tests {
             ("0.3", "0.30000000000000004", true),
             ("<0.3>", "<0.30000000000000004>", true),
             ("0.3", "0.31", false),
+            ("1700000000.0", "1700000001.0", false),
+            ("12345678.01", "12345678.02", false),
+            ("1.0", "1.0000000001", false),
+            ("1.0", "0.9999999999999999", true),
             ("1.0", "1.00", false),
             ("1000000000000", "1000000000001", false),
             ("NaN", "0.3", false),

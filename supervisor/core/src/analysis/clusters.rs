@@ -14,6 +14,8 @@ pub(super) struct Cluster {
     pub(super) class: Classification,
     /// Positions in the list of failures, never empty.
     pub(super) members: Vec<usize>,
+    /// What the pattern captured in each member: alike messages name different files.
+    pub(super) subjects: Vec<Option<String>>,
     pub(super) is_consequence: bool,
 }
 
@@ -31,10 +33,11 @@ pub(super) fn clusters(failed: &[AnalyzedFailure<'_>], project: &ProjectContext<
         let class = classifier.classify(one, &message);
         let key = (message, class.kind, one.file, one.line);
         match by_key.get(&key).copied().filter(|_| !is_alone) {
-            Some(cluster) => clusters[cluster].join(at, &class),
+            Some(cluster) => clusters[cluster].join(at, class),
             None => {
                 by_key.insert(key, clusters.len());
-                clusters.push(Cluster { class, members: vec![at], is_consequence: false });
+                let subjects = vec![class.subject.clone()];
+                clusters.push(Cluster { class, members: vec![at], subjects, is_consequence: false });
             }
         }
     }
@@ -65,8 +68,9 @@ fn mark_consequences(failed: &[AnalyzedFailure<'_>], clusters: &mut [Cluster]) {
 
 impl Cluster {
     // A cluster is as sure as its least sure member.
-    fn join(&mut self, at: usize, class: &Classification) {
+    fn join(&mut self, at: usize, class: Classification) {
         self.members.push(at);
+        self.subjects.push(class.subject);
         self.class.confidence = self.class.confidence.min(class.confidence);
     }
 

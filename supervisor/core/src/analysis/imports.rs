@@ -1,5 +1,6 @@
 //! Whether a source file names another file of the project in an import. Lines are read as text, not parsed: what begins like an import
-//! of the language is one.
+//! of the language is one. Where the import names a directory before the file, it has to be the file's own; a name that stands alone is
+//! possibly that of another file.
 
 use super::changes::TestSource;
 
@@ -24,6 +25,12 @@ const IMPORTS: [(&[&str], &[&str]); 8] = [
     (&["c", "cc", "cpp", "cxx", "h", "hh", "hpp", "hxx", "m", "mm"], &["#include "]),
 ];
 
+/// Words before a name that say no directory of the file: relative imports, and the roots of aliases.
+const RELATIVE: [&str; 4] = ["", "crate", "self", "super"];
+
+/// Directories of sources, which imports need not name: a file below them is named by its package or by the project's own name.
+const SOURCE_ROOTS: [&str; 10] = ["src", "lib", "app", "main", "java", "kotlin", "python", "test", "tests", "include"];
+
 /// Names of files that stand for their directory.
 const OF_DIRECTORY: [&str; 4] = ["__init__", "index", "mod", "lib"];
 
@@ -37,16 +44,45 @@ pub(super) fn names(source: &TestSource, path: &str) -> bool {
     if !extensions.contains(&other.as_str()) {
         return false;
     }
-    let Some(name) = module_name(path, &other) else { return false };
-    source.text.lines().take(LINES_MAX).map(str::trim_start).any(|line| is_import(line, words) && has_word(line, name))
+    let Some(module) = ModuleName::new(path, &other) else { return false };
+    let mut lines = source.text.lines().take(LINES_MAX).map(str::trim_start);
+    lines.any(|line| is_import(line, words) && module.is_in(line))
 }
 
-// The word by which imports name the file: its name without extension, or that of its directory.
-fn module_name<'a>(path: &'a str, extension: &str) -> Option<&'a str> {
-    let mut parts = path.rsplit('/');
-    let stem = parts.next()?.strip_suffix(extension)?.strip_suffix('.')?;
-    let is_of_directory = extension == "go" || OF_DIRECTORY.contains(&stem);
-    if is_of_directory { parts.next() } else { Some(stem) }.filter(|name| !name.is_empty())
+/// The words by which imports name a file.
+struct ModuleName<'a> {
+    /// Its name without extension, or that of its directory.
+    name: &'a str,
+    /// The directory that has it, if imports have to name it where they name any.
+    parent: Option<&'a str>,
+}
+
+impl<'a> ModuleName<'a> {
+    fn new(path: &'a str, extension: &str) -> Option<ModuleName<'a>> {
+        let mut parts = path.rsplit('/');
+        let stem = parts.next()?.strip_suffix(extension)?.strip_suffix('.')?;
+        let is_of_directory = extension == "go" || OF_DIRECTORY.contains(&stem);
+        let name = if is_of_directory { parts.next() } else { Some(stem) }.filter(|name| !name.is_empty())?;
+        Some(ModuleName { name, parent: parts.next().filter(|parent| !SOURCE_ROOTS.contains(parent)) })
+    }
+
+    fn is_in(&self, line: &str) -> bool {
+        words(line, self.name).any(|at| match (self.parent, segment_before(line, at)) {
+            (Some(parent), Some(before)) => RELATIVE.contains(&before) || before.eq_ignore_ascii_case(parent),
+            _ => true,
+        })
+    }
+}
+
+// The segment of a path or of a qualified name before the word at `at`; `None` if the word stands alone.
+fn segment_before(line: &str, at: usize) -> Option<&str> {
+    let is_separator = |c: char| matches!(c, '/' | '.' | ':' | '\\');
+    let before = match line.strip_prefix("from ").and_then(|after| after.split_once(" import ")) {
+        Some((package, _)) if at >= "from ".len() + package.len() => package.trim(),
+        _ => line[..at].strip_suffix(is_separator)?,
+    };
+    let before = before.trim_end_matches(':');
+    before.rsplit(|c: char| !is_part(c)).next()
 }
 
 fn is_import(line: &str, words: &[&str]) -> bool {
@@ -57,12 +93,16 @@ fn is_import(line: &str, words: &[&str]) -> bool {
     })
 }
 
-fn has_word(line: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    line.match_indices(word).any(|(at, _)| {
-        !line[..at].chars().next_back().is_some_and(is_part)
+// Where `word` stands in `line` as a whole word.
+fn words<'a>(line: &'a str, word: &'a str) -> impl Iterator<Item = usize> + use<'a> {
+    line.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        !line[..*at].chars().next_back().is_some_and(is_part)
             && !line[at + word.len()..].chars().next().is_some_and(is_part)
     })
+}
+
+fn is_part(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '-'
 }
 
 #[cfg(test)]
@@ -76,7 +116,18 @@ mod tests {
             ("test_a.py", "import shop", "shop/__init__.py", true),
             ("test_a.py", "# the client is imported elsewhere", "shop/client.py", false),
             ("test_a.py", "from shop.clients import get", "shop/client.py", false),
+            ("test_a.py", "from cart.client import get", "shop/client.py", false),
+            ("test_a.py", "from cart import client", "shop/client.py", false),
+            ("test_a.py", "from shop import client", "shop/client.py", true),
+            ("test_a.py", "from . import client", "shop/client.py", true),
+            ("test_a.py", "from .client import get", "shop/client.py", true),
+            ("test_a.py", "import client", "shop/client.py", true),
             ("a.test.ts", "import { a } from './shop/price';", "shop/price.ts", true),
+            ("a.test.ts", "import { a } from './cart/price';", "shop/price.ts", false),
+            ("a.test.ts", "import { a } from './price';", "shop/price.ts", true),
+            ("a_test.go", "\t\"example.com/shop/cart/core\"", "shop/core/price.go", false),
+            ("tests/a.rs", "use shop::cart::price::Price;", "src/shop/price.rs", false),
+            ("ATest.java", "import cart.Price;", "src/main/java/shop/Price.java", false),
             ("a.test.js", "const a = require('../setup');", "setup.js", true),
             ("a_test.go", "\t\"example.com/shop/core\"", "core/price.go", true),
             ("a_test.go", "\t\"example.com/shop/core\"", "cart/price.go", false),

@@ -3,16 +3,16 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Most bytes of a message whose mask is kept as text.
+/// Most bytes of a masked message that are kept as text.
 const TEXT_BYTES: usize = 512;
 
-/// Most bytes of a message that are compared: beyond are further values of one failure, as a diff of two long lists.
+/// Most bytes of a masked message that are compared: beyond are further values of one failure, as a diff of two long lists.
 const COMPARED_BYTES: usize = 8 * 1024;
 
 /// A message without its values, for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct MaskedMessage {
-    /// The masked beginning, at most about [`TEXT_BYTES`] long.
+    /// The masked beginning, at most [`TEXT_BYTES`] long.
     beginning: String,
     /// Hash of the masked rest.
     rest: u64,
@@ -20,11 +20,12 @@ pub(super) struct MaskedMessage {
 
 impl MaskedMessage {
     pub(super) fn new(message: &str) -> MaskedMessage {
-        let message = &message[..message.floor_char_boundary(COMPARED_BYTES)];
-        let (beginning, rest) = message.split_at(message.floor_char_boundary(TEXT_BYTES));
+        // Values differ in width: a split of the message itself would be at another place for each.
+        let masked = masked(message, COMPARED_BYTES);
+        let (beginning, rest) = masked.split_at(masked.floor_char_boundary(TEXT_BYTES));
         let mut hasher = DefaultHasher::new();
-        masked(rest).hash(&mut hasher);
-        MaskedMessage { beginning: masked(beginning), rest: hasher.finish() }
+        rest.hash(&mut hasher);
+        MaskedMessage { beginning: beginning.to_owned(), rest: hasher.finish() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -32,11 +33,11 @@ impl MaskedMessage {
     }
 }
 
-/// `text` with numbers, addresses, absolute paths and times replaced by their kinds.
-fn masked(text: &str) -> String {
-    let mut masked = String::with_capacity(text.len());
+/// `text` with numbers, addresses, absolute paths and times replaced by their kinds, up to `bytes_max`.
+fn masked(text: &str, bytes_max: usize) -> String {
+    let mut masked = String::with_capacity(text.len().min(bytes_max));
     let mut rest = text;
-    while let Some(first) = rest.chars().next() {
+    while let Some(first) = rest.chars().next().filter(|_| masked.len() < bytes_max) {
         let after_word = masked.chars().next_back().is_some_and(|last| last.is_alphanumeric() || last == '_');
         let (mask, length) = match first {
             '0' if !after_word && rest.starts_with("0x") => {
@@ -56,6 +57,7 @@ fn masked(text: &str) -> String {
         masked.push_str(mask);
         rest = &rest[length..];
     }
+    masked.truncate(masked.floor_char_boundary(bytes_max));
     masked
 }
 
@@ -90,7 +92,7 @@ mod tests {
             ("a/b.py is relative, and/or 3", "a/b.py is relative, and/or <integer>"),
             ("größe 1é", "größe <integer>é"),
         ] {
-            assert_eq!(masked(message), masked_as);
+            assert_eq!(masked(message, COMPARED_BYTES), masked_as);
         }
     }
 
@@ -99,6 +101,11 @@ mod tests {
         let long = |end: &str| MaskedMessage::new(&format!("{}{end}", "a".repeat(600)));
         assert_eq!(long(" 1"), long(" 2"));
         assert_ne!(long(" none"), long(" some"));
+        for bytes in [600, TEXT_BYTES - 4, 2 * COMPARED_BYTES] {
+            let wide = |value: &str| MaskedMessage::new(&format!("took {value} ms: {}", "a 1 ".repeat(bytes / 4)));
+            assert_eq!(wide("9"), wide("10"), "{bytes}");
+            assert_ne!(wide("9"), wide("9.5"), "{bytes}");
+        }
         assert_ne!(MaskedMessage::new("got 1"), MaskedMessage::new("got 1.5"));
     }
 }

