@@ -12,7 +12,7 @@ use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 
 /// Text that breaks out of each format, if the format lets it.
-const HOSTILE: &str = "]]></failure><b>&\u{0}\u{1b}[31mred\u{202e}evil\u{fffe}</script><script>alert(1)</script>\n::error::owned\n%0A::warning::owned\nok 99 - owned # SKIP\n...\n\u{85}x\u{2028}y\"'`";
+const HOSTILE: &str = "]]></failure><b>&\u{0}\u{1b}[31mred\u{202e}\tevil\u{fffe}</script><script>alert(1)</script>\n::error::owned\n%0A::warning::owned\nok 99 - owned # SKIP\n...\n\u{85}x\u{2028}y\"'`";
 
 fn report(outcome: Outcome, tests: Vec<TestCase>) -> Report {
     let empty = without_running(Timestamp(1_700_000_000_000), Limits::DEFAULT, "go", KillReason::Cancelled, "note");
@@ -56,6 +56,20 @@ fn no_text_of_a_run_steers_a_terminal_or_hides() {
         let text = text(format, &report, usize::MAX);
         let hidden = text.chars().find(|c| proctor_proto::printable::is_hidden(*c) && !matches!(c, '\n' | '\t'));
         assert_eq!(hidden, None, "{}: {text}", format.name());
+    }
+}
+
+#[test]
+fn junit_keeps_the_columns_of_a_text_with_tabs() {
+    let failing = TestCase {
+        message: Some("got:\t1".to_owned()),
+        stack: Some("main.go:7\n\tx := 1".to_owned()),
+        output: Some("a\tb".to_owned()),
+        ..test("t", TestOutcome::Failed)
+    };
+    let text = text(ReportFormat::Junit, &report(Outcome::Failed, vec![failing]), usize::MAX);
+    for kept in ["message=\"got:    1\"", "got:    1\n\nmain.go:7\n    x := 1", ">a    b</system-out>"] {
+        assert!(text.contains(kept), "{kept}: {text}");
     }
 }
 
