@@ -18,6 +18,7 @@ mod print;
 mod progress_line;
 mod report_arguments;
 mod report_documents;
+mod report_target;
 mod run;
 mod serve;
 mod signals;

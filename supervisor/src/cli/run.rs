@@ -6,7 +6,7 @@ use super::last_run_store::Total;
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
 use super::report_arguments::RunOutput;
-use super::report_documents::ShownRun;
+use super::report_documents::{OpenedFile, ShownRun};
 use super::signals::Signals;
 use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report};
 use crate::host::environment::check_env;
@@ -43,10 +43,16 @@ const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
-    in_process::runtime()?.block_on(watch(arguments, workspace, request))
+    let targets = report_documents::open_targets(&arguments.files);
+    in_process::runtime()?.block_on(watch(arguments, workspace, request, targets))
 }
 
-async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
+async fn watch(
+    arguments: &RunArgs,
+    workspace: Workspace,
+    request: RunRequest,
+    targets: Vec<OpenedFile>,
+) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
     let shown_workspace = workspace.clone();
     let (session, store) = in_process::session(workspace)?;
@@ -76,7 +82,7 @@ async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -
         RunOutput::Events => screen.events.map_or(Ok(()), EventLines::finish),
         RunOutput::Report(format) => report_documents::print(format, &run),
     };
-    let written = report_documents::write_all(&arguments.files, &run);
+    let written = report_documents::write_all(targets, &run);
     // A failure to store the result for later commands does not fail this one.
     if let Err(failure) = store.write(&memory, &report, &files) {
         print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
