@@ -158,9 +158,12 @@ fn uncovered(plan: &mut String, context: &ReportContext) {
         return unknown(plan, "Uncovered", why);
     };
     let none = "Some test executes a line of each source file that was compared.";
-    section(plan, "Uncovered", coverage.uncovered_found, none);
     if coverage.uncovered_more {
-        let _ = writeln!(plan, "At least these: the workspace has more source files than are compared.\n");
+        let found = coverage.uncovered_found;
+        let _ =
+            write!(plan, "\n## Uncovered (at least {found})\n\nThere are more source files than were compared.\n\n");
+    } else {
+        section(plan, "Uncovered", coverage.uncovered_found, none);
     }
     for file in &coverage.uncovered {
         let text = format!("{}: no measured test executes a line of it", code(cut(file)));

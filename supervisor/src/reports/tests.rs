@@ -212,8 +212,8 @@ fn the_plan_states_only_what_is_recorded() {
     let plan = String::from_utf8(render(ReportFormat::Optimization, input, usize::MAX).unwrap()).unwrap();
     for line in [
         "## Flaky (0)",
-        "## Uncovered (31)",
-        "At least these: the workspace has more source files than are compared.",
+        "## Uncovered (at least 31)",
+        "There are more source files than were compared.",
         "- `shop/unused.py`: no measured test executes a line of it",
         "  Next: `proctor covering shop/unused.py`",
         "- … and 30 more",
