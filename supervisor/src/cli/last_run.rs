@@ -81,7 +81,7 @@ pub(super) fn report(arguments: &ReportArgs) -> Result<u8, CommandError> {
     let run_id = memory.slot.last().map_or("", |last| last.run.as_str());
     let run = ShownRun { run_id, report: &report, workspace: &workspace, index: &memory.index };
     match &arguments.out {
-        Some(file) => report_documents::write(arguments.format.0, &run, file)?,
+        Some(file) => report_documents::write_out(arguments.format.0, &run, file)?,
         None => report_documents::print(arguments.format.0, &run)?,
     }
     Ok(0)

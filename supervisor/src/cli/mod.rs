@@ -22,6 +22,7 @@ mod print;
 mod progress_line;
 mod report_arguments;
 mod report_documents;
+mod report_target;
 mod run;
 mod run_summary;
 mod serve;

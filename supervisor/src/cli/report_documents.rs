@@ -2,6 +2,7 @@
 
 use super::arguments::RunArgs;
 use super::report_arguments::{ReportFiles, RunOutput};
+use super::report_target::ReportTarget;
 use super::{CommandError, print, xdg_dirs};
 use crate::clock::Clock;
 use crate::reports::{self, ReportContext, ReportInput};
@@ -10,9 +11,8 @@ use proctor_core::bounds::REPORT_DOCUMENT_BYTES_MAX;
 use proctor_core::coverage::CoverageIndex;
 use proctor_core::report::Report;
 use proctor_proto::report_format::ReportFormat;
-use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A finished run of a workspace, to be shown.
 pub(super) struct ShownRun<'a> {
@@ -46,20 +46,49 @@ pub(super) fn print(format: ReportFormat, run: &ShownRun<'_>) -> Result<(), Comm
     }
 }
 
-/// Writes a report to `file`, whose directories are made. The file is replaced as a whole.
-pub(super) fn write(format: ReportFormat, run: &ShownRun<'_>, file: &Path) -> Result<(), CommandError> {
-    let document = render(format, run)?;
-    replace(file, &document)
-        .map_err(|error| CommandError::host(format!("--{} {}: {error}", format.name(), file.display())))
+/// A file that was asked for, opened before the run.
+#[derive(Debug)]
+pub(super) struct OpenedFile {
+    format: ReportFormat,
+    path: PathBuf,
+    /// An error does not keep the tests from running, and is told when the report would be written.
+    target: io::Result<ReportTarget>,
+}
+
+/// Opens the files that were asked for, before a test can put anything in their places.
+pub(super) fn open_targets(files: &ReportFiles) -> Vec<OpenedFile> {
+    let open = |(format, path): &(ReportFormat, PathBuf)| OpenedFile {
+        format: *format,
+        path: path.clone(),
+        target: ReportTarget::open(path),
+    };
+    files.0.iter().map(open).collect()
 }
 
 /// Writes every file that was asked for, also after one of them failed. The error is that of the first.
-pub(super) fn write_all(files: &ReportFiles, run: &ShownRun<'_>) -> Result<(), CommandError> {
+pub(super) fn write_all(files: &[OpenedFile], run: &ShownRun<'_>) -> Result<(), CommandError> {
     let mut written = Ok(());
-    for (format, file) in &files.0 {
-        written = written.and(write(*format, run, file));
+    for OpenedFile { format, path, target } in files {
+        written = written.and(write(*format, run, &format!("--{}", format.name()), path, target));
     }
     written
+}
+
+/// Writes the report that `--out` names a file for. No test runs meanwhile.
+pub(super) fn write_out(format: ReportFormat, run: &ShownRun<'_>, file: &Path) -> Result<(), CommandError> {
+    write(format, run, "--out", file, &ReportTarget::open(file))
+}
+
+fn write(
+    format: ReportFormat,
+    run: &ShownRun<'_>,
+    option: &str,
+    path: &Path,
+    target: &io::Result<ReportTarget>,
+) -> Result<(), CommandError> {
+    let failure = |error: &io::Error| CommandError::host(format!("{option} {}: {error}", path.display()));
+    let target = target.as_ref().map_err(failure)?;
+    target.write(&render(format, run)?).map_err(|error| failure(&error))
 }
 
 /// Renders a report.
@@ -70,19 +99,4 @@ pub(super) fn render(format: ReportFormat, run: &ShownRun<'_>) -> Result<Vec<u8>
     let context = ReportContext::look_up(format, report, workspace, history.as_ref(), began_at, Some(index));
     reports::render(format, ReportInput { run_id, report, context: &context }, REPORT_DOCUMENT_BYTES_MAX)
         .map_err(|error| CommandError::host(format!("the {} report: {error}", format.name())))
-}
-
-// A reader never sees half of a file. A device or pipe, such as `/dev/stdout`, cannot be replaced.
-fn replace(file: &Path, document: &[u8]) -> io::Result<()> {
-    if fs::metadata(file).is_ok_and(|found| !found.is_file()) {
-        return fs::write(file, document);
-    }
-    if let Some(dir) = file.parent() {
-        fs::create_dir_all(dir)?;
-    }
-    let mut temporary = file.as_os_str().to_owned();
-    temporary.push(format!(".{}.new", std::process::id()));
-    fs::write(&temporary, document).and_then(|()| fs::rename(&temporary, file)).inspect_err(|_| {
-        _ = fs::remove_file(&temporary);
-    })
 }

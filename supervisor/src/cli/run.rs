@@ -6,7 +6,7 @@ use super::last_run_store::{LastRunStore, Total};
 use super::live_output::LiveOutput;
 use super::progress_line::ProgressLine;
 use super::report_arguments::RunOutput;
-use super::report_documents::ShownRun;
+use super::report_documents::{OpenedFile, ShownRun};
 use super::run_summary::RunView;
 use super::signals::Signals;
 use super::{CommandError, HOST, USAGE, in_process, print, report_documents, terminal_report, watch};
@@ -47,14 +47,15 @@ pub(super) const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
+    let targets = report_documents::open_targets(&arguments.files);
     let runtime = in_process::runtime()?;
     if arguments.watch {
-        let status = runtime.block_on(watch::watch(arguments, workspace, request));
+        let status = runtime.block_on(watch::watch(arguments, workspace, request, &targets));
         // The thread that reads the keyboard does not end.
         runtime.shutdown_background();
         return status;
     }
-    runtime.block_on(run_once(arguments, workspace, request))
+    runtime.block_on(run_once(arguments, workspace, request, &targets))
 }
 
 /// Starts a run, follows it, prints its report, and stores it for later commands.
@@ -63,7 +64,7 @@ pub(super) async fn run_in(
     request: RunRequest,
     signals: &mut Signals,
 ) -> Result<Ended, CommandError> {
-    let Terminal { arguments, workspace, session, store } = *terminal;
+    let Terminal { arguments, workspace, targets, session, store } = *terminal;
     let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
     // Of a repeated run, the tests of all executions are counted.
     let is_complete = request.selection.is_whole() && request.command.is_empty() && request.repetition.is_once();
@@ -94,7 +95,7 @@ pub(super) async fn run_in(
         RunOutput::Events => screen.events.map_or(Ok(()), EventLines::finish),
         RunOutput::Report(format) => report_documents::print(format, &run),
     };
-    let written = report_documents::write_all(&arguments.files, &run);
+    let written = report_documents::write_all(targets, &run);
     // A failure to store the result for later commands does not fail this one.
     if let Err(failure) = store.write(&memory, &report, &files) {
         print::message(&format!("proctor: this run is not stored for later commands: {}", failure.text));
@@ -115,10 +116,15 @@ async fn flush_history(session: &SessionHandle) {
 }
 
 /// One run in a session of its own. Returns the exit status of the program.
-async fn run_once(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
+async fn run_once(
+    arguments: &RunArgs,
+    workspace: Workspace,
+    request: RunRequest,
+    targets: &[OpenedFile],
+) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
     let (session, store) = in_process::session(workspace.clone())?;
-    let terminal = Terminal { arguments, workspace: &workspace, session: &session, store: &store };
+    let terminal = Terminal { arguments, workspace: &workspace, targets, session: &session, store: &store };
     let ended = run_in(&terminal, request, &mut signals).await;
     session.close().await;
     Ok(match ended? {
@@ -139,6 +145,8 @@ pub(super) enum Ended {
 pub(super) struct Terminal<'a> {
     pub(super) arguments: &'a RunArgs,
     pub(super) workspace: &'a Workspace,
+    /// The report files that were asked for, as they were before the first run.
+    pub(super) targets: &'a [OpenedFile],
     pub(super) session: &'a SessionHandle,
     pub(super) store: &'a LastRunStore,
 }

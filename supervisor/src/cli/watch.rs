@@ -5,6 +5,7 @@
 
 use super::arguments::RunArgs;
 use super::file_watcher::{Change, FileWatcher};
+use super::report_documents::OpenedFile;
 use super::run::{Ended, Terminal, run_in};
 use super::signals::Signals;
 use super::{CommandError, in_process, print};
@@ -41,12 +42,17 @@ enum Reason {
 }
 
 /// Watches until a person quits. Returns the exit status of the last run.
-pub(super) async fn watch(arguments: &RunArgs, workspace: Workspace, request: RunRequest) -> Result<u8, CommandError> {
+pub(super) async fn watch(
+    arguments: &RunArgs,
+    workspace: Workspace,
+    request: RunRequest,
+    targets: &[OpenedFile],
+) -> Result<u8, CommandError> {
     let mut signals = Signals::new()?;
     let mut watcher = FileWatcher::start(&workspace)?;
     let mut keys = Keyboard::open();
     let (session, store) = in_process::session(workspace.clone())?;
-    let terminal = Terminal { arguments, workspace: &workspace, session: &session, store: &store };
+    let terminal = Terminal { arguments, workspace: &workspace, targets, session: &session, store: &store };
     let result = watch_with(&terminal, &request, &mut watcher, &mut keys, &mut signals).await;
     session.close().await;
     result

@@ -1,6 +1,7 @@
 //! The bound of a document: how many entries it has room for, and how much of their texts.
 
 use super::entries::{Entry, Status};
+use proctor_core::report::Report;
 use std::fmt::Write as _;
 
 /// Bytes kept free for what frames the entries: names of the run, counts, notes.
@@ -85,9 +86,23 @@ impl Budget {
 }
 
 impl LeftOut {
-    /// A sentence about what a document leaves out, of which the report itself lacks `unlisted` tests; `None` if it is whole.
-    pub(super) fn note(self, unlisted: u64) -> Option<String> {
-        let counts = [(self.failures, "failures"), (self.others + unlisted, "other tests"), (self.texts, "long texts")];
+    /// What the report itself has no room for, so that no document can have it.
+    pub(super) fn of_report(report: &Report) -> LeftOut {
+        let listed = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
+        // Failures displace other tests, and are left out themselves only if they alone fill the report.
+        let failures = report.summary.failures().saturating_sub(listed).min(report.truncated.tests);
+        LeftOut {
+            failures: failures + report.truncated.collectors,
+            others: report.truncated.tests - failures + report.truncated.not_run,
+            texts: 0,
+        }
+    }
+
+    /// A sentence about what a document of `report` leaves out; `None` if it is whole.
+    pub(super) fn note(self, report: &Report) -> Option<String> {
+        let unlisted = LeftOut::of_report(report);
+        let (failures, others) = (self.failures + unlisted.failures, self.others + unlisted.others);
+        let counts = [(failures, "failures"), (others, "other tests"), (self.texts, "long texts")];
         let mut text = String::new();
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
             let comma = if text.is_empty() { "" } else { ", " };

@@ -53,13 +53,15 @@ pub struct ReportContext {
     pub coverage: Option<CoverageFindings>,
 }
 
-/// What the coverage index tells about files and tests. Lists are bounded, totals count all.
+/// What the coverage index tells about files and tests. Lists are bounded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CoverageFindings {
     /// Source files of which no measured test executed a line: of the kinds of files that the index has, without tests.
     pub uncovered: Vec<String>,
-    /// Number of all such files.
-    pub uncovered_total: u64,
+    /// Number of such files among those that were looked at.
+    pub uncovered_found: u64,
+    /// Whether there are files that were not looked at, so that more may be uncovered.
+    pub uncovered_more: bool,
     /// Tests that executed exactly the same lines, by group, and the number of all groups; `None` if no test was measured
     /// alone.
     pub same_lines: Option<(Vec<Vec<TestId>>, u64)>,
@@ -85,19 +87,21 @@ impl CoverageFindings {
             let content = workspace.read_source(file, FILE_BYTES_MAX);
             content.is_some_and(|content| content.iter().any(|byte| !byte.is_ascii_whitespace()))
         };
-        let (mut uncovered, mut total) = (Vec::new(), 0);
-        for file in scan.tree.files().filter(is_source).take(UNCOVERED_READ_MAX).filter(|file| has_code(file)) {
-            total += 1;
+        let (mut uncovered, mut found) = (Vec::new(), 0);
+        let mut sources = scan.tree.files().filter(is_source);
+        for file in sources.by_ref().take(UNCOVERED_READ_MAX).filter(|file| has_code(file)) {
+            found += 1;
             if uncovered.len() < LISTED_MAX {
                 uncovered.push(file.to_owned());
             }
         }
+        let uncovered_more = sources.next().is_some();
         let same_lines = index.same_lines().map(|mut groups| {
             let total = groups.len() as u64;
             groups.truncate(LISTED_MAX);
             (groups, total)
         });
-        Some(CoverageFindings { uncovered, uncovered_total: total, same_lines })
+        Some(CoverageFindings { uncovered, uncovered_found: found, uncovered_more, same_lines })
     }
 }
 
@@ -170,21 +174,20 @@ fn excerpts(report: &Report, workspace: &Workspace, began_at: Timestamp) -> BTre
     let tests = report.tests.iter().filter(|test| test.outcome.is_failure());
     let places = tests.map(|test| (test.file.as_deref(), test.line));
     let collectors = report.collectors.iter().map(|collector| (collector.file.as_deref(), collector.line));
-    let mut files: BTreeMap<&str, Option<(Vec<u8>, bool)>> = BTreeMap::new();
-    let mut found = BTreeMap::new();
+    // By file, so that one file at a time is in memory.
+    let mut lines_of: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for (file, line) in collectors.chain(places).take(EXCERPTS_MAX) {
         let (Some(file), Some(line)) = (file, line) else { continue };
-        if files.len() >= FILES_MAX && !files.contains_key(file) {
-            continue;
+        if lines_of.len() < FILES_MAX || lines_of.contains_key(file) {
+            lines_of.entry(file).or_default().insert(line);
         }
-        let content = files.entry(file).or_insert_with(|| {
-            let content = workspace.read_source(file, FILE_BYTES_MAX)?;
-            Some((content, workspace.changed_since(file, began_at)))
-        });
-        let Some((content, is_edited)) = content else { continue };
-        if let Some(excerpt) = excerpt(content, line, *is_edited) {
-            found.insert((file.to_owned(), line), excerpt);
-        }
+    }
+    let mut found = BTreeMap::new();
+    for (file, lines) in lines_of {
+        let Some(content) = workspace.read_source(file, FILE_BYTES_MAX) else { continue };
+        let is_edited = workspace.changed_since(file, began_at);
+        let excerpts = lines.into_iter().filter_map(|line| Some((line, excerpt(&content, line, is_edited)?)));
+        found.extend(excerpts.map(|(line, excerpt)| ((file.to_owned(), line), excerpt)));
     }
     found
 }
@@ -206,6 +209,30 @@ fn excerpt(content: &[u8], line: u32, is_edited: bool) -> Option<SourceExcerpt> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_failure_gets_the_lines_of_its_own_file() {
+        use crate::runs::without_running;
+        use proctor_core::limits::Limits;
+        use proctor_core::outcome::KillReason;
+        use proctor_core::test_case::{TestCase, TestOutcome};
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a.py", "b.py"] {
+            std::fs::write(dir.path().join(file), format!("# {file}\n").repeat(9)).unwrap();
+        }
+        let failing = |(file, line): (&str, u32)| {
+            let id = TestId { package: file.to_owned(), name: line.to_string() };
+            let case = TestCase::new(id, format!("{file}::{line}"), TestOutcome::Failed);
+            TestCase { file: Some(file.to_owned()), line: Some(line), ..case }
+        };
+        let places = [("b.py", 2), ("a.py", 1), ("b.py", 9), ("b.py", 2), ("b.py", 11), ("c.py", 1)];
+        let report = without_running(Timestamp(0), Limits::DEFAULT, "pytest", KillReason::Cancelled, "note");
+        let report = Report { tests: places.map(failing).into(), ..report };
+        let found = excerpts(&report, &Workspace::open(dir.path()).unwrap(), Timestamp(0));
+        let keys: Vec<(&str, u32)> = found.keys().map(|(file, line)| (file.as_str(), *line)).collect();
+        assert_eq!(keys, [("a.py", 1), ("b.py", 2), ("b.py", 9)]);
+        assert!(found.iter().all(|((file, _), excerpt)| excerpt.lines[0] == format!("# {file}")), "{found:?}");
+    }
 
     #[test]
     fn an_excerpt_has_the_lines_around_a_line_that_exists() {

@@ -1,6 +1,6 @@
 //! CTRF, the Common Test Report Format (ctrf.io, specification 0.0.0).
 
-use super::budget::{Budget, beginning};
+use super::budget::{Budget, LeftOut, beginning};
 use super::entries::{Entry, Status, Subject, entries, headline};
 use super::{RenderError, ReportInput, escaped_json};
 use proctor_core::test_case::TestOutcome;
@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 
 /// Bytes of the JSON around the values of a test.
 const TEST_BYTES: usize = 200;
+
+/// Name of a test that has none.
+const UNNAMED: &str = "(unnamed)";
 
 /// Numbers of tests by CTRF's status.
 #[derive(Debug, Default, Serialize)]
@@ -30,11 +33,11 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
         counts.count(&entry);
         tests.extend(test(&entry, &mut budget));
     }
-    // Tests that the report itself has no room for: passed ones are dropped first.
-    let listed = report.tests.len() as u64;
-    let unlisted = report.summary.total.saturating_sub(listed);
-    counts.tests += unlisted;
-    counts.other += unlisted;
+    // How the others ended is not told one by one.
+    let unlisted = LeftOut::of_report(report);
+    counts.tests += unlisted.failures + unlisted.others;
+    counts.failed += unlisted.failures;
+    counts.other += unlisted.others;
     let mut summary = object(json!(counts));
     summary.insert("start".to_owned(), report.started_at.0.into());
     summary.insert("stop".to_owned(), report.ended_at.0.into());
@@ -46,7 +49,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
         "outcome": report.outcome.name(),
         "exitCode": report.exit_code,
         "headline": headline(report),
-        "leftOut": budget.left_out().note(unlisted),
+        "leftOut": budget.left_out().note(report),
     });
     let mut document = object(json!({
         "reportFormat": "CTRF",
@@ -91,13 +94,16 @@ fn status(entry: &Entry<'_>) -> &'static str {
 
 fn test(entry: &Entry<'_>, budget: &mut Budget) -> Option<Value> {
     let mut test = object(json!({
-        "name": entry.name,
+        // The format requires a character.
+        "name": if entry.name.is_empty() { UNNAMED } else { entry.name },
         "status": status(entry),
         "duration": entry.duration_s.map_or(0, milliseconds),
         "suite": [entry.suite],
         "rawStatus": entry.kind,
     }));
-    if let Subject::Test(case) = entry.subject {
+    if let Subject::Test(case) = entry.subject
+        && !case.nodeid.is_empty()
+    {
         test.insert("testId".to_owned(), case.nodeid.as_str().into());
     }
     if entry.duration_s.is_none() {

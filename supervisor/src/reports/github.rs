@@ -2,7 +2,7 @@
 //! docs.github.com, "Workflow commands for GitHub Actions".
 
 use super::ReportInput;
-use super::budget::Budget;
+use super::budget::{Budget, LeftOut};
 use super::entries::{Entry, entries, headline};
 use proctor_core::outcome::Outcome;
 use proctor_proto::printable::{block, line};
@@ -30,7 +30,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
             text.push_str(&command);
         }
     }
-    let left_out = budget.left_out().failures;
+    let left_out = budget.left_out().failures + LeftOut::of_report(report).failures;
     if left_out > 0 {
         let _ = writeln!(text, "::warning title=proctor::{left_out} further failures have no annotation");
     }

@@ -2,8 +2,8 @@
 //! `exitcode`, `call`, …) for the programs that read those, whatever the framework. Documents:
 //! github.com/numirias/pytest-json-report, "Format".
 //!
-//! What proctor does not know is not claimed: `lineno`, where a test begins, is null, and `call` stands for all phases of a
-//! test, as runners do not tell them apart.
+//! What proctor does not know is not claimed: there is no `lineno`, where a test begins, and `call` stands for all phases of
+//! a test, as runners do not tell them apart. The record is never cut for them: tests that they have no room for are counted.
 
 use super::{RenderError, ReportInput};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// Most bytes of the fields that other programs read, beside those that are proctor's own: what is left of a message
 /// when every list of the report is as large as it may be.
-const BESIDE_BYTES_MAX: usize = 6 * 1_024 * 1_024;
+const BESIDE_BYTES_MAX: usize = 3 * 1_024 * 1_024;
 
 /// Bytes of the phase of a test without its texts.
 const PHASE_BYTES: usize = 80;
@@ -24,7 +24,7 @@ pub(super) fn render(input: ReportInput<'_>) -> Result<Vec<u8>, RenderError> {
 /// The document as a value to serialize.
 #[must_use]
 pub fn document(report: &Report) -> impl Serialize {
-    let mut budget = BESIDE_BYTES_MAX;
+    let mut room = Room { bytes: BESIDE_BYTES_MAX, calls_left_out: 0, texts_left_out: 0 };
     let Report {
         outcome,
         exit_code,
@@ -55,6 +55,8 @@ pub fn document(report: &Report) -> impl Serialize {
         quarantined,
         truncated,
     } = report;
+    let tests = tests.iter().map(|test| document_test(test, &mut room)).collect();
+    let collectors = collectors.iter().map(|collector| document_collector(collector, &mut room)).collect();
     #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 are far below 2^52")]
     let created = ended_at.0 as f64 / 1_000.0;
     Document {
@@ -77,8 +79,8 @@ pub fn document(report: &Report) -> impl Serialize {
         // Paths are relative to the workspace, and where it is on the host is nobody's business.
         root: ".",
         environment: Environment { framework },
-        tests: tests.iter().map(|test| document_test(test, &mut budget)).collect(),
-        collectors: collectors.iter().map(|collector| document_collector(collector, &mut budget)).collect(),
+        tests,
+        collectors,
         evidence,
         resources: *resources,
         limits,
@@ -91,7 +93,11 @@ pub fn document(report: &Report) -> impl Serialize {
         since_last_green: since_last_green.as_ref(),
         repetitions: repetitions.as_ref(),
         quarantined: quarantined.as_ref(),
-        truncated: *truncated,
+        truncated: DocumentTruncated {
+            counts: *truncated,
+            calls: room.calls_left_out,
+            call_texts: room.texts_left_out,
+        },
     }
 }
 
@@ -134,7 +140,19 @@ struct Document<'a> {
     repetitions: Option<&'a proctor_core::repetition::Repetitions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quarantined: Option<&'a proctor_core::history::TestGroup>,
-    truncated: Truncated,
+    truncated: DocumentTruncated,
+}
+
+#[derive(Serialize)]
+struct DocumentTruncated {
+    #[serde(flatten)]
+    counts: Truncated,
+    /// Listed tests without `call`.
+    #[serde(skip_serializing_if = "is_zero")]
+    calls: u64,
+    /// Tests whose `call` has no `crash` and `longrepr`, and collectors without `longrepr`, for which there is no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    call_texts: u64,
 }
 
 #[derive(Serialize)]
@@ -155,7 +173,6 @@ struct Environment<'a> {
 struct DocumentTest<'a> {
     #[serde(flatten)]
     test: &'a TestCase,
-    lineno: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     call: Option<Phase<'a>>,
 }
@@ -188,19 +205,19 @@ struct DocumentCollector<'a> {
     longrepr: Option<&'a str>,
 }
 
-fn document_test<'a>(test: &'a TestCase, budget: &mut usize) -> DocumentTest<'a> {
+fn document_test<'a>(test: &'a TestCase, room: &mut Room) -> DocumentTest<'a> {
     let outcome = match test.outcome.name() {
         "passed" | "xpassed" => "passed",
         "skipped" | "xfailed" => "skipped",
         _ => "failed",
     };
-    let call = take(budget, PHASE_BYTES).then(|| {
+    let call = room.take_call().then(|| {
         let texts = [test.message.as_deref(), test.stack.as_deref()];
         let longrepr = texts.into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n");
         let crash = test.outcome.is_failure().then(|| crash(test)).flatten();
         // A control character takes six bytes.
         let bytes = 6 * (longrepr.len() + crash.as_ref().map_or(0, |crash| crash.path.len() + crash.message.len()));
-        let fits = take(budget, bytes);
+        let fits = bytes == 0 || room.take_text(bytes + PHASE_BYTES);
         Phase {
             duration: test.duration_s,
             outcome,
@@ -208,7 +225,7 @@ fn document_test<'a>(test: &'a TestCase, budget: &mut usize) -> DocumentTest<'a>
             longrepr: Some(longrepr).filter(|text| fits && !text.is_empty()),
         }
     });
-    DocumentTest { test, lineno: None, call }
+    DocumentTest { test, call }
 }
 
 fn crash(test: &TestCase) -> Option<Crash<'_>> {
@@ -216,13 +233,39 @@ fn crash(test: &TestCase) -> Option<Crash<'_>> {
     Some(Crash { path: test.file.as_deref()?, lineno: test.line?, message: message.lines().next().unwrap_or_default() })
 }
 
-fn document_collector<'a>(collector: &'a Collector, budget: &mut usize) -> DocumentCollector<'a> {
-    let longrepr = Some(collector.message.as_str()).filter(|text| take(budget, 6 * text.len() + PHASE_BYTES));
+fn document_collector<'a>(collector: &'a Collector, room: &mut Room) -> DocumentCollector<'a> {
+    let longrepr = Some(collector.message.as_str()).filter(|text| room.take_text(6 * text.len() + PHASE_BYTES));
     DocumentCollector { collector, outcome: "failed", result: [], longrepr }
 }
 
-fn take(budget: &mut usize, bytes: usize) -> bool {
-    let left = budget.checked_sub(bytes);
-    *budget = left.unwrap_or(*budget);
-    left.is_some()
+/// What is left for the fields that other programs read, and what did not fit.
+struct Room {
+    bytes: usize,
+    calls_left_out: u64,
+    texts_left_out: u64,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.bytes.checked_sub(bytes);
+        self.bytes = left.unwrap_or(self.bytes);
+        left.is_some()
+    }
+
+    fn take_call(&mut self) -> bool {
+        let fits = self.take(PHASE_BYTES);
+        self.calls_left_out += u64::from(!fits);
+        fits
+    }
+
+    fn take_text(&mut self, bytes: usize) -> bool {
+        let fits = self.take(bytes);
+        self.texts_left_out += u64::from(!fits);
+        fits
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -12,8 +12,17 @@ use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, Te
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Bytes of a case's tags and attribute names.
+/// Bytes of a case's tag, its numbers and the names of its attributes, with the indentation.
 const CASE_BYTES: usize = 160;
+
+/// Bytes of the element in a case that is no plain success.
+const RESULT_BYTES: usize = 160;
+
+/// Bytes of the element around a case's output.
+const OUTPUT_BYTES: usize = 80;
+
+/// Bytes of a suite's tags without its name.
+const SUITE_BYTES: usize = 200;
 
 pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>, RenderError> {
     let report = input.report;
@@ -21,7 +30,11 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
     let mut suites: Vec<TestSuite> = Vec::new();
     let mut suite_by_name: BTreeMap<&str, usize> = BTreeMap::new();
     for entry in entries(report) {
-        let Some(case) = case(&entry, &mut budget) else { continue };
+        let suite_bytes = match suite_by_name.contains_key(entry.suite) {
+            true => 0,
+            false => SUITE_BYTES + xml_bytes(&xml(&line(entry.suite))),
+        };
+        let Some(case) = case(&entry, suite_bytes, &mut budget) else { continue };
         let index = *suite_by_name.entry(entry.suite).or_insert_with(|| {
             suites.push(TestSuite::new(xml(&line(entry.suite))));
             suites.len() - 1
@@ -39,7 +52,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
             &mut suites[last]
         }
     };
-    let left_out = budget.left_out().note(report.truncated.tests);
+    let left_out = budget.left_out().note(report);
     let run_id = Some(input.run_id).filter(|id| !id.is_empty()).map(str::to_owned);
     let properties = [
         ("outcome", Some(report.outcome.name().to_owned())),
@@ -61,7 +74,8 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
     Ok(document.to_string()?.into_bytes())
 }
 
-fn case(entry: &Entry<'_>, budget: &mut Budget) -> Option<TestCase> {
+/// The case of an entry, whose suite takes `suite_bytes` if it is new; `None` if there is no room.
+fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<TestCase> {
     let (suite, name) = (xml(&line(entry.suite)), xml(&line(entry.name)));
     let file = entry.file.map(|file| xml(&line(file)));
     let message = xml(&block(&entry.message));
@@ -72,7 +86,9 @@ fn case(entry: &Entry<'_>, budget: &mut Budget) -> Option<TestCase> {
         .flatten()
         .map(|name| xml_bytes(name))
         .sum();
-    if !budget.take_entry(entry, CASE_BYTES + names + message_bytes) {
+    let is_xpassed = matches!(entry.subject, Subject::Test(test) if test.outcome == TestOutcome::Xpassed);
+    let result_bytes = if entry.status == Status::Passed && !is_xpassed { 0 } else { RESULT_BYTES };
+    if !budget.take_entry(entry, suite_bytes + CASE_BYTES + names + result_bytes + message_bytes) {
         return None;
     }
     let mut status = match entry.status {
@@ -100,22 +116,25 @@ fn case(entry: &Entry<'_>, budget: &mut Budget) -> Option<TestCase> {
     }
     let place = [("file", file), ("line", entry.line.map(|line| line.to_string()))];
     case.extra.extend(place.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
-    if matches!(entry.subject, Subject::Test(test) if test.outcome == TestOutcome::Xpassed) {
+    if is_xpassed {
         case.add_property(("proctor.outcome", entry.kind));
     }
-    if let Some(output) = entry.output().map(|output| xml(&output)).filter(|output| budget.take_text(xml_bytes(output)))
+    if let Some(output) =
+        entry.output().map(|output| xml(&output)).filter(|output| budget.take_text(OUTPUT_BYTES + xml_bytes(output)))
     {
         case.set_system_out(output);
     }
     Some(case)
 }
 
-/// Escapes what XML cannot hold even as a reference and printable text still has: noncharacters.
+/// Escapes what XML cannot hold even as a reference and printable text still has: noncharacters. The writer drops tabs, which
+/// become spaces.
 fn xml(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             '\u{fffe}' | '\u{ffff}' => safe.extend(c.escape_unicode()),
+            '\t' => safe.push_str("    "),
             c => safe.push(c),
         }
     }

@@ -1,6 +1,7 @@
 //! The plan of what to improve, as Markdown: broken, flaky, slow, uncovered, never-failing and duplicated tests, each with the
 //! next command. Every line rests on a record; where there is none, the plan says what is not known.
 
+use super::budget::LeftOut;
 use super::entries::{Entry, Subject, entries, headline};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
@@ -71,7 +72,8 @@ fn more(plan: &mut String, left_out: u64, next: &str) {
 fn broken(plan: &mut String, report: &Report) {
     let all = entries(report);
     let failing: Vec<&Entry<'_>> = all.iter().filter(|entry| entry.is_failure()).collect();
-    section(plan, "Broken", failing.len() as u64, "Nothing failed in the last run.");
+    let total = failing.len() as u64 + LeftOut::of_report(report).failures;
+    section(plan, "Broken", total, "Nothing failed in the last run.");
     for entry in failing.iter().take(ITEMS_MAX) {
         let mut text = format!("{} {}", code(cut(entry.suite)), code(cut(entry.name)));
         if let Some(file) = entry.file {
@@ -89,7 +91,7 @@ fn broken(plan: &mut String, report: &Report) {
         };
         item(plan, &text, &next);
     }
-    more(plan, failing.len().saturating_sub(ITEMS_MAX) as u64, "proctor run --failed");
+    more(plan, total - failing.len().min(ITEMS_MAX) as u64, "proctor run --failed");
 }
 
 fn flaky(plan: &mut String, context: &ReportContext) {
@@ -156,12 +158,18 @@ fn uncovered(plan: &mut String, context: &ReportContext) {
         return unknown(plan, "Uncovered", why);
     };
     let none = "Some test executes a line of each source file that was compared.";
-    section(plan, "Uncovered", coverage.uncovered_total, none);
+    if coverage.uncovered_more {
+        let found = coverage.uncovered_found;
+        let _ =
+            write!(plan, "\n## Uncovered (at least {found})\n\nThere are more source files than were compared.\n\n");
+    } else {
+        section(plan, "Uncovered", coverage.uncovered_found, none);
+    }
     for file in &coverage.uncovered {
         let text = format!("{}: no measured test executes a line of it", code(cut(file)));
         item(plan, &text, &format!("proctor covering {}", shell(file)));
     }
-    more(plan, coverage.uncovered_total.saturating_sub(coverage.uncovered.len() as u64), "proctor run");
+    more(plan, coverage.uncovered_found.saturating_sub(coverage.uncovered.len() as u64), "proctor run");
 }
 
 fn never_failing(plan: &mut String, context: &ReportContext) {

@@ -31,7 +31,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     let mut text = format!("TAP version 14\n1..{number}\n");
     // A comment, not a directive: none of its lines begins with `ok`.
     let _ = writeln!(text, "# {}", line(&headline(report)));
-    if let Some(note) = budget.left_out().note(report.truncated.tests) {
+    if let Some(note) = budget.left_out().note(report) {
         let _ = writeln!(text, "# {note}");
     }
     text + &points

@@ -12,7 +12,7 @@ use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 
 /// Text that breaks out of each format, if the format lets it.
-const HOSTILE: &str = "]]></failure><b>&\u{0}\u{1b}[31mred\u{202e}evil\u{fffe}</script><script>alert(1)</script>\n::error::owned\n%0A::warning::owned\nok 99 - owned # SKIP\n...\n\u{85}x\u{2028}y\"'`";
+const HOSTILE: &str = "]]></failure><b>&\u{0}\u{1b}[31mred\u{202e}\tevil\u{fffe}</script><script>alert(1)</script>\n::error::owned\n%0A::warning::owned\nok 99 - owned # SKIP\n...\n\u{85}x\u{2028}y\"'`";
 
 fn report(outcome: Outcome, tests: Vec<TestCase>) -> Report {
     let empty = without_running(Timestamp(1_700_000_000_000), Limits::DEFAULT, "go", KillReason::Cancelled, "note");
@@ -56,6 +56,20 @@ fn no_text_of_a_run_steers_a_terminal_or_hides() {
         let text = text(format, &report, usize::MAX);
         let hidden = text.chars().find(|c| proctor_proto::printable::is_hidden(*c) && !matches!(c, '\n' | '\t'));
         assert_eq!(hidden, None, "{}: {text}", format.name());
+    }
+}
+
+#[test]
+fn junit_keeps_the_columns_of_a_text_with_tabs() {
+    let failing = TestCase {
+        message: Some("got:\t1".to_owned()),
+        stack: Some("main.go:7\n\tx := 1".to_owned()),
+        output: Some("a\tb".to_owned()),
+        ..test("t", TestOutcome::Failed)
+    };
+    let text = text(ReportFormat::Junit, &report(Outcome::Failed, vec![failing]), usize::MAX);
+    for kept in ["message=\"got:    1\"", "got:    1\n\nmain.go:7\n    x := 1", ">a    b</system-out>"] {
+        assert!(text.contains(kept), "{kept}: {text}");
     }
 }
 
@@ -125,6 +139,58 @@ fn every_format_keeps_to_its_bound_and_says_what_it_leaves_out() {
 }
 
 #[test]
+fn failures_that_the_report_has_no_room_for_count_as_failures() {
+    let mut report = report(Outcome::Failed, vec![test("a", TestOutcome::Failed), test("b", TestOutcome::Passed)]);
+    (0..5).for_each(|_| report.summary.count(TestOutcome::Failed));
+    (0..3).for_each(|_| report.summary.count(TestOutcome::Passed));
+    report.truncated.tests = 8;
+    let ctrf: serde_json::Value = serde_json::from_str(&text(ReportFormat::Ctrf, &report, usize::MAX)).unwrap();
+    let counts = ["tests", "passed", "failed", "other"].map(|name| ctrf["results"]["summary"][name].as_u64().unwrap());
+    assert_eq!(counts, [10, 1, 6, 3], "{ctrf}");
+    let github = text(ReportFormat::Github, &report, usize::MAX);
+    assert!(github.contains("::5 further failures have no annotation"), "{github}");
+    assert!(text(ReportFormat::Optimization, &report, usize::MAX).contains("\n## Broken (6)\n"));
+    for format in [ReportFormat::Ctrf, ReportFormat::Junit, ReportFormat::Tap, ReportFormat::Html] {
+        let text = text(format, &report, usize::MAX);
+        assert!(text.contains("no room for more: 5 failures, 3 other tests"), "{}: {text}", format.name());
+    }
+}
+
+#[test]
+fn a_test_without_a_name_has_one_in_ctrf() {
+    let nameless = TestCase { nodeid: String::new(), ..test("", TestOutcome::Passed) };
+    let ctrf = text(ReportFormat::Ctrf, &report(Outcome::Passed, vec![nameless]), usize::MAX);
+    assert!(ctrf.contains("\"name\":\"(unnamed)\"") && !ctrf.contains("testId"), "{ctrf}");
+}
+
+#[test]
+fn the_json_document_counts_the_tests_without_a_call() {
+    let tests = (0..50_000).map(|number| test(&format!("{number}"), TestOutcome::Passed)).collect();
+    let document = text(ReportFormat::Json, &report(Outcome::Passed, tests), 0);
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let without = document["tests"].as_array().unwrap().iter().filter(|test| test.get("call").is_none()).count();
+    assert!(without > 0 && document["truncated"]["calls"] == without, "{without}: {}", document["truncated"]);
+    assert!(document["tests"][0].get("lineno").is_none());
+}
+
+#[test]
+fn many_small_packages_keep_to_the_bound() {
+    let outcomes = [TestOutcome::Passed, TestOutcome::Failed, TestOutcome::Xpassed, TestOutcome::Skipped];
+    for outcome in outcomes {
+        let case = |number: usize| TestCase {
+            package: format!("{number}"),
+            output: Some("x".to_owned()),
+            ..test("a", outcome)
+        };
+        let report = report(Outcome::Failed, (0..20_000).map(case).collect());
+        for format in ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Json) {
+            let text = text(format, &report, 1_000_000);
+            assert!(text.len() <= 1_000_000, "{}, {}: {}", format.name(), outcome.name(), text.len());
+        }
+    }
+}
+
+#[test]
 fn the_plan_states_only_what_is_recorded() {
     let report = report(Outcome::Failed, vec![hostile_test(TestOutcome::Failed), test("a b", TestOutcome::Failed)]);
     let plan = text(ReportFormat::Optimization, &report, usize::MAX);
@@ -136,7 +202,8 @@ fn the_plan_states_only_what_is_recorded() {
     assert!(!plan.contains("\n::") && !plan.contains("\nok 99"), "a hostile text begins no line: {plan}");
     let coverage = CoverageFindings {
         uncovered: vec!["shop/unused.py".to_owned()],
-        uncovered_total: 31,
+        uncovered_found: 31,
+        uncovered_more: true,
         same_lines: Some((vec![["a", "b"].map(|name| test(name, TestOutcome::Passed).id()).into()], 1)),
     };
     let context =
@@ -145,7 +212,8 @@ fn the_plan_states_only_what_is_recorded() {
     let plan = String::from_utf8(render(ReportFormat::Optimization, input, usize::MAX).unwrap()).unwrap();
     for line in [
         "## Flaky (0)",
-        "## Uncovered (31)",
+        "## Uncovered (at least 31)",
+        "There are more source files than were compared.",
         "- `shop/unused.py`: no measured test executes a line of it",
         "  Next: `proctor covering shop/unused.py`",
         "- … and 30 more",

@@ -35,7 +35,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
     let frame = PAGE.len() + STYLE.len() + SCRIPT.len() + BESIDE_BYTES;
     let mut budget = Budget::new(bytes_max.saturating_sub(frame));
     let data = data::block(input, &all, &mut budget)?;
-    let left_out = budget.left_out().note(report.truncated.tests);
+    let left_out = budget.left_out().note(report);
     let title = headline(report);
     let badge = report.outcome.name().replace('_', " ");
     let run = if input.run_id.is_empty() { String::new() } else { format!(" · run {}", html(input.run_id)) };
