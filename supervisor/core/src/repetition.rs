@@ -1,5 +1,8 @@
 //! Repeated executions of the tests of one run, and the tests that had both results in them.
 //!
+//! An execution is one start of the runner to its end. A repetition is an execution of the whole selection, a retry one of
+//! the tests that only failed so far.
+//!
 //! A repeated execution never makes a failure green: a test that failed once has failed, and one with both results is
 //! flaky besides.
 
@@ -11,6 +14,7 @@ use crate::history::flakiness::Rate;
 use crate::test_case::{TestCase, TestId, TestOutcome};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How often a run executes its tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,16 +55,64 @@ pub struct Repetitions {
     pub failed: u32,
     /// Further executions, of failed tests only.
     pub retries: u32,
-    /// Tests that passed and failed, those that surely fail most often first; as many as fit.
+    /// Tests that passed and failed, those that surely fail most often first, at most [`HISTORY_CHANGES_LISTED_MAX`] and
+    /// [`HISTORY_CHANGES_BYTES_MAX`] of names.
     pub flaky: Vec<FlakyInRun>,
+    /// Results of each counted test, for the history and for commands in this process: messages do not carry them.
+    #[serde(skip)]
+    pub counts: Arc<BTreeMap<TestId, ResultCounts>>,
+    /// Whether files of the workspace changed between two executions: the history then takes no test for flaky.
+    #[serde(skip)]
+    pub files_changed: bool,
 }
 
 impl Repetitions {
     /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + flaky.name_bytes()).sum()
+        let flaky: usize = self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + flaky.name_bytes()).sum();
+        let counts = self.counts.keys().map(|test| size_of::<(TestId, ResultCounts)>() + test.text_bytes());
+        flaky + counts.sum::<usize>()
     }
+}
+
+/// How often one test had each result in the executions of a run. Skips do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ResultCounts {
+    /// Executions that it passed.
+    pub passed: u64,
+    /// Executions that it failed by itself.
+    pub failed: u64,
+    /// Executions that it failed only because its subtest did.
+    pub echoed: u64,
+}
+
+impl ResultCounts {
+    /// Whether it passed, and failed by itself.
+    #[must_use]
+    pub fn is_flaky(self) -> bool {
+        self.passed > 0 && self.failed > 0
+    }
+
+    /// Executions that passed or failed it.
+    #[must_use]
+    pub fn executions(self) -> u64 {
+        self.passed + self.failed + self.echoed
+    }
+
+    /// The failures among them.
+    #[must_use]
+    pub fn failures(self) -> u64 {
+        self.failed + self.echoed
+    }
+}
+
+/// The result of a test in one execution, the one that counts last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ExecutionResult {
+    Passed,
+    Echoed,
+    Failed,
 }
 
 /// A test that passed and failed in one run.
@@ -68,7 +120,7 @@ impl Repetitions {
 pub struct FlakyInRun {
     /// The test.
     pub test: TestId,
-    /// Executions that passed or failed it. Skips, and executions that were cut off, do not count.
+    /// Executions that passed or failed it. Skips, and executions that proctor ended early, do not count.
     pub executions: u64,
     /// The failures among them.
     pub failures: u64,
@@ -128,15 +180,13 @@ fn shown(test: &TestId) -> String {
 /// Tests beyond [`HISTORY_RUN_NAMES_BYTES_MAX`] of names are not counted.
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionTally {
-    executions: u64,
     tests: BTreeMap<TestId, Counts>,
     names_bytes: usize,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Counts {
-    passed: u64,
-    failed: u64,
+    results: ResultCounts,
     first_failure: u64,
     fastest_s: Option<f64>,
     slowest_s: Option<f64>,
@@ -144,33 +194,27 @@ struct Counts {
     seed: Option<String>,
 }
 
-impl Counts {
-    fn is_flaky(&self) -> bool {
-        self.passed > 0 && self.failed > 0
-    }
-}
-
 impl ExecutionTally {
-    /// Counts the tests of one execution that was not cut off. `predecessors` has the test that finished before each
-    /// failed one, and `output` is the end of what the runner printed. A parent that only echoes its failed subtest is not
-    /// counted.
-    pub fn add(&mut self, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>, output: &str) {
+    /// Counts the tests of one execution that proctor did not end early. `number` is its number, from 1; `predecessors` has
+    /// the test that finished before each failed one, and `output` is the end of what the runner printed. A parent that only
+    /// echoes its failed subtest has not failed by itself.
+    pub fn add(&mut self, number: u64, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>, output: &str) {
         let seed = printed_seed(output);
-        self.executions += 1;
         let own: BTreeSet<TestId> = failures_of_their_own(tests).map(TestCase::id).collect();
-        let mut results: BTreeMap<TestId, (bool, Option<f64>)> = BTreeMap::new();
+        let mut results: BTreeMap<TestId, (ExecutionResult, Option<f64>)> = BTreeMap::new();
         for test in tests {
             let id = test.id();
-            let failed = match test.outcome {
-                TestOutcome::Passed => false,
-                TestOutcome::Failed | TestOutcome::Error if own.contains(&id) => true,
-                _ => continue,
+            let found = match test.outcome {
+                TestOutcome::Passed => ExecutionResult::Passed,
+                TestOutcome::Failed | TestOutcome::Error if own.contains(&id) => ExecutionResult::Failed,
+                TestOutcome::Failed | TestOutcome::Error => ExecutionResult::Echoed,
+                TestOutcome::Skipped | TestOutcome::Xfailed | TestOutcome::Xpassed => continue,
             };
             // A runner may report a test more than once: a failure counts.
-            let result = results.entry(id).or_insert((failed, test.duration_s));
-            result.0 |= failed;
+            let result = results.entry(id).or_insert((found, test.duration_s));
+            result.0 = result.0.max(found);
         }
-        for (id, (failed, duration_s)) in results {
+        for (id, (result, duration_s)) in results {
             let names = id.text_bytes();
             if !self.tests.contains_key(&id) {
                 if self.names_bytes + names > HISTORY_RUN_NAMES_BYTES_MAX {
@@ -180,15 +224,17 @@ impl ExecutionTally {
             }
             let predecessor = predecessors.get(&id);
             let counts = self.tests.entry(id).or_default();
-            if failed {
-                counts.failed += 1;
-                if counts.first_failure == 0 {
-                    counts.first_failure = self.executions;
-                    counts.failed_after = predecessor.cloned();
-                    counts.seed = seed.map(str::to_owned);
+            match result {
+                ExecutionResult::Passed => counts.results.passed += 1,
+                ExecutionResult::Echoed => counts.results.echoed += 1,
+                ExecutionResult::Failed => {
+                    counts.results.failed += 1;
+                    if counts.first_failure == 0 {
+                        counts.first_failure = number;
+                        counts.failed_after = predecessor.cloned();
+                        counts.seed = seed.map(str::to_owned);
+                    }
                 }
-            } else {
-                counts.passed += 1;
             }
             if let Some(time) = duration_s {
                 counts.fastest_s = Some(counts.fastest_s.map_or(time, |fastest| fastest.min(time)));
@@ -200,20 +246,26 @@ impl ExecutionTally {
     /// Whether any test had both results.
     #[must_use]
     pub fn has_difference(&self) -> bool {
-        self.tests.values().any(Counts::is_flaky)
+        self.tests.values().any(|counts| counts.results.is_flaky())
     }
 
     /// The tests that failed and never passed.
     #[must_use]
     pub fn only_failed(&self) -> Vec<TestId> {
-        let only = self.tests.iter().filter(|(_, counts)| counts.failed > 0 && counts.passed == 0);
+        let only = self.tests.iter().filter(|(_, counts)| counts.results.failed > 0 && counts.results.passed == 0);
         only.map(|(test, _)| test.clone()).collect()
+    }
+
+    /// The results of each counted test.
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<TestId, ResultCounts> {
+        self.tests.iter().map(|(test, counts)| (test.clone(), counts.results)).collect()
     }
 
     /// The number of flaky tests, and the first of them, those that surely fail most often first.
     #[must_use]
     pub fn flaky(self) -> (u64, Vec<FlakyInRun>) {
-        let flaky = self.tests.into_iter().filter(|(_, counts)| counts.is_flaky());
+        let flaky = self.tests.into_iter().filter(|(_, counts)| counts.results.is_flaky());
         let mut flaky: Vec<FlakyInRun> = flaky.map(|(test, counts)| evidence(test, counts)).collect();
         flaky.sort_by(|a, b| b.rate_low.total_cmp(&a.rate_low).then_with(|| a.test.cmp(&b.test)));
         let total = flaky.len() as u64;
@@ -228,12 +280,13 @@ impl ExecutionTally {
 }
 
 fn evidence(test: TestId, counts: Counts) -> FlakyInRun {
-    let executions = counts.passed + counts.failed;
-    let Rate { rate, low, high } = Rate::new(counts.failed, executions);
+    let ResultCounts { passed, failed, .. } = counts.results;
+    let executions = passed + failed;
+    let Rate { rate, low, high } = Rate::new(failed, executions);
     FlakyInRun {
         test,
         executions,
-        failures: counts.failed,
+        failures: failed,
         rate,
         rate_low: low,
         rate_high: high,
@@ -296,9 +349,9 @@ mod tests {
 
     fn tally(executions: &[&[(&str, TestOutcome)]]) -> ExecutionTally {
         let mut tally = ExecutionTally::default();
-        for execution in executions {
+        for (number, execution) in (1..).zip(executions) {
             let tests: Vec<TestCase> = execution.iter().map(|(name, outcome)| case(name, *outcome)).collect();
-            tally.add(&tests, &BTreeMap::from([(id("flaky"), id("polluter"))]), "Using --randomly-seed=7\n");
+            tally.add(number, &tests, &BTreeMap::from([(id("flaky"), id("polluter"))]), "Using --randomly-seed=7\n");
         }
         tally
     }
@@ -347,8 +400,20 @@ mod tests {
     fn a_parent_that_echoes_its_flaky_subtest_is_not_flaky_itself() {
         use TestOutcome::{Failed, Passed};
         let tally = tally(&[&[("T", Passed), ("T/a", Passed)], &[("T", Failed), ("T/a", Failed)]]);
+        let parent = tally.counts()[&id("T")];
+        assert_eq!((parent.executions(), parent.failures(), parent.is_flaky()), (2, 1, false));
         let (_, flaky) = tally.flaky();
         assert_eq!(flaky.iter().map(|flaky| flaky.test.name.as_str()).collect::<Vec<_>>(), ["T/a"]);
+    }
+
+    #[test]
+    fn an_execution_that_does_not_count_keeps_its_number() {
+        let mut tally = ExecutionTally::default();
+        for (number, outcome) in [(1, TestOutcome::Passed), (3, TestOutcome::Failed)] {
+            tally.add(number, &[case("a", outcome)], &BTreeMap::new(), "");
+        }
+        let (_, flaky) = tally.flaky();
+        assert_eq!((flaky[0].first_failure, flaky[0].executions), (3, 2));
     }
 
     #[test]

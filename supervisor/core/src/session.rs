@@ -427,7 +427,9 @@ impl Session {
             last_framework.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
         let framework = last.framework.clone().or(last_framework);
         let limits = request.limits.or(last.limits);
-        Ok((Box::new(RunRequest { selection, framework, limits, ..last }), deferred))
+        // How often the last request executed its tests was for that run alone.
+        let repetition = request.repetition;
+        Ok((Box::new(RunRequest { selection, framework, limits, repetition, ..last }), deferred))
     }
 
     fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {

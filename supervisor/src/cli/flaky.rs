@@ -11,14 +11,14 @@ use proctor_core::outcome::Outcome;
 use proctor_core::repetition::Repetition;
 use proctor_core::report::Report;
 use proctor_core::request::{RunRequest, Selection};
-use proctor_core::test_case::{TestCase, TestId};
+use proctor_core::test_case::{TestCase, TestId, TestOutcome};
 use proctor_core::test_name::TestName;
 use proctor_proto::printable::line;
 use serde_json::json;
 use std::fmt::Write as _;
 
 /// Results of the test in the executions of one run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 struct Stage {
     /// What was executed: `alone`, `among all tests`, `after NAME`.
     name: String,
@@ -29,6 +29,8 @@ struct Stage {
     /// The test that finished before its first failure.
     failed_after: Option<String>,
     outcome: Outcome,
+    /// Exit status of the outcome.
+    exit_code: u8,
 }
 
 impl Stage {
@@ -42,32 +44,16 @@ impl Stage {
             )));
         }
         let wanted_id = test.map(|test| test.nodeid.clone());
-        let repetitions = report.repetitions.as_ref();
-        let flaky = test.and_then(|test| {
-            repetitions?.flaky.iter().find(|flaky| flaky.test.package == test.package && flaky.test.name == test.name)
-        });
-        let all = repetitions.map_or(1, |repetitions| u64::from(repetitions.executions));
-        // The last one did not end.
-        let all = all.saturating_sub(u64::from(report.partial));
-        let listed = repetitions.map_or(0, |repetitions| repetitions.flaky.len() as u64);
-        let (executions, failures, failed_after) = match (flaky, test) {
-            (Some(flaky), _) => {
-                let before = flaky.failed_after.as_ref().map(|before| whole_name(report, before));
-                (flaky.executions, flaky.failures, before)
-            }
-            // The list of flaky tests is cut: one failure is all that is known.
-            (None, Some(test)) if test.outcome.is_failure() && report.flaky_in_run > listed => (1, 1, None),
-            (None, Some(test)) if test.outcome.is_failure() => (all, all, None),
-            (None, Some(_)) => (all, 0, None),
-            (None, None) => (0, 0, None),
-        };
+        let (executions, failures) = test.map_or((0, 0), |test| counts_of(report, test));
+        let failed_after = test.and_then(|test| failed_after(report, test));
         let related = |test: &&TestCase| {
             let (a, b) =
                 (format!("{}/", test.nodeid), wanted_id.as_ref().map(|id| format!("{id}/")).unwrap_or_default());
             !(a.starts_with(&b) || b.starts_with(&a))
         };
         let others = report.tests.iter().filter(related).count();
-        Ok(Stage { name, others, executions, failures, failed_after, outcome: report.outcome })
+        let exit_code = report.outcome.exit_code(report.evidence.signal);
+        Ok(Stage { name, others, executions, failures, failed_after, outcome: report.outcome, exit_code })
     }
 
     fn shown(&self) -> String {
@@ -91,31 +77,77 @@ impl Stage {
     fn is_mixed(&self) -> bool {
         self.failures > 0 && self.failures < self.executions
     }
+
+    /// Whether the tests ran to their end, passed or failed: only then does a lack of failures show something.
+    fn is_conclusive(&self) -> bool {
+        matches!(self.outcome, Outcome::Passed | Outcome::Failed)
+    }
 }
 
-/// Hunts a flaky test. Exit status 1 if it failed at least once, 0 if it never did.
+/// Executions that passed or failed the test, and the failures among them. Those of its subtests count.
+fn counts_of(report: &Report, test: &TestCase) -> (u64, u64) {
+    match &report.repetitions {
+        Some(repetitions) => {
+            let counts = repetitions.counts.get(&test.id()).copied().unwrap_or_default();
+            (counts.executions(), counts.failures())
+        }
+        None if report.partial && report.outcome != Outcome::Crashed => (0, 0),
+        None => match test.outcome {
+            TestOutcome::Passed => (1, 0),
+            TestOutcome::Failed | TestOutcome::Error => (1, 1),
+            TestOutcome::Skipped | TestOutcome::Xfailed | TestOutcome::Xpassed => (0, 0),
+        },
+    }
+}
+
+/// The name of the test that finished before the first failure of `test`, or of its subtest that fails most often; no
+/// other subtest of it.
+fn failed_after(report: &Report, test: &TestCase) -> Option<String> {
+    let below = format!("{}/", test.name);
+    let is_part = |id: &TestId| id.package == test.package && (id.name == test.name || id.name.starts_with(&below));
+    let flaky = report.repetitions.iter().flat_map(|repetitions| &repetitions.flaky);
+    let mut before = flaky.filter(|flaky| is_part(&flaky.test)).filter_map(|flaky| flaky.failed_after.as_ref());
+    before.find(|before| !is_part(before)).map(|before| whole_name(report, before))
+}
+
+/// The exit status: 1 if the test failed, else that of the first stage whose tests did not run to their end.
+fn exit_status(stages: &[Stage]) -> u8 {
+    if stages.iter().any(|stage| stage.outcome == Outcome::Cancelled) {
+        return super::CANCELLED;
+    }
+    if stages.iter().any(|stage| stage.failures > 0) {
+        return Outcome::Failed.exit_code(None);
+    }
+    if let Some(stage) = stages.iter().find(|stage| !stage.is_conclusive()) {
+        return stage.exit_code;
+    }
+    // A test that was skipped each time gave no result.
+    let has_results = stages.iter().any(|stage| stage.executions > 0);
+    if has_results { 0 } else { Outcome::NoTests.exit_code(None) }
+}
+
+/// Executes the test in stages and says what follows. Exit status 1 if it failed at least once, 0 if it had results and
+/// never failed, else that of the outcome which kept the tests from running to their end.
 pub(super) fn flaky(arguments: &FlakyArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         let (session, _) = in_process::session(workspace)?;
-        let hunted = hunt(arguments, &session, &mut signals).await;
+        let executed = execute_stages(arguments, &session, &mut signals).await;
         let history = session.history();
         session.close().await;
         _ = tokio::task::spawn_blocking(move || history.flush(run::HISTORY_FLUSH_TIMEOUT)).await;
-        let stages = hunted?;
+        let stages = executed?;
         match arguments.output {
             Output::Human => print::text(&human(&stages))?,
             Output::Json => print::document(&document(&stages))?,
         }
-        if stages.iter().any(|stage| stage.outcome == Outcome::Cancelled) {
-            return Ok(super::CANCELLED);
-        }
-        Ok(u8::from(stages.iter().any(|stage| stage.failures > 0)))
+        Ok(exit_status(&stages))
     })
 }
 
-async fn hunt(
+/// Executes the test alone, then with others until a stage shows what makes it fail.
+async fn execute_stages(
     arguments: &FlakyArgs,
     session: &SessionHandle,
     signals: &mut Signals,
@@ -195,6 +227,12 @@ fn conclusion(stages: &[Stage]) -> String {
     if alone.failures > 0 {
         return "it failed each time, so this run shows a broken test and no flaky one".to_owned();
     }
+    if let Some(stage) = stages.iter().find(|stage| !stage.is_conclusive())
+        && stages.iter().all(|stage| stage.failures == 0)
+    {
+        let (name, outcome) = (&stage.name, stage.outcome.name());
+        return format!("nothing follows: the tests did not run to their end ({name}: {outcome})");
+    }
     let Some(among) = others.first().filter(|among| among.executions > 0) else {
         return "it did not fail alone, and there is no result among all tests".to_owned();
     };
@@ -238,10 +276,83 @@ fn document(stages: &[Stage]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::repetition::{ExecutionTally, Repetitions};
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     fn stage(name: &str, failures: u64) -> Stage {
         let others = usize::from(name != "alone");
-        Stage { name: name.to_owned(), others, executions: 10, failures, failed_after: None, outcome: Outcome::Failed }
+        let (name, outcome) = (name.to_owned(), if failures > 0 { Outcome::Failed } else { Outcome::Passed });
+        let exit_code = outcome.exit_code(None);
+        Stage { name, others, executions: 10, failures, failed_after: None, outcome, exit_code }
+    }
+
+    fn cut_off(name: &str, failures: u64, outcome: Outcome) -> Stage {
+        Stage { outcome, exit_code: outcome.exit_code(None), ..stage(name, failures) }
+    }
+
+    #[test]
+    fn a_stage_that_did_not_run_to_its_end_is_no_success() {
+        let (alone, among) = (stage("alone", 0), "among all tests");
+        for (stages, status) in [
+            (vec![alone.clone(), stage(among, 0)], 0),
+            (vec![alone.clone(), stage(among, 1)], 1),
+            (vec![alone.clone(), cut_off(among, 1, Outcome::Crashed)], 1),
+            (vec![alone.clone(), cut_off(among, 0, Outcome::BuildFailed)], 3),
+            (vec![alone.clone(), cut_off(among, 0, Outcome::TimedOut)], 124),
+            (vec![alone.clone(), cut_off(among, 0, Outcome::OutOfMemory)], 137),
+            (vec![alone.clone(), cut_off(among, 0, Outcome::WorkerLost)], 5),
+            (vec![cut_off("alone", 0, Outcome::CollectionFailed)], 3),
+            (vec![cut_off("alone", 1, Outcome::Cancelled)], 130),
+            (vec![Stage { executions: 0, ..alone.clone() }], 4),
+            // Other tests may fail.
+            (vec![alone.clone(), cut_off(among, 0, Outcome::Failed)], 0),
+        ] {
+            assert_eq!(exit_status(&stages), status, "{stages:?}");
+            let is_inconclusive = ![0, 1, 4, 130].contains(&status);
+            assert_eq!(conclusion(&stages).starts_with("nothing follows"), is_inconclusive, "{stages:?}");
+        }
+    }
+
+    /// A report of executions of a parent `T`, its subtest and another test.
+    fn repeated_report(executions: &[[TestOutcome; 3]]) -> Report {
+        let case = |name: &str, outcome| {
+            let id = TestId { package: "p".to_owned(), name: name.to_owned() };
+            TestCase::new(id, format!("p/{name}"), outcome)
+        };
+        let now = proctor_core::timestamp::Timestamp(0);
+        let limits = proctor_core::limits::Limits::DEFAULT;
+        let reason = proctor_core::outcome::KillReason::Cancelled;
+        let mut report = crate::runs::without_running(now, limits, "go", reason, "");
+        let mut tally = ExecutionTally::default();
+        for (number, outcomes) in (1..).zip(executions) {
+            let tests: Vec<TestCase> =
+                ["T", "T/a", "U"].iter().zip(outcomes).map(|(name, outcome)| case(name, *outcome)).collect();
+            tally.add(number, &tests, &BTreeMap::new(), "");
+            report.tests = tests;
+        }
+        let counts = Arc::new(tally.counts());
+        let (_, flaky) = tally.flaky();
+        let executions = u32::try_from(executions.len()).unwrap();
+        let (requested, failed, retries, files_changed) = (executions, 1, 0, false);
+        report.repetitions = Some(Repetitions { requested, executions, failed, retries, flaky, counts, files_changed });
+        report.outcome = Outcome::Failed;
+        report
+    }
+
+    #[test]
+    fn counts_the_results_of_a_parent_by_those_of_its_subtests() {
+        use TestOutcome::{Failed, Passed, Skipped};
+        let report = repeated_report(&[
+            [Passed, Passed, Skipped],
+            [Passed, Passed, Failed],
+            [Failed, Failed, Skipped],
+            [Failed, Failed, Skipped],
+        ]);
+        for (name, executions, failures) in [("T", 4, 2), ("p/T/a", 4, 2), ("U", 1, 1), ("V", 0, 0)] {
+            let stage = Stage::from_report("alone".to_owned(), &report, name).unwrap();
+            assert_eq!((stage.executions, stage.failures), (executions, failures), "{name}");
+        }
     }
 
     #[test]

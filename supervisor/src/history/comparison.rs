@@ -201,8 +201,13 @@ fn last_green(
             })
             .optional()?;
         if let Some((id, run_id, ended_ms)) = found {
+            // Since a clone passed, the runs in this directory count too.
+            let counted = match scope {
+                Scope::Directory => condition,
+                Scope::Clones => format!("({condition} OR {})", Scope::Directory.condition()),
+            };
             let after: u64 = transaction
-                .prepare_cached(&format!("SELECT count(*) FROM run WHERE {condition} AND id > ?4"))?
+                .prepare_cached(&format!("SELECT count(*) FROM run WHERE {counted} AND id > ?4"))?
                 .query_one(params![workspace, run.framework, run.directory.0, id], |row| row.get(0))?;
             return Ok(Some((run_id, Timestamp(ended_ms), after + 1)));
         }

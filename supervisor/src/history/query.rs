@@ -360,6 +360,7 @@ impl WorkspaceHistory<'_> {
     fn flaky(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<Flaky<TestId>>> {
         // Conditions and framework by a small number: there may be a million results.
         let mut groups: BTreeMap<(&str, Conditions), (u32, u64)> = BTreeMap::new();
+        let both_in_one_run = self.repeated(stored)?;
         let known =
             || stored.iter().filter_map(|stored| Some(((stored.framework.as_str(), stored.conditions?), stored)));
         for (conditions, _) in known() {
@@ -367,13 +368,18 @@ impl WorkspaceHistory<'_> {
             groups.entry(conditions).or_insert((number, 0)).1 += 1;
         }
         let grouped = |conditions: &(&str, Conditions)| groups.get(conditions).copied().unwrap_or_default();
-        let both_in_one_run = self.repeated(stored)?;
         // Fewer runs cannot show that a result came back.
-        let repeated: Vec<(u32, &StoredResults)> = known()
+        let mut repeated: Vec<(u32, &StoredResults)> = known()
             .map(|(conditions, stored)| (grouped(&conditions), stored))
             .filter(|((_, runs), stored)| *runs >= 3 || both_in_one_run.contains_key(&stored.number))
             .map(|((group, _), stored)| (group, stored))
             .collect();
+        // Files may have changed while a run waited for its turn, so its conditions are not known. What it showed in itself
+        // counts: such a run is a group of its own.
+        let without_conditions =
+            stored.iter().filter(|stored| stored.conditions.is_none() && both_in_one_run.contains_key(&stored.number));
+        let first_free = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        repeated.extend((first_free..).zip(without_conditions));
         // Most tests never fail: only those that did are counted.
         let failed: BTreeSet<u32> = repeated
             .iter()

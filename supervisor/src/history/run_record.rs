@@ -6,7 +6,7 @@ use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
 use proctor_core::id::RunId;
 use proctor_core::outcome::Outcome;
-use proctor_core::repetition::Repetition;
+use proctor_core::repetition::{Repetition, Repetitions};
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{Fingerprint, RunRequest, Selection};
 use proctor_core::test_case::{TestCase, TestId};
@@ -99,6 +99,9 @@ impl RunRecord {
             && request.command.is_empty()
             && !report.partial
             && !report.evidence.unreached;
+        let repetitions = report.repetitions.as_ref();
+        // Which of the files gave which result is not known.
+        let files_changed = repetitions.is_some_and(|repetitions| repetitions.files_changed);
         RunRecord {
             workspace,
             directory,
@@ -118,14 +121,11 @@ impl RunRecord {
             duration_us: microseconds(report.duration_s),
             cpu_us: microseconds(report.resources.cpu_user_s + report.resources.cpu_system_s),
             memory_peak_bytes: report.resources.memory_peak_bytes,
-            conditions: fingerprint.and_then(|fingerprint| Conditions::new(fingerprint, request)),
+            conditions: fingerprint
+                .filter(|_| !files_changed)
+                .and_then(|fingerprint| Conditions::new(fingerprint, request)),
             tests,
-            repeated: report
-                .repetitions
-                .iter()
-                .flat_map(|repetitions| &repetitions.flaky)
-                .map(|flaky| (flaky.test.clone(), flaky.executions, flaky.failures))
-                .collect(),
+            repeated: repetitions.filter(|_| !files_changed).map(flaky_counts).unwrap_or_default(),
             echoes,
         }
     }
@@ -143,6 +143,11 @@ fn selection_name(request: &RunRequest) -> &'static str {
         Selection::Named(_) => "tests",
         Selection::LastFailed { .. } | Selection::Exactly(_) => "rerun",
     }
+}
+
+fn flaky_counts(repetitions: &Repetitions) -> Vec<(TestId, u64, u64)> {
+    let flaky = repetitions.counts.iter().filter(|(_, counts)| counts.is_flaky());
+    flaky.map(|(test, counts)| (test.clone(), counts.passed + counts.failed, counts.failed)).collect()
 }
 
 // The results, and whether the history has no room for some. Failures come first in a report.

@@ -6,14 +6,19 @@ use super::run_record::{Conditions, RunRecord};
 use super::{Comparison, History, HistoryError, HistoryLocation, WorkspaceKey};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
 use proctor_core::history::TestResult;
+use proctor_core::id::RunId;
 use proctor_core::outcome::Outcome;
+use proctor_core::repetition::{Repetitions, ResultCounts};
 use proctor_core::report::Summary;
+use proctor_core::request::{Fingerprint, RunRequest};
 use proctor_core::test_case::{TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 use rusqlite::Connection;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 const WORKSPACE: WorkspaceKey = WorkspaceKey([1; 16]);
@@ -171,7 +176,10 @@ fn compares_with_the_same_directory_before_clones() {
         "the clone's results are those of another branch"
     );
     assert_eq!(second.since_last_run.unwrap().run_id, "branch");
-    assert_eq!(second.since_last_green.unwrap().run_id, "main again", "no run has passed here");
+    let green = second.since_last_green.unwrap();
+    assert_eq!((green.run_id.as_str(), green.runs), ("main again", 1), "no run has passed here");
+    let third = store.record(here(run("branch once more", &["a"], &["b"]))).since_last_green.unwrap();
+    assert_eq!((third.run_id.as_str(), third.runs), ("main again", 2), "the runs here are counted too");
 }
 
 #[test]
@@ -588,4 +596,45 @@ fn a_test_with_both_results_in_one_run_is_flaky_at_once() {
     let flaky = store.look_up(&HistoryQuery { limit: 9, flaky: true, ..HistoryQuery::default() }).flaky;
     let counts: Vec<_> = flaky.iter().map(|flaky| (flaky.test.name.as_str(), flaky.runs, flaky.failures)).collect();
     assert_eq!(counts, [("a", 20, 3)]);
+}
+
+#[test]
+fn a_repeated_run_that_waited_for_its_turn_shows_its_flaky_tests_too() {
+    let store = Store::new();
+    let repeated = vec![(id("a"), 20, 3)];
+    store.record(RunRecord { conditions: None, repeated, ..run("1", &["b"], &["a"]) });
+    let repeated = vec![(id("a"), 10, 1)];
+    store.record(RunRecord { conditions: None, repeated, ..run("2", &["b"], &["a"]) });
+    // Runs of which nothing is known show nothing.
+    store.record(RunRecord { conditions: None, ..run("3", &["b"], &["a"]) });
+    let flaky = store.look_up(&HistoryQuery { limit: 9, flaky: true, ..HistoryQuery::default() }).flaky;
+    let counts: Vec<_> = flaky.iter().map(|flaky| (flaky.test.name.as_str(), flaky.runs, flaky.failures)).collect();
+    assert_eq!(counts, [("a", 30, 4)]);
+}
+
+#[test]
+fn a_run_whose_files_changed_meanwhile_makes_no_test_flaky() {
+    let both = ResultCounts { passed: 1, failed: 1, echoed: 0 };
+    let record = |files_changed| {
+        let now = Timestamp(0);
+        let limits = proctor_core::limits::Limits::DEFAULT;
+        let reason = proctor_core::outcome::KillReason::Cancelled;
+        let mut report = crate::runs::without_running(now, limits, "go", reason, "");
+        report.repetitions = Some(Repetitions {
+            requested: 2,
+            executions: 2,
+            failed: 1,
+            retries: 0,
+            flaky: Vec::new(),
+            counts: Arc::new(BTreeMap::from([(id("a"), both)])),
+            files_changed,
+        });
+        let keys = (WorkspaceKey([1; 16]), DirectoryKey([1; 16]));
+        let run = RunId::new("a");
+        RunRecord::new(keys, &run, &RunRequest::default(), Some(&Fingerprint([7; 32])), &report)
+    };
+    assert_eq!(record(false).repeated, [(id("a"), 2, 1)]);
+    assert!(record(false).conditions.is_some());
+    let changed = record(true);
+    assert!(changed.repeated.is_empty() && changed.conditions.is_none());
 }

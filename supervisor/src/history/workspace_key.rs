@@ -78,8 +78,9 @@ impl<'a> GitFiles<'a> {
     /// The directory with the configuration of the repository at `dir`: `.git`, or the one that a worktree shares.
     fn git_dir(&self, dir: &Path) -> Option<PathBuf> {
         let git = dir.join(".git");
-        if self.owner_of_dir(&git).is_some() {
-            return Some(git);
+        if let Some(owner) = self.owner_of_dir(&git) {
+            // Another user may have made it in a directory that all can write, as `/tmp`.
+            return (owner == self.owner).then_some(git);
         }
         let link = self.read(&git)?;
         let own = self.linked_dir(dir, link.strip_prefix("gitdir:")?)?;
@@ -103,8 +104,10 @@ impl<'a> GitFiles<'a> {
         }
         // The first line of the log of a repository that was created here: from no commit to the first one.
         let log = self.read(&git.join("logs/HEAD"))?;
-        let (_, first) = log.lines().next()?.split_once(' ')?;
-        let commit = first.split(' ').next().filter(|commit| commit.len() >= 40)?;
+        let (before, first) = log.lines().next()?.split_once(' ')?;
+        // Git removes old lines: then the first one begins at some commit.
+        let is_first = before.len() >= 40 && before.bytes().all(|byte| byte == b'0');
+        let commit = first.split(' ').next().filter(|commit| is_first && commit.len() >= 40)?;
         Some(("commit", commit.as_bytes().to_vec()))
     }
 
@@ -247,6 +250,12 @@ mod tests {
         let moved = root.with_file_name("moved");
         fs::rename(&root, &moved).unwrap();
         assert_eq!(key(&moved), with_commit);
+        // Git has removed the line of the first commit.
+        let line = format!("{} {} A <a@example.com> 0 +0000\tcommit: y\n", "1".repeat(40), "2".repeat(40));
+        fs::write(moved.join(".git/logs/HEAD"), line).unwrap();
+        let by_path = key(&moved);
+        fs::remove_file(moved.join(".git/logs/HEAD")).unwrap();
+        assert_eq!(key(&moved), by_path);
     }
 
     #[test]
@@ -326,12 +335,16 @@ mod tests {
         let dir = dir.path().canonicalize().unwrap();
         let main = repository(&dir.join("main"), &origin("https://example.com/app"));
         let tree = worktree(&dir, &main);
-        assert_eq!(key(&tree), key(&main));
-        if !rustix::process::geteuid().is_root() {
-            return; // only root may give directories away
+        let git_dir = |at: &Path, is_own: bool| {
+            let workspace = Workspace::open(at).unwrap();
+            let files = GitFiles::near(&workspace).unwrap();
+            let owner = if is_own { files.owner } else { files.owner + 1 };
+            GitFiles { owner, ..files }.git_dir(at)
+        };
+        for at in [&main, &tree] {
+            assert_eq!(git_dir(at, true), Some(main.join(".git")));
+            assert_eq!(git_dir(at, false), None, "the directory belongs to another user");
         }
-        std::os::unix::fs::chown(main.join(".git"), Some(12_345), Some(12_345)).unwrap();
-        assert_ne!(key(&tree), key(&main));
     }
 
     #[test]

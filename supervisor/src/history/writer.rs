@@ -8,6 +8,7 @@ use super::run_record::RunRecord;
 use super::{Comparison, HistoryError, HistoryLocation, Job};
 use proctor_core::history::result_encoding::encode;
 use proctor_core::history::{SinceLastRun, TestResult};
+use proctor_core::test_case::TestId;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
 use std::collections::BTreeMap;
 use std::sync::mpsc::Receiver;
@@ -144,9 +145,13 @@ fn insert_in(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result
         .execute(params![id, encode(&results)])?;
     let mut add_repeated = transaction
         .prepare_cached("INSERT OR IGNORE INTO repeated (run, test, executions, failures) VALUES (?1, ?2, ?3, ?4)")?;
+    let numbers: BTreeMap<&TestId, u32> = if run.repeated.is_empty() {
+        BTreeMap::new()
+    } else {
+        tests.iter().map(|(number, test)| (test.id, *number)).collect()
+    };
     for (test, executions, failures) in &run.repeated {
-        let number = tests.iter().find(|(_, numbered)| numbered.id == test).map(|(number, _)| number);
-        if let Some(number) = number {
+        if let Some(number) = numbers.get(test) {
             add_repeated.execute(params![id, number, executions, failures])?;
         }
     }

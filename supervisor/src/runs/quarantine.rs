@@ -1,5 +1,5 @@
-//! Marks the failed tests of a report that the project has in quarantine. It changes no outcome: a failed test has
-//! failed, although the project knows it as flaky.
+//! Marks the failed tests of a report that the project has in quarantine. It changes no outcome: a known failure is a
+//! failure.
 
 use proctor_core::bounds::{NOTE_BYTES_MAX, NOTES_MAX, clip};
 use proctor_core::history::TestGroup;

@@ -6,7 +6,7 @@
 
 use super::driver::{RunTask, execute_once};
 use super::repeated_report::{join, join_retry};
-use super::report_builder::build_report;
+use super::report_builder::{bounded_notes, build_report, without_running};
 use super::run_state::EarlierExecutions;
 use super::{NotStarted, prepare};
 use crate::runs::context::ScanPermit;
@@ -15,15 +15,16 @@ use crate::workspace::WorkspaceScan;
 use proctor_core::bounds::NOTES_MAX;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::limits::Limits;
-use proctor_core::outcome::Outcome;
+use proctor_core::outcome::{KillReason, Outcome};
 use proctor_core::repetition::{ExecutionTally, Repetition, Repetitions, flaky_notes};
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RerunTarget, RunRequest, Selection};
-use proctor_core::test_case::TestId;
+use proctor_core::test_case::{TestCase, TestId};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::Jail;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Executes the run as often as its request says.
 ///
@@ -35,6 +36,7 @@ pub(super) fn execute(
 ) -> Result<(Report, Vec<CoverageMeasurement>), NotStarted> {
     let repetition = task.request.repetition;
     let mut run = RepeatedRun::new(task, &prepared);
+    run.note_files_before_the_first();
     let (first, measured) = run.execute_next(prepared)?;
     let mut report = first;
     while let Some(prepared) = run.prepare_repetition(repetition) {
@@ -46,12 +48,18 @@ pub(super) fn execute(
             }
         }
     }
+    if let Some(reason) = run.interrupted.take() {
+        report = run.end_early(report, reason, join);
+    }
     while let Some(prepared) = run.prepare_retry(repetition, &report) {
         run.retries += 1;
         match run.execute_next(prepared) {
             Ok((retry, _)) => report = join_retry(report, retry),
             Err(why) => run.stop(format!("a retry of the failed tests did not start: {why}")),
         }
+    }
+    if let Some(reason) = run.interrupted.take() {
+        report = run.end_early(report, reason, join_retry);
     }
     Ok((run.finish(report), measured))
 }
@@ -72,7 +80,16 @@ struct RepeatedRun<'a> {
     latest: Outcome,
     /// Outcome of the first.
     first: Option<Outcome>,
+    /// Tests of the current retry: a runner may execute more than these.
+    retried: BTreeSet<TestId>,
+    /// Whether the repetitions ended before the number that was requested, so that only retries may follow.
+    has_differed: bool,
+    /// Whether nothing more is executed.
     is_stopped: bool,
+    /// Why the run ended while it waited for a scan.
+    interrupted: Option<KillReason>,
+    /// Whether files of the workspace changed between two executions.
+    files_changed: bool,
     /// Whether the host kept a repetition from starting.
     is_cut_off: bool,
     notes: Vec<String>,
@@ -93,7 +110,11 @@ impl<'a> RepeatedRun<'a> {
             retries: 0,
             latest: Outcome::Passed,
             first: None,
+            retried: BTreeSet::new(),
+            has_differed: false,
             is_stopped: false,
+            interrupted: None,
+            files_changed: false,
             is_cut_off: false,
             notes: Vec::new(),
             task,
@@ -138,16 +159,23 @@ impl<'a> RepeatedRun<'a> {
             self.executions += 1;
             self.failed += u32::from(report.outcome != Outcome::Passed);
         }
-        // A test may fail because its execution was cut off.
-        if !report.partial {
+        // A test may fail because proctor ended its execution early. A runner that crashed did so by itself.
+        if !report.partial || report.outcome == Outcome::Crashed {
             let output = [report.stdout_tail.as_str(), &report.stderr_tail].join("\n");
-            self.tally.add(&report.tests, predecessors, &output);
+            let number = u64::from(self.executions) + u64::from(self.retries);
+            if self.retries == 0 {
+                self.tally.add(number, &report.tests, predecessors, &output);
+            } else {
+                let retried = report.tests.iter().filter(|test| self.retried.contains(&test.id()));
+                let retried: Vec<TestCase> = retried.cloned().collect();
+                self.tally.add(number, &retried, predecessors, &output);
+            }
         }
     }
 
     /// The next repetition; `None` if there is none.
     fn prepare_repetition(&mut self, repetition: Repetition) -> Option<PreparedRun> {
-        if self.is_stopped || self.executions >= repetition.repeat {
+        if self.is_stopped || self.has_differed || self.executions >= repetition.repeat {
             return None;
         }
         let progress = format!("{} of {} repetitions", self.executions, repetition.repeat);
@@ -156,7 +184,8 @@ impl<'a> RepeatedRun<'a> {
             return None;
         }
         if repetition.until_different && (self.tally.has_difference() || self.first != Some(self.latest)) {
-            self.stop(format!("the run ended after {progress}, at the first that differed"));
+            self.notes.push(format!("the repetition ended after {progress}, at the first that differed"));
+            self.has_differed = true;
             return None;
         }
         let request = self.task.request.clone();
@@ -180,18 +209,30 @@ impl<'a> RepeatedRun<'a> {
             self.stop("the deadline left no time for a further retry of the failed tests".to_owned());
             return None;
         }
+        if !self.task.request.command.is_empty() {
+            self.stop("the failed tests were not retried: a command of the request always runs whole".to_owned());
+            return None;
+        }
+        self.retried = failed.iter().cloned().collect();
         let targets = failed.into_iter().map(RerunTarget::from_test).collect();
         let request = RunRequest { selection: Selection::Exactly(targets), ..self.task.request.clone() };
         self.prepare(&request)
     }
 
-    // A run that is cancelled meanwhile is still executed, which ends it at once with the right outcome.
     fn prepare(&mut self, request: &RunRequest) -> Option<PreparedRun> {
-        let prepared = self.scan().and_then(|scan| {
-            self.note_changed_files(scan.fingerprint);
-            let RunTask { context, policy, session, workspace, kind, .. } = &*self.task;
-            prepare::prepare(context, policy, session, workspace, &scan, request, *kind)
-        });
+        let prepared = match self.scan() {
+            Ok(Scanned::Interrupted(reason)) => {
+                self.interrupted = Some(reason);
+                self.is_stopped = true;
+                return None;
+            }
+            Ok(Scanned::Whole(scan)) => {
+                self.note_changed_files(scan.fingerprint);
+                let RunTask { context, policy, session, workspace, kind, .. } = &*self.task;
+                prepare::prepare(context, policy, session, workspace, &scan, request, *kind)
+            }
+            Err(why) => Err(why),
+        };
         match prepared {
             Ok(prepared) => Some(prepared),
             Err(why) => {
@@ -202,35 +243,80 @@ impl<'a> RepeatedRun<'a> {
         }
     }
 
+    /// Scans the workspace if its files may have changed while the run waited for its turn, so that a change between the
+    /// first execution and the second is seen. A scan that fails will fail, and be reported, before the second one too.
+    fn note_files_before_the_first(&mut self) {
+        if self.task.fingerprint.is_none()
+            && let Ok(Scanned::Whole(scan)) = self.scan()
+        {
+            self.fingerprint = scan.fingerprint;
+        }
+    }
+
     fn note_changed_files(&mut self, now: Option<Fingerprint>) {
         let before = self.fingerprint.or(self.task.fingerprint);
-        if before.is_some() && now.is_some() && before != now && self.fingerprint != now {
-            let note = "files of the workspace changed between two executions, by a test or by somebody else";
-            if !self.notes.iter().any(|other| other == note) {
-                self.notes.push(note.to_owned());
-            }
+        if before.is_some() && now.is_some() && before != now && !self.files_changed {
+            self.files_changed = true;
+            let note = "files of the workspace changed between two executions, by a test or from outside: results that \
+                 differ may come from that";
+            self.notes.push(note.to_owned());
         }
         self.fingerprint = now;
     }
 
     // Scans the workspace under the permits of the tenant and the host.
-    fn scan(&self) -> Result<WorkspaceScan, PrepareError> {
-        let RunTask { runtime, scan_permits, context, workspace, .. } = &*self.task;
-        let mut permit = runtime.block_on(ScanPermit::acquire(scan_permits, &context.scan_permits));
+    fn scan(&self) -> Result<Scanned, PrepareError> {
+        let RunTask { scan_permits, context, workspace, .. } = &*self.task;
+        let mut permit = match self.wait_for(ScanPermit::acquire(scan_permits, &context.scan_permits)) {
+            Ok(permit) => permit,
+            Err(reason) => return Ok(Scanned::Interrupted(reason)),
+        };
         loop {
-            match workspace.scan_within(&mut || permit.try_enlarge())? {
-                Some(scan) => return Ok(scan),
-                None => permit = runtime.block_on(permit.enlarge()),
+            if let Some(scan) = workspace.scan_within(&mut || permit.try_enlarge())? {
+                return Ok(Scanned::Whole(Box::new(scan)));
             }
+            permit = match self.wait_for(permit.enlarge()) {
+                Ok(permit) => permit,
+                Err(reason) => return Ok(Scanned::Interrupted(reason)),
+            };
         }
+    }
+
+    /// Waits for `ready` until the run is killed or its deadline is over: it has a turn of the host meanwhile.
+    fn wait_for<T>(&self, ready: impl Future<Output = T>) -> Result<T, KillReason> {
+        let RunTask { runtime, killer, .. } = &*self.task;
+        let left = Duration::from_millis(self.limits.wall_ms_max.saturating_sub(self.elapsed_ms()));
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = killer.killed() => Err(killer.switch().reason().unwrap_or(KillReason::Cancelled)),
+                value = ready => Ok(value),
+                () = tokio::time::sleep(left) => Err(KillReason::Deadline),
+            }
+        })
+    }
+
+    /// The report of a run that ended while it waited for its next execution.
+    fn end_early(&self, report: Report, reason: KillReason, join: fn(Report, Report) -> Report) -> Report {
+        let note = "the run ended while it waited for its next execution";
+        let now = self.task.context.clock.now();
+        let mut ended = without_running(now, self.limits, &report.framework, reason, note);
+        // No figure of an execution that did not begin is known: those of the others stand.
+        let resources = report.resources;
+        (ended.stdout_tail, ended.stderr_tail) = (report.stdout_tail.clone(), report.stderr_tail.clone());
+        ended.truncated.stdout_bytes = report.truncated.stdout_bytes;
+        ended.truncated.stderr_bytes = report.truncated.stderr_bytes;
+        Report { resources, ..join(report, ended) }
     }
 
     /// The report of all executions.
     fn finish(self, mut report: Report) -> Report {
-        let RepeatedRun { task, tally, executions, failed, retries, notes, is_cut_off, .. } = self;
+        let RepeatedRun { task, tally, executions, failed, retries, notes, is_cut_off, files_changed, .. } = self;
+        let counts = Arc::new(tally.counts());
         task.log.replace_files_blocking(task.spools.settled());
         let (total, flaky) = tally.flaky();
-        let own: Vec<String> = notes.into_iter().chain(flaky_notes(total, &flaky)).take(NOTES_MAX).collect();
+        let mut own = bounded_notes(notes.into_iter().chain(flaky_notes(total, &flaky)).collect());
+        own.truncate(NOTES_MAX);
         // Proctor's own notes come first, and take the place of the runner's.
         report.evidence.notes.truncate(NOTES_MAX - own.len());
         report.evidence.notes.splice(0..0, own);
@@ -243,9 +329,16 @@ impl<'a> RepeatedRun<'a> {
             report.partial = true;
         }
         let requested = task.request.repetition.repeat;
-        report.repetitions = Some(Repetitions { requested, executions, failed, retries, flaky });
+        report.repetitions = Some(Repetitions { requested, executions, failed, retries, flaky, counts, files_changed });
         report
     }
+}
+
+/// A scan of the workspace between two executions.
+enum Scanned {
+    Whole(Box<WorkspaceScan>),
+    /// The run was killed, or its deadline was over.
+    Interrupted(KillReason),
 }
 
 /// Whether a further execution may end otherwise, or be of use.

@@ -168,14 +168,14 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
 }
 
 // Redacts before clipping, so that no half of a secret is left.
-fn bounded_notes(notes: Vec<String>) -> Vec<String> {
+pub(super) fn bounded_notes(notes: Vec<String>) -> Vec<String> {
     let omitted = notes.len().saturating_sub(NOTES_MAX);
     let more = (omitted > 0).then(|| format!("{omitted} further notes are omitted"));
     let bounded = notes.into_iter().take(NOTES_MAX).map(|note| clip(redacted(note), NOTE_BYTES_MAX));
     bounded.chain(more).collect()
 }
 
-fn within_limit(not_run: Vec<TestId>) -> Vec<TestId> {
+pub(super) fn within_limit(not_run: Vec<TestId>) -> Vec<TestId> {
     let mut bytes = 0;
     let within = |test: &TestId| {
         bytes += report_limits::json_bytes(test);
@@ -329,12 +329,14 @@ mod tests {
         COLLECTORS_MAX, HUNG_STACK_BYTES_MAX, HUNG_TESTS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX,
     };
     use proctor_core::event::RunnerEvent;
+    use proctor_core::repetition::{ExecutionTally, Repetitions};
     use proctor_core::request::{RerunTarget, Selection};
     use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};
     use proctor_frameworks::ExpectedTests;
     use proctor_proto::MESSAGE_BYTES_MAX;
     use proctor_sandbox::Spool;
     use prost::Message;
+    use std::sync::Arc;
 
     /// A control character, which is one byte here and six in JSON.
     const WORST: &str = "\u{1}";
@@ -443,6 +445,29 @@ mod tests {
         assert!(notes[3..].iter().any(|note| note == "939 further notes are omitted"), "{notes:?}");
     }
 
+    // Flaky tests whose names have their maximum length.
+    fn worst_repetitions() -> Repetitions {
+        let mut tally = ExecutionTally::default();
+        let name = WORST.repeat(NAME_BYTES_MAX - 8);
+        for (number, outcome) in [(1, TestOutcome::Passed), (2, TestOutcome::Failed)] {
+            let tests: Vec<TestCase> = (0..60).map(|test| case(&name, test, outcome)).collect();
+            let before = tests.iter().map(|test| (test.id(), test.id())).collect();
+            tally.add(number, &tests, &before, "Seed: 18446744073709551615");
+        }
+        let counts = Arc::new(tally.counts());
+        let (_, flaky) = tally.flaky();
+        assert!(!flaky.is_empty());
+        let (requested, executions, failed, retries) = (u32::MAX, u32::MAX, u32::MAX, u32::MAX);
+        Repetitions { requested, executions, failed, retries, flaky, counts, files_changed: true }
+    }
+
+    #[test]
+    fn notes_about_flaky_tests_are_clipped_and_redacted() {
+        let notes =
+            bounded_notes(vec!["n".repeat(2 * NOTE_BYTES_MAX), "ghp_abcdefghijklmnopqrstuvwxyz0123456789".into()]);
+        assert!(notes[0].len() <= NOTE_BYTES_MAX && !notes[1].contains("abcdefghij"), "{}", notes[1]);
+    }
+
     #[test]
     fn the_largest_report_fits_into_one_message_with_exact_counts() {
         use TestOutcome::{Failed, Passed, Skipped};
@@ -460,7 +485,8 @@ mod tests {
         ];
         for (name, tests, collectors) in rows {
             let (total, failed) = (tests.len(), tests.iter().filter(|test| test.outcome == Failed).count());
-            let report = report_of(tests.into_iter(), collectors);
+            let mut report = report_of(tests.into_iter(), collectors);
+            report.repetitions = Some(worst_repetitions());
             let json = serde_json::to_vec(&report).unwrap().len();
             let document = serde_json::to_vec(&crate::reports::json_document(&report)).unwrap().len();
             let event = proctor_proto::v1::RunEvent {

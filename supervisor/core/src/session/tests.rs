@@ -3,6 +3,7 @@
 use super::*;
 use crate::coverage::{Attribution, LineSpan};
 use crate::limits::LimitRequest;
+use crate::repetition::Repetition;
 use crate::report::tests::report;
 use crate::request::RerunTarget;
 use crate::test_case::{TestCase, TestId, TestOutcome};
@@ -281,6 +282,21 @@ fn a_rerun_keeps_the_limits_of_the_last_request_unless_it_sets_its_own() {
     let own = LimitRequest { wall_ms: Some(7_000), ..LimitRequest::default() };
     let rerun = RunRequest { selection, limits: own, ..RunRequest::default() };
     assert_eq!(session.resolve(&rerun).unwrap().0.limits, limits(Some(7_000)));
+}
+
+#[test]
+fn a_rerun_executes_its_tests_once_unless_it_asks_for_more() {
+    let mut session = Session::default();
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let id = TestId { package: "p".into(), name: "T".into() };
+    let _ = session
+        .step(Timestamp(1), ended("a", Outcome::Failed, vec![TestCase::new(id, "p/T".into(), TestOutcome::Failed)]));
+    let repeated = Repetition { repeat: 20, until_different: true, retry_failed: 2 };
+    session.last_request = Some(Box::new(RunRequest { repetition: repeated, ..RunRequest::default() }));
+    let rerun = RunRequest { selection: Selection::LastFailed { limit: None }, ..RunRequest::default() };
+    assert_eq!(session.resolve(&rerun).unwrap().0.repetition, Repetition::ONCE);
+    let own = Repetition { repeat: 3, ..Repetition::ONCE };
+    assert_eq!(session.resolve(&RunRequest { repetition: own, ..rerun }).unwrap().0.repetition, own);
 }
 
 #[test]
