@@ -211,7 +211,8 @@ The test is executed alone, then, if it never failed, with all tests, and then
 with the one that finished before its first failure there. Each step takes
 --repeat executions within one --timeout.
 
-Exit status: 1 if the test failed at least once, 0 if it never did.
+Exit status: 1 if the test failed at least once, 0 if it had results and no
+failure, else that of the outcome that ended a step, 124 for a timeout.
 
 Examples:
   proctor flaky TestPool                    what makes this test fail

@@ -166,7 +166,7 @@ async fn execute_stages(
     if stages.iter().any(|stage| stage.failures > 0 || stage.outcome == Outcome::Cancelled) {
         return Ok(stages);
     }
-    let among = execute(arguments, session, signals, "among all tests".to_owned(), Selection::All).await?;
+    let among = execute(arguments, session, signals, AMONG_ALL.to_owned(), Selection::All).await?;
     let before = among.failed_after.clone();
     let goes_on = among.is_mixed() && among.outcome != Outcome::Cancelled;
     stages.push(among);
@@ -210,6 +210,9 @@ fn is_named(test: &TestCase, wanted: &str) -> bool {
 }
 
 /// What follows from the stages.
+/// The second stage. A project file may leave out tests of it.
+const AMONG_ALL: &str = "among all tests";
+
 fn conclusion(stages: &[Stage]) -> String {
     let (alone, others) = match stages {
         [alone, others @ ..] => (alone, others),
@@ -233,9 +236,14 @@ fn conclusion(stages: &[Stage]) -> String {
         let (name, outcome) = (&stage.name, stage.outcome.name());
         return format!("nothing follows: the tests did not run to their end ({name}: {outcome})");
     }
-    let Some(among) = others.first().filter(|among| among.executions > 0) else {
-        return "it did not fail alone, and there is no result among all tests".to_owned();
+    let Some(among) = others.first() else {
+        return format!("it did not fail alone, and there is no result {AMONG_ALL}");
     };
+    if among.executions == 0 {
+        return format!(
+            "it did not fail alone, and has no result {AMONG_ALL}: the project file may leave it out of them"
+        );
+    }
     match others.get(1) {
         Some(pair) if pair.failures > 0 && pair.others <= 1 => {
             format!("it fails because of another test: {} is enough", pair.name.trim_start_matches("with "))
@@ -374,6 +382,10 @@ mod tests {
                 "it fails only among other",
             ),
             (vec![stage("alone", 0)], "it did not fail alone, and there is no result"),
+            (
+                vec![stage("alone", 0), Stage { executions: 0, ..stage(AMONG_ALL, 0) }],
+                "it did not fail alone, and has no result among all tests",
+            ),
         ] {
             assert!(conclusion(&stages).starts_with(expected), "{stages:?}: {}", conclusion(&stages));
         }

@@ -55,6 +55,14 @@ pub(super) struct OpenedFile {
     target: io::Result<ReportTarget>,
 }
 
+impl OpenedFile {
+    /// The path relative to `root`, if the file is below it.
+    pub(super) fn path_below(&self, root: &Path) -> Option<String> {
+        let path = self.target.as_ref().ok()?.path()?;
+        path.strip_prefix(root).ok()?.to_str().map(str::to_owned)
+    }
+}
+
 /// Opens the files that were asked for, before a test can put anything in their places.
 pub(super) fn open_targets(files: &ReportFiles) -> Vec<OpenedFile> {
     let open = |(format, path): &(ReportFormat, PathBuf)| OpenedFile {

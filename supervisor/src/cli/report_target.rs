@@ -43,6 +43,14 @@ impl ReportTarget {
         Ok(ReportTarget::File { dir: dir.canonicalize()?, name })
     }
 
+    /// The path of a file that is replaced, without links.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match self {
+            ReportTarget::Open(_) => None,
+            ReportTarget::File { dir, name } => Some(dir.join(name)),
+        }
+    }
+
     /// Writes the report.
     ///
     /// # Errors

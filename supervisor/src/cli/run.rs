@@ -47,6 +47,11 @@ pub(super) const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.path)?;
     let request = request(arguments, &workspace)?;
+    if arguments.watch && matches!(arguments.output, RunOutput::Report(_)) {
+        return Err(CommandError::usage(
+            "--watch prints no documents, as each run has one: name a file, such as --junit FILE",
+        ));
+    }
     let targets = report_documents::open_targets(&arguments.files);
     let runtime = in_process::runtime()?;
     if arguments.watch {
@@ -142,6 +147,7 @@ pub(super) enum Ended {
 }
 
 /// A session whose runs are followed and printed at a terminal.
+#[derive(Clone, Copy)]
 pub(super) struct Terminal<'a> {
     pub(super) arguments: &'a RunArgs,
     pub(super) workspace: &'a Workspace,

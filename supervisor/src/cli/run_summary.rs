@@ -45,7 +45,8 @@ pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
     }
     text.push_str(&since_last_run(report));
     text.push_str(&slowest(report));
-    if report.flaky_in_run > 0 {
+    // Of a repeated run, notes name them.
+    if report.flaky_in_run > 0 && report.repetitions.is_none() {
         let _ = writeln!(text, "flaky: {} failed and passed in this run", tests(report.flaky_in_run));
     }
     text

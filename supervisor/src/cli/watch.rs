@@ -65,7 +65,8 @@ async fn watch_with(
     keys: &mut Keyboard,
     signals: &mut Signals,
 ) -> Result<u8, CommandError> {
-    let mut written: BTreeSet<String> = BTreeSet::new();
+    let root = terminal.workspace.root();
+    let mut written: BTreeSet<String> = terminal.targets.iter().filter_map(|target| target.path_below(root)).collect();
     let mut changed_during_last: BTreeSet<String> = BTreeSet::new();
     // Whether names of files were lost during the last run: tests that write so many files do so in each run.
     let mut lost_during_last = false;
@@ -141,7 +142,9 @@ async fn run(
         print::message("running what failed, then all");
         let selection = Selection::LastFailed { limit: None };
         let failed = RunRequest { selection, framework: None, parallel: None, ..request.clone() };
-        if let Ended::Report(report) = run_in(terminal, failed, signals).await? {
+        // The files are to hold the run of all tests.
+        let without_files = Terminal { targets: &[], ..*terminal };
+        if let Ended::Report(report) = run_in(&without_files, failed, signals).await? {
             let status = RunStatus::new(&report);
             // A test that is gone fails its rerun, and no longer the suite.
             let is_done = matches!(report.outcome, Outcome::Passed | Outcome::Failed | Outcome::NoTests);

@@ -332,6 +332,7 @@ pub fn report(report: &Report) -> v1::Report {
             failing: Some(test_group(&since.failing)),
         }),
         repetitions: report.repetitions.as_ref().map(repetitions),
+        is_scoped: report.is_scoped,
         quarantined: report.quarantined.as_ref().map(test_group),
     }
 }

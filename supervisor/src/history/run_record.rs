@@ -55,7 +55,8 @@ pub struct RunRecord {
     pub outcome: Outcome,
     /// Name of the framework.
     pub framework: String,
-    /// What selected its tests: `all`, `filter`, `files`, `tests`, `rerun`, or `command` for a command of the request.
+    /// What selected its tests: `all`, `scope` (the project file's patterns and exclude), `filter`, `files`, `tests`, `rerun`,
+    /// or `command` for a command of the request.
     pub selection: &'static str,
     /// Whether it ran all tests, and all of their results are in `tests`. Never for a command of the request, which may run
     /// any part of them.
@@ -110,7 +111,7 @@ impl RunRecord {
             ended_at: report.ended_at,
             outcome: report.outcome,
             framework: report.framework.clone(),
-            selection: selection_name(request),
+            selection: if report.is_scoped { SCOPE_SELECTION } else { selection_name(request) },
             is_complete: has_all
                 && report.structured
                 && !left_out
@@ -133,6 +134,9 @@ impl RunRecord {
 
 /// What selected the tests of a run with a command of the request.
 pub(super) const COMMAND_SELECTION: &str = "command";
+
+/// What selected the tests of a run of all those that the project file's patterns and exclude leave.
+const SCOPE_SELECTION: &str = "scope";
 
 fn selection_name(request: &RunRequest) -> &'static str {
     match &request.selection {

@@ -22,7 +22,7 @@ use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_core::timestamp::Timestamp;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, exhausted_resource, shorten_slice};
+use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource, shorten_slice};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -279,7 +279,7 @@ pub(super) fn execute_once(
         let further = build_commands(&task.context, &task.workspace, &spec.jail.read_only, &env, &steps)
             .map_err(NotStarted::from);
         let next = further.and_then(|commands| {
-            let stack_requests = vec![spec.stack_requests.first().cloned().flatten(); commands.len()];
+            let stack_requests = vec![shared_request(&spec.stack_requests); commands.len()];
             let spec = RunSpec { commands, stack_requests, limits, ..spec.clone() };
             run_round(task, &mut state, &spec)
         });
@@ -313,6 +313,13 @@ pub(super) fn execute_once(
         stderr: task.spools.stderr.reader(),
         workspace: task.workspace.clone(),
     })
+}
+
+// The request for stacks of a further round, whose commands may be of any framework: that of all commands before, if they
+// share one.
+fn shared_request(requests: &[Option<StackRequest>]) -> Option<StackRequest> {
+    let first = requests.first()?;
+    if requests.iter().all(|request| request == first) { first.clone() } else { None }
 }
 
 // Runs one sandbox from start to end.

@@ -222,7 +222,7 @@ pub fn prepare(
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
-    let is_scoped = !scope.is_everything();
+    let is_scoped = !is_own_command && !scope.is_everything();
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {

@@ -46,7 +46,8 @@ impl Quarantine {
             ));
             report.quarantined = Some(TestGroup::new(failed));
         }
-        let has_all = is_whole && report.structured && !report.partial && !report.evidence.unreached;
+        let has_all =
+            is_whole && !report.is_scoped && report.structured && !report.partial && !report.evidence.unreached;
         if has_all && report.truncated.tests == 0 && matches!(report.outcome, Outcome::Passed | Outcome::Failed) {
             let known: BTreeSet<&str> = report.tests.iter().filter_map(|test| self.name_of(test)).collect();
             let unknown: Vec<&str> =

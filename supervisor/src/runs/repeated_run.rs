@@ -103,7 +103,11 @@ impl<'a> RepeatedRun<'a> {
             limits: prepared.spec.limits,
             fingerprint: None,
             began_at,
-            earlier: EarlierExecutions { is_repeated: true, ..EarlierExecutions::default() },
+            earlier: EarlierExecutions {
+                is_repeated: true,
+                has_total: task.request.repetition.repeat <= 1,
+                ..EarlierExecutions::default()
+            },
             tally: ExecutionTally::default(),
             executions: 0,
             failed: 0,
@@ -148,8 +152,12 @@ impl<'a> RepeatedRun<'a> {
     }
 
     fn record(&mut self, report: &Report, predecessors: &BTreeMap<TestId, TestId>) {
-        self.earlier.tests_finished += report.summary.total;
-        self.earlier.tests_failed += report.summary.failures();
+        self.earlier.has_total = false;
+        // A retry executes tests that are counted already.
+        if self.retries == 0 {
+            self.earlier.tests_finished += report.summary.total;
+            self.earlier.tests_failed += report.summary.failures();
+        }
         self.earlier.elapsed_ms = self.elapsed_ms();
         self.earlier.output_bytes = self.earlier.output_bytes.saturating_add(report.resources.output_bytes);
         self.earlier.has_artifacts |= !report.artifacts.is_empty();

@@ -27,6 +27,8 @@ const SIGKILL: i32 = 9;
 pub(super) struct EarlierExecutions {
     /// Whether the run executes its tests more than once.
     pub(super) is_repeated: bool,
+    /// Whether this execution has tests that no other one counts, so that its total is that of the run.
+    pub(super) has_total: bool,
     /// Layers and limits in force; subscribers are told once.
     pub(super) isolation: Arc<Isolation>,
     pub(super) tests_finished: u64,
@@ -188,7 +190,7 @@ impl RunState {
         }
         // What a parser holds back until the runner's end says nothing about when each test ended.
         #[expect(clippy::cast_precision_loss, reason = "milliseconds of a run are far below 2^52")]
-        let finished_s = self.in_step.then(|| self.elapsed_ms() as f64 / 1_000.0);
+        let finished_s = self.in_step.then(|| (self.earlier.elapsed_ms + self.elapsed_ms()) as f64 / 1_000.0);
         out.extend(self.record(parsed, finished_s));
         out.extend(self.progress());
         out
@@ -312,7 +314,10 @@ impl RunState {
         Some(RunEvent::Progress(Progress {
             tests_finished: self.earlier.tests_finished + tests_finished,
             // A runner that reports more than it announced has not announced all. Of a repeated run it announces one execution.
-            tests_total: self.parser.total().filter(|total| *total >= tests_finished && !self.earlier.is_repeated),
+            tests_total: self
+                .parser
+                .total()
+                .filter(|total| *total >= tests_finished && (!self.earlier.is_repeated || self.earlier.has_total)),
             tests_failed: self.earlier.tests_failed + self.tally.summary.failures(),
             elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,

@@ -57,7 +57,7 @@ pub struct ProjectFile {
     #[serde(deserialize_with = "non_null")]
     #[schemars(with = "RetryCount")]
     pub(super) retries: Option<RetryCount>,
-    /// Tests known as flaky, by the names that a listing prints. Reports mark their failures, which remain failures.
+    /// Tests known as flaky, by the names that a listing prints. A note and `quarantined` in the JSON report name those that failed.
     pub(super) quarantine: QuarantineNames,
     /// Notes about misnamed files.
     #[serde(skip)]

@@ -89,11 +89,12 @@ impl ProjectFile {
         if request.command.is_empty() {
             request.parallel = request.parallel.or(self.parallel.as_ref().map(|parallel| parallel.0));
         }
-        // A request that repeats its tests has said how often they run. Only whole runs of a framework's tests are retried.
+        // A request that repeats its tests has said how often they run. The session has made exact tests of a rerun of failures,
+        // which the first run has retried already.
         let may_retry = request.repetition.is_once()
             && request.command.is_empty()
             && !request.fresh
-            && !matches!(request.selection, Selection::LastFailed { .. });
+            && !matches!(request.selection, Selection::LastFailed { .. } | Selection::Exactly(_));
         if let Some(RetryCount(retries)) = self.retries.as_ref().filter(|_| may_retry) {
             request.repetition.retry_failed = *retries;
         }

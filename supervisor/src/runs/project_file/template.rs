@@ -40,7 +40,7 @@ pub fn template(frameworks: &[&str]) -> String {
          # How often a failed test runs again in the same run, to show whether it is flaky, 0 to {RETRY_FAILED_MAX}. It remains\n\
          # failed.\n\
          # retries: 0\n\n\
-         # Tests known as flaky, named as `proctor list` prints them. Reports mark their failures, which remain failures.\n\
+         # Tests known as flaky, named as `proctor list` prints them. Reports name those that failed; they remain failed.\n\
          # quarantine: []\n"
     );
     text

@@ -2,7 +2,7 @@
 
 use super::*;
 use proctor_core::repetition::Repetition;
-use proctor_core::request::Selection;
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_frameworks::detection;
 
 fn file(path: &str, content: &str) -> Result<ProjectFile, String> {
@@ -201,7 +201,7 @@ fn retries_and_quarantine_are_validated() {
     let retries = |request: &RunRequest| settings.complete(request, false).0.repetition.retry_failed;
     assert_eq!(retries(&RunRequest::default()), 2);
     let repeated = Repetition { repeat: 20, ..Repetition::ONCE };
-    let rerun = Selection::LastFailed { limit: None };
+    let rerun = Selection::Exactly(vec![RerunTarget::Package("a".to_owned())]);
     for own in [
         RunRequest { repetition: repeated, ..RunRequest::default() },
         RunRequest { fresh: true, ..RunRequest::default() },
