@@ -155,6 +155,18 @@ fn one_deadline_serves_all_repetitions() {
 }
 
 #[test]
+fn the_project_file_retries_a_run_of_tests_and_no_rerun() {
+    let workspace = workspace(&(failing_at("first", "(1,)") + "def test_broken():\n    assert False\n"));
+    workspace.write(".proctor.yaml", "retries: 2\n");
+    let run = workspace.proctor(&["run", "--output", "json"]);
+    assert_eq!(run.status, 1, "{run:?}");
+    let repetitions = &run.json()["repetitions"];
+    assert_eq!((&repetitions["retries"], &repetitions["flaky"][0]["test"]["name"]), (&2.into(), &"test_first".into()));
+    let again = workspace.proctor(&["run", "--failed", "--output", "json"]);
+    assert_eq!((again.status, &again.json()["repetitions"]), (1, &Value::Null), "{again:?}");
+}
+
+#[test]
 fn quarantine_marks_failures_and_changes_no_outcome() {
     let workspace = workspace("def test_known():\n    assert False\n\ndef test_sound():\n    pass\n");
     workspace.write(".proctor.yaml", "quarantine:\n  - test_known\n  - test_gone\n");

@@ -82,7 +82,7 @@ fn vitest_gets_the_selection() {
     let vitest = |script: &str, selection: &Selection, parallel| lines(&plan(&Vitest, script, selection, parallel));
     let line = |args: &str, files: &str, related: bool, expression: &str, workers: &str| {
         let settings = format!(
-            "{{\"files\":[{files}],\"related\":{related},\"expression\":{expression},\"cache\":\"/cache/vitest\",\"workers\":{workers}}}"
+            "{{\"files\":[{files}],\"related\":{related},\"expression\":{expression},\"titles\":null,\"cache\":\"/cache/vitest\",\"workers\":{workers}}}"
         );
         [format!("/scratch/vitest/run.mjs {args}{settings}")]
     };

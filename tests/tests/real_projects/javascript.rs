@@ -169,9 +169,10 @@ impl Runner for JavaScript {
     }
 }
 
-/// Joins titles with blanks as Mocha does, and collapses white space, which XML attributes do not preserve.
+/// Joins titles with blanks as Mocha does, and collapses white space, which XML attributes do not preserve. proctor shows
+/// control characters by their pictures.
 fn key(file: &str, name: &str) -> String {
-    let name = name.replace(" > ", " ");
+    let name = name.replace(" > ", " ").replace(['␉', '␊', '␋', '␌', '␍'], " ");
     format!("{file}: {}", name.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
