@@ -70,7 +70,8 @@ impl TestRecord {
         let file = text(&value["file"]);
         TestRecord {
             nodeid: text(&value["nodeid"]).unwrap(),
-            outcome: text(&value["outcome"]).or_else(|| text(&value["kind"])).unwrap_or_default(),
+            // A collector's `outcome` is for readers of pytest-json-report, who expect the same word of each.
+            outcome: text(&value["kind"]).or_else(|| text(&value["outcome"])).unwrap_or_default(),
             at: file.map(|file| (file, value["line"].as_u64().unwrap_or(0))),
             message: text(&value["message"]),
             expected: text(&value["expected"]),

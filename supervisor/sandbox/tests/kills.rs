@@ -81,7 +81,7 @@ fn asked_by_program(script: &str, program: &str, grace_ms: u64) -> RunSpec {
 fn a_program_beside_the_run_prints_stacks_before_sigterm() {
     let asked = asked_by_program(
         "trap 'echo end; ls /tmp/printed; exit 9' TERM; echo $$ > /tmp/pid; while :; do sleep 0.02; done",
-        "cat /proc/$(cat /tmp/pid)/comm; cmp /proc/self/cgroup /proc/1/cgroup && echo same; echo hidden >&2; sleep 0.3; : > /tmp/printed",
+        "cat /proc/$(cat /tmp/pid)/comm; [ \"$(cat /proc/self/cgroup)\" = \"$(cat /proc/1/cgroup)\" ] && echo same; echo hidden >&2; sleep 0.3; : > /tmp/printed",
         LONG_GRACE_MS,
     );
     let (ending, events) = bounded(|| run(&asked));

@@ -123,8 +123,11 @@ fn make(hierarchies: &Hierarchies, own: &Path, owner: &str, kinds: &[LimitKind])
             .map_err(|error| GroupError::from_io(&group.dir, error))
     };
     let mut enabled = controllers()?;
-    // Another thread may have made the tenant's group and not have enabled its controllers yet.
-    if is_tenant_group_new || kinds.iter().any(|kind| !contains(&enabled, controller_name(*kind))) {
+    let has_file = |kind: &LimitKind| group.dir.join(format!("{}.max", controller_name(*kind))).exists();
+    let has_all = kinds.iter().all(|kind| contains(&enabled, controller_name(*kind)) && has_file(kind));
+    // Another thread may have made the tenant's group and not have enabled its controllers yet, or be doing so: the kernel
+    // lists a controller a moment before it makes its files.
+    if is_tenant_group_new || !has_all {
         // After the leaf was made, which keeps other threads from removing its tenant's group. A controller that cannot
         // be enabled shows when its limit is written.
         let tenant_group = own.join(tenant);
@@ -138,6 +141,11 @@ fn make(hierarchies: &Hierarchies, own: &Path, owner: &str, kinds: &[LimitKind])
             }
         }
         enabled = controllers()?;
+        // To enable a controller once more changes nothing, and waits for the kernel's lock, under which the files are made.
+        if let Some(kind) = kinds.iter().find(|kind| contains(&enabled, controller_name(**kind)) && !has_file(kind)) {
+            enable_controller(&tenant_group, controller_name(*kind))
+                .map_err(|error| GroupError::from_io(&tenant_group, error))?;
+        }
     }
     let clone_target = rustix::fs::open(&group.dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
     let clone_target = clone_target.map_err(|error| GroupError::from_io(&group.dir, error.into()))?;
