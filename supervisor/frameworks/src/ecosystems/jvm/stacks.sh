@@ -11,7 +11,7 @@ jvms_max=8
 dump_max=1500000
 
 # Tenths of a second that a JVM may take to open its socket.
-open_max=10
+open_max=30
 
 here=${0%/*}
 dumps=$(mktemp "${TMPDIR:-/tmp}/stacks.XXXXXX") || exit 1
