@@ -52,7 +52,7 @@ const MISTAKES: &[(&[&str], i32, &str)] = &[
     (&["run", "--env", "A-B=1"], 2, "is not a variable's name"),
     (&["run", "--network", "some"], 2, "invalid value 'some'"),
     (&["run", "--tiemout", "1"], 2, "unexpected argument '--tiemout'"),
-    (&["run", "--watch", "--output", "json"], 2, "proctor: --watch prints no documents"),
+    (&["run", "--watch", "--output", "json"], 2, "--watch prints no documents, as each run has one"),
     (&["run", "--failed", "--filter", "x"], 2, "cannot be used with"),
     (&["run", "--failed", "--test", "x"], 2, "cannot be used with"),
     (&["run", "--test", "x", "--filter", "y"], 2, "cannot be used with"),

@@ -24,10 +24,13 @@ catches_quit() {
   esac
 }
 
-# Whether the JVM $1 has no attach listener, by its arguments or by variables such as JAVA_TOOL_OPTIONS. Then the signal prints to
-# its stdout, which is the runner's channel.
+# Whether the JVM $1 has no attach listener, by its arguments or by the variables that a JVM reads. Then the signal prints to its
+# stdout, which is the runner's channel. MAVEN_OPTS and GRADLE_OPTS are of Maven's and Gradle's own JVMs.
 is_closed() {
-  cat "/proc/$1/cmdline" "/proc/$1/environ" 2> /dev/null | tr '\0' '\n' | grep -q '+DisableAttachMechanism'
+  {
+    tr '\0' '\n' < "/proc/$1/cmdline"
+    tr '\0' '\n' < "/proc/$1/environ" | grep -E '^(JAVA_TOOL_OPTIONS|JDK_JAVA_OPTIONS|_JAVA_OPTIONS)='
+  } 2> /dev/null | grep -q '+DisableAttachMechanism'
 }
 
 # Prints the threads of the JVM $1. Its attach listener is woken here, since jcmd would do so by a file in the JVM's directory, which
