@@ -30,7 +30,6 @@ impl RunResource {
     /// Reads the resource: at most 4 MiB of it, and of a stream the beginning.
     pub(crate) async fn read(&self, call: &CallContext<'_>, uri: &str) -> Result<ResourceContents, CallError> {
         match &self.part {
-            Part::Report => Ok(text(self.report(call).await?, uri, "application/json")),
             Part::Document(ReportFormat::Json) => Ok(text(self.report(call).await?, uri, "application/json")),
             Part::Document(format) => {
                 let bytes_max = u32::try_from(BYTES_MAX).unwrap_or(u32::MAX);

@@ -16,7 +16,6 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'
 /// What a resource holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    Report,
     Document(ReportFormat),
     Output(Stream),
     Artifact(String),
@@ -49,14 +48,16 @@ pub(crate) fn artifact_uri(run_id: &str, name: &str) -> String {
 pub(crate) fn parse(uri: &str) -> Option<(String, Part)> {
     let (run_id, part) = uri.strip_prefix(SCHEME)?.split_once('/')?;
     let part = match part {
-        "report" => Part::Report,
+        "report" => Part::Document(ReportFormat::Json),
         "stdout" => Part::Output(Stream::Stdout),
         "stderr" => Part::Output(Stream::Stderr),
-        part if ReportFormat::from_name(part).is_some() => Part::Document(ReportFormat::from_name(part)?),
-        part => {
-            let name = part.strip_prefix("artifacts/").filter(|name| !name.is_empty())?;
-            Part::Artifact(percent_decode_str(name).decode_utf8().ok()?.into_owned())
-        }
+        part => match ReportFormat::from_name(part) {
+            Some(format) => Part::Document(format),
+            None => {
+                let name = part.strip_prefix("artifacts/").filter(|name| !name.is_empty())?;
+                Part::Artifact(percent_decode_str(name).decode_utf8().ok()?.into_owned())
+            }
+        },
     };
     (!run_id.is_empty()).then(|| (run_id.to_owned(), part))
 }
@@ -68,7 +69,7 @@ mod tests {
     #[test]
     fn parses_only_its_own_uris() {
         let part = |uri: &str| parse(uri).map(|(_, part)| part);
-        assert_eq!(part("proctor://runs/r1/report"), Some(Part::Report));
+        assert_eq!(part("proctor://runs/r1/report"), Some(Part::Document(ReportFormat::Json)));
         assert_eq!(part("proctor://runs/r1/junit"), Some(Part::Document(ReportFormat::Junit)));
         assert_eq!(part("proctor://runs/r1/stderr"), Some(Part::Output(Stream::Stderr)));
         assert_eq!(part("proctor://runs/r1/artifacts/0/shot.png"), Some(Part::Artifact("0/shot.png".into())));

@@ -12,7 +12,7 @@ use proctor_proto::v1::{AnalyzeFailuresRequest, AnalyzeFailuresResponse, Confide
 use proctor_proto::{analysis_text, reason};
 use proctor_tests::grpc_client::Client;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
-use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -164,18 +164,6 @@ fn write_repository(workspace: &Path) {
     fs::rename(workspace.join("dot-git"), workspace.join(".git")).unwrap();
     let test = "from shop.cart import total\n\ndef test_total():\n    assert total()\n";
     write(workspace, [("requirements.txt", "pytest\n"), ("shop/cart.py", GREEN), ("test_cart.py", test)]);
-}
-
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }
 
 const GREEN: &str = "def total():\n    return 1\n";

@@ -69,7 +69,7 @@ struct FailureAnalysis(AnalyzeFailuresResponse);
 
 impl Draw for FailureAnalysis {
     fn items(&self) -> usize {
-        let changed = self.0.changed_files.as_ref().map_or(0, |changed| changed.files.len());
+        let changed = changed_count(&self.0);
         let lists = [self.0.error_patterns.len(), self.0.suggestions.len(), self.0.affected_files.len(), changed];
         lists.into_iter().max().unwrap_or_default().max(1)
     }
@@ -99,17 +99,20 @@ impl Draw for FailureAnalysis {
     }
 }
 
+fn changed_count(answer: &AnalyzeFailuresResponse) -> usize {
+    answer.changed_files.as_ref().map_or(0, |changed| changed.files.len())
+}
+
 /// Numbers of what the supervisor's answer has and the drawn one has not. Patterns beyond are in `patterns_left_out`.
 struct LeftOut([(&'static str, usize); 5]);
 
 impl LeftOut {
     fn new(all: &AnalyzeFailuresResponse, shown: &AnalyzeFailuresResponse) -> LeftOut {
-        let changed = |answer: &AnalyzeFailuresResponse| answer.changed_files.as_ref().map_or(0, |of| of.files.len());
         LeftOut([
             ("further_causes", all.further_causes.len() - shown.further_causes.len()),
             ("suggestions", all.suggestions.len() - shown.suggestions.len()),
             ("affected_files", all.affected_files.len() - shown.affected_files.len()),
-            ("changed_files", changed(all) - changed(shown)),
+            ("changed_files", changed_count(all) - changed_count(shown)),
             ("failed_tests", all.failed_tests.len() - shown.failed_tests.len()),
         ])
     }
@@ -215,6 +218,11 @@ fn test(place: Option<&FailurePlace>) -> Value {
     place.map_or(Value::Null, |place| text(&place.test))
 }
 
+// A member that is there only if it is true.
+fn flag(is_set: bool) -> Value {
+    if is_set { Value::Bool(true) } else { Value::Null }
+}
+
 fn root_cause(cause: &v1::RootCause) -> Value {
     json!({
         "statement": cause.statement,
@@ -223,7 +231,7 @@ fn root_cause(cause: &v1::RootCause) -> Value {
         "at": at(cause.evidence.as_ref()),
         "test": test(cause.evidence.as_ref()),
         "failures": cause.failures,
-        "sandbox": if cause.is_sandbox { Value::Bool(true) } else { Value::Null },
+        "sandbox": flag(cause.is_sandbox),
     })
 }
 
@@ -235,7 +243,7 @@ fn error_pattern(pattern: &ErrorPattern) -> Value {
         "test_names": pattern.test_names,
         "at": at(pattern.evidence.as_ref()),
         "confidence": confidence_name(pattern.confidence()),
-        "consequence": if pattern.is_consequence { Value::Bool(true) } else { Value::Null },
+        "consequence": flag(pattern.is_consequence),
     })
 }
 
@@ -252,8 +260,8 @@ fn affected_file(file: &v1::AffectedFile) -> Value {
     json!({
         "path": file.path,
         "failures": file.failures,
-        "edited": if file.is_edited { Value::Bool(true) } else { Value::Null },
-        "missing": if file.is_missing { Value::Bool(true) } else { Value::Null },
+        "edited": flag(file.is_edited),
+        "missing": flag(file.is_missing),
     })
 }
 
@@ -263,8 +271,8 @@ fn changed_files(changed: &v1::ChangedFiles) -> Value {
             "path": file.path,
             "change": file.change,
             "in_stacks": some(file.in_stacks),
-            "covered": if file.is_covered { Value::Bool(true) } else { Value::Null },
-            "imported": if file.is_imported { Value::Bool(true) } else { Value::Null },
+            "covered": flag(file.is_covered),
+            "imported": flag(file.is_imported),
         })
     };
     json!({

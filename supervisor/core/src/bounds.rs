@@ -184,6 +184,10 @@ pub const FAILURES_MAX: usize = 10_000;
 /// Tests listed in each group of a report's comparison with earlier runs; more are counted.
 pub const HISTORY_CHANGES_LISTED_MAX: usize = 50;
 
+/// Most bytes of names in each such group, and of the flaky tests of one run: with all of them a report still fits into one
+/// message, whatever the names are.
+pub const HISTORY_CHANGES_BYTES_MAX: usize = 64 * KIB;
+
 /// Most executions of the tests of one run: its deadline, which they share, usually ends them before.
 pub const REPEAT_MAX: u32 = 1_000;
 
@@ -198,10 +202,6 @@ pub const PREDECESSORS_MAX: usize = 1_000;
 
 /// Most names in the list of tests in quarantine of a project: more are no exceptions any more.
 pub const QUARANTINE_NAMES_MAX: usize = 1_000;
-
-/// Most bytes of names in each such group, and of the flaky tests of one run: with all of them a report still fits into one
-/// message, whatever the names are.
-pub const HISTORY_CHANGES_BYTES_MAX: usize = 64 * KIB;
 
 /// Most build and collection errors kept in one report.
 pub const COLLECTORS_MAX: usize = 1_000;

@@ -28,6 +28,7 @@ pub mod repetition;
 pub mod report;
 pub mod request;
 pub mod session;
+pub mod shell_word;
 pub mod test_case;
 pub mod test_name;
 pub mod timestamp;

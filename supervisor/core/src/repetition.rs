@@ -124,12 +124,9 @@ pub struct FlakyInRun {
     pub executions: u64,
     /// The failures among them.
     pub failures: u64,
-    /// Failures divided by executions. Of a retried test it is too high, as only failures are retried.
-    pub rate: f64,
-    /// Lower end of its 95 % Wilson interval.
-    pub rate_low: f64,
-    /// Upper end of the interval.
-    pub rate_high: f64,
+    /// The rate of failures. Of a retried test it is too high, as only failures are retried.
+    #[serde(flatten)]
+    pub rate: Rate,
     /// Number of the first execution in which it failed, from 1; retries are counted on.
     pub first_failure: u64,
     /// Shortest and longest time in seconds, where the runner measures it.
@@ -151,28 +148,21 @@ impl FlakyInRun {
     /// One sentence with the evidence.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let percent = |part: f64| format!("{:.0} %", part * 100.0);
         let times = match (self.fastest_s, self.slowest_s) {
             (Some(fastest), Some(slowest)) => format!("; it took {fastest:.3} s to {slowest:.3} s"),
             _ => String::new(),
         };
         let seed = self.seed.as_ref().map_or_else(String::new, |seed| format!(", with seed {seed}"));
-        let after = self.failed_after.as_ref().map_or_else(String::new, |test| format!(", after {}", shown(test)));
+        let after = self.failed_after.as_ref().map_or_else(String::new, |test| format!(", after {}", test.full_name()));
         format!(
-            "{} is flaky: it failed {} of {} executions ({}, 95 % interval {} to {}), first in execution {}{after}{seed}{times}",
-            shown(&self.test),
+            "{} is flaky: it failed {} of {} executions ({}), first in execution {}{after}{seed}{times}",
+            self.test.full_name(),
             self.failures,
             self.executions,
-            percent(self.rate),
-            percent(self.rate_low),
-            percent(self.rate_high),
+            self.rate,
             self.first_failure,
         )
     }
-}
-
-fn shown(test: &TestId) -> String {
-    if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) }
 }
 
 /// Counts the results of each test over the executions of a run.
@@ -267,7 +257,7 @@ impl ExecutionTally {
     pub fn flaky(self) -> (u64, Vec<FlakyInRun>) {
         let flaky = self.tests.into_iter().filter(|(_, counts)| counts.results.is_flaky());
         let mut flaky: Vec<FlakyInRun> = flaky.map(|(test, counts)| evidence(test, counts)).collect();
-        flaky.sort_by(|a, b| b.rate_low.total_cmp(&a.rate_low).then_with(|| a.test.cmp(&b.test)));
+        flaky.sort_by(|a, b| b.rate.low.total_cmp(&a.rate.low).then_with(|| a.test.cmp(&b.test)));
         let total = flaky.len() as u64;
         let mut bytes = 0;
         flaky.truncate(HISTORY_CHANGES_LISTED_MAX);
@@ -282,14 +272,11 @@ impl ExecutionTally {
 fn evidence(test: TestId, counts: Counts) -> FlakyInRun {
     let ResultCounts { passed, failed, .. } = counts.results;
     let executions = passed + failed;
-    let Rate { rate, low, high } = Rate::new(failed, executions);
     FlakyInRun {
         test,
         executions,
         failures: failed,
-        rate,
-        rate_low: low,
-        rate_high: high,
+        rate: Rate::new(failed, executions),
         first_failure: counts.first_failure,
         fastest_s: counts.fastest_s,
         slowest_s: counts.slowest_s,

@@ -84,6 +84,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether the report has the result of every test of its suite: the runner came to its end, and nothing was left out.
+    #[must_use]
+    pub fn has_all_results(&self) -> bool {
+        self.structured
+            && !self.is_scoped
+            && !self.partial
+            && !self.evidence.unreached
+            && self.truncated.tests == 0
+            && matches!(self.outcome, Outcome::Passed | Outcome::Failed)
+    }
+
     /// Memory use in bytes, without the parts that are small in every report.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -140,14 +151,28 @@ impl Summary {
     /// Counts one test.
     pub fn count(&mut self, outcome: TestOutcome) {
         self.total += 1;
-        *match outcome {
+        *self.count_of(outcome) += 1;
+    }
+
+    /// Counts a test, already counted as `from`, as `to` instead.
+    pub fn move_count(&mut self, from: TestOutcome, to: TestOutcome) {
+        let count = self.count_of(from);
+        if *count > 0 {
+            *count -= 1;
+            self.total -= 1;
+        }
+        self.count(to);
+    }
+
+    fn count_of(&mut self, outcome: TestOutcome) -> &mut u64 {
+        match outcome {
             TestOutcome::Passed => &mut self.passed,
             TestOutcome::Failed => &mut self.failed,
             TestOutcome::Skipped => &mut self.skipped,
             TestOutcome::Xfailed => &mut self.xfailed,
             TestOutcome::Xpassed => &mut self.xpassed,
             TestOutcome::Error => &mut self.error,
-        } += 1;
+        }
     }
 
     /// Number of tests that need attention.

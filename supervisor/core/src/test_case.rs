@@ -3,6 +3,7 @@
 use crate::bounds::{MESSAGE_BYTES_MAX, NAME_BYTES_MAX, TEST_OUTPUT_BYTES_MAX, clip, clip_beginning};
 use crate::redact::redacted;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// A test, identified by its package and its name within the package.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -14,6 +15,12 @@ pub struct TestId {
 }
 
 impl TestId {
+    /// The package and the name. A test that was requested without its package has only its name.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        if self.package.is_empty() { self.name.clone() } else { format!("{}/{}", self.package, self.name) }
+    }
+
     /// Bytes of the two strings.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
@@ -123,6 +130,14 @@ impl TestCase {
     #[must_use]
     pub fn id(&self) -> TestId {
         TestId { package: self.package.clone(), name: self.name.clone() }
+    }
+
+    /// The names by which a person may mean this test: its own, the runner's, and its own behind the package.
+    pub fn spellings(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let own = [self.name.as_str(), self.nodeid.as_str()].map(Cow::Borrowed);
+        let behind_package =
+            ["/", "::", "."].map(|between| Cow::Owned(format!("{}{between}{}", self.package, self.name)));
+        own.into_iter().chain(behind_package)
     }
 
     /// Memory use in bytes.

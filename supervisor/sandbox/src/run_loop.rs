@@ -121,10 +121,8 @@ pub(crate) struct RunLoop<'a> {
     succeeded: bool,
     next_tick: Instant,
     next_usage: Instant,
-    /// End of the grace period, set at the deadline, and again after a program that prints stacks.
-    grace_until: Instant,
-    /// Whether a program prints the stacks, before the grace period.
-    awaits_program: bool,
+    /// End of the grace period, if it has begun before SIGTERM: processes that print their stacks at a signal do so in it.
+    grace_until: Option<Instant>,
     quick_ticks_until: Instant,
     /// Until when output gathers.
     gather_until: Instant,
@@ -166,8 +164,7 @@ impl<'a> RunLoop<'a> {
             succeeded: false,
             next_tick: started_at + TICK.min(disk.first_check_delay()),
             next_usage: started_at + USAGE_INTERVAL,
-            grace_until: started_at,
-            awaits_program: false,
+            grace_until: None,
             quick_ticks_until: started_at,
             gather_until: started_at,
             busy_until: started_at,
@@ -651,23 +648,24 @@ impl<'a> RunLoop<'a> {
         self.kill(KillReason::KernelMemory);
     }
 
-    /// Handles the deadline: the grace period begins, in which the processes may print their stacks and then get SIGTERM.
+    /// Handles the deadline: the processes may print their stacks, and then get SIGTERM.
     fn handle_deadline(&mut self, now: Instant) {
         if self.spec.limits.grace_ms == 0 {
             return self.kill(KillReason::Deadline);
         }
         self.record_kill(KillReason::Deadline);
-        self.grace_until = now + Duration::from_millis(self.spec.limits.grace_ms);
         let Some(request) = self.stack_request() else { return self.terminate(now) };
-        let grace = Duration::from_millis(self.spec.limits.grace_ms);
+        let grace = self.grace();
         let (by_signal, wait) = match request {
-            StackRequest::Signal(_) => (true, STACKS_WAIT.min(grace / 2)),
-            StackRequest::Program(_) => (false, STACK_PROGRAM_WAIT.min(grace)),
+            StackRequest::Signal(_) => {
+                self.grace_until = Some(now + grace);
+                (true, STACKS_WAIT.min(grace / 2))
+            }
+            StackRequest::Program(_) => {
+                self.observations.before_stacks = self.leaf().map(Leaf::counters);
+                (false, STACK_PROGRAM_WAIT.min(grace))
+            }
         };
-        self.awaits_program = !by_signal;
-        if self.awaits_program {
-            self.observations.before_stacks = self.leaf().map(Leaf::counters);
-        }
         (self.sink)(SandboxEvent::StacksRequested { by_signal });
         self.thaw_writes();
         self.send_to_worker(&ToInit::PrintStacks);
@@ -690,12 +688,14 @@ impl<'a> RunLoop<'a> {
 
     /// Sends SIGTERM to everything, for the rest of the grace period.
     fn terminate(&mut self, now: Instant) {
-        if self.awaits_program {
-            self.grace_until = now + Duration::from_millis(self.spec.limits.grace_ms);
-        }
+        let grace_until = self.grace_until.unwrap_or(now + self.grace());
         self.thaw_writes();
         self.send_to_worker(&ToInit::Terminate);
-        self.phase = Phase::Terminating(self.grace_until.max(now));
+        self.phase = Phase::Terminating(grace_until.max(now));
+    }
+
+    fn grace(&self) -> Duration {
+        Duration::from_millis(self.spec.limits.grace_ms)
     }
 
     /// Lifts the freeze of a run that writes too fast: a frozen run could not handle a signal.

@@ -5,7 +5,7 @@ use super::last_run::{no_run_yet, workspace_of_last_run};
 use super::{CommandError, print};
 use crate::clock::Clock;
 use crate::grpc::convert_analysis;
-use crate::runs::{EarlierState, analyze_run, changes_since, failing_sources, has_failing};
+use crate::runs::{EarlierState, FailingTests, analyze_run, changes_since, failing_sources};
 use proctor_core::bounds::ANALYSIS_PAGE;
 use proctor_proto::analysis_text;
 
@@ -21,7 +21,8 @@ pub(super) fn analyze(arguments: &AnalyzeArgs) -> Result<u8, CommandError> {
     if let Some(earlier) = arguments.since.as_deref().and_then(EarlierState::new) {
         let changes = changes_since(&earlier, &report, &workspace, &clock);
         let memory = store.memory()?.unwrap_or_default();
-        let is_covered = |path: &str| has_failing(&memory.index.covering(path, None).tests, &report);
+        let failing = FailingTests::of(&report);
+        let is_covered = |path: &str| failing.has_any(&memory.index.covering(path, None).tests);
         analysis.rank_changes(changes, is_covered, &failing_sources(&report, &workspace));
     }
     match arguments.output {

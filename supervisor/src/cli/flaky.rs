@@ -17,6 +17,9 @@ use proctor_proto::printable::line;
 use serde_json::json;
 use std::fmt::Write as _;
 
+/// The second stage. A project file may leave out tests of it.
+const AMONG_ALL: &str = "among all tests";
+
 /// Results of the test in the executions of one run.
 #[derive(Debug, Clone)]
 struct Stage {
@@ -35,7 +38,7 @@ struct Stage {
 
 impl Stage {
     fn from_report(name: String, report: &Report, wanted: &str) -> Result<Stage, CommandError> {
-        let mut named = report.tests.iter().filter(|test| is_named(test, wanted));
+        let mut named = report.tests.iter().filter(|test| test.spellings().any(|name| name == wanted));
         let (test, other) = (named.next(), named.next());
         if let (Some(one), Some(other)) = (test, other) {
             let (one, other) = (line(&one.nodeid), line(&other.nodeid));
@@ -60,18 +63,9 @@ impl Stage {
         if self.executions == 0 {
             return format!("{}: the test gave no result ({})", self.name, self.outcome.name());
         }
-        let Rate { rate, low, high } = Rate::new(self.failures, self.executions);
-        let percent = |part: f64| format!("{:.0} %", part * 100.0);
-        let (rate, low, high) = (percent(rate), percent(low), percent(high));
-        let cut = if matches!(self.outcome, Outcome::Passed | Outcome::Failed) {
-            String::new()
-        } else {
-            format!(", then {}", self.outcome.name())
-        };
-        format!(
-            "{}: failed {} of {} executions ({rate}, 95 % interval {low} to {high}){cut}",
-            self.name, self.failures, self.executions
-        )
+        let rate = Rate::new(self.failures, self.executions);
+        let cut = if self.is_conclusive() { String::new() } else { format!(", then {}", self.outcome.name()) };
+        format!("{}: failed {} of {} executions ({rate}){cut}", self.name, self.failures, self.executions)
     }
 
     fn is_mixed(&self) -> bool {
@@ -134,9 +128,8 @@ pub(super) fn flaky(arguments: &FlakyArgs) -> Result<u8, CommandError> {
         let mut signals = Signals::new()?;
         let (session, _) = in_process::session(workspace)?;
         let executed = execute_stages(arguments, &session, &mut signals).await;
-        let history = session.history();
+        run::flush_history(&session).await;
         session.close().await;
-        _ = tokio::task::spawn_blocking(move || history.flush(run::HISTORY_FLUSH_TIMEOUT)).await;
         let stages = executed?;
         match arguments.output {
             Output::Human => print::text(&human(&stages))?,
@@ -202,17 +195,7 @@ fn whole_name(report: &Report, id: &TestId) -> String {
     found.map_or_else(|| id.name.clone(), |test| test.nodeid.clone())
 }
 
-fn is_named(test: &TestCase, wanted: &str) -> bool {
-    let TestCase { package, name, nodeid, .. } = test;
-    name == wanted
-        || nodeid == wanted
-        || ["/", "::", "."].iter().any(|between| wanted == format!("{package}{between}{name}"))
-}
-
 /// What follows from the stages.
-/// The second stage. A project file may leave out tests of it.
-const AMONG_ALL: &str = "among all tests";
-
 fn conclusion(stages: &[Stage]) -> String {
     let (alone, others) = match stages {
         [alone, others @ ..] => (alone, others),

@@ -189,14 +189,14 @@ fn slow(text: &mut String, answer: &HistoryAnswer) {
 }
 
 fn name(test: &TestId) -> String {
-    cut(&line(&format!("{}/{}", test.package, test.name)), NAME_COLUMNS).to_string()
+    cut(&line(&test.full_name()), NAME_COLUMNS).to_string()
 }
 
 fn percent(part: f64) -> String {
     format!("{:.0}%", part * 100.0)
 }
 
-fn counted(number: u64, what: &str) -> String {
+pub(super) fn counted(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 

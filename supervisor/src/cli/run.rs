@@ -41,7 +41,7 @@ use std::time::Duration;
 const CHUNK_BYTES: usize = 256 * 1_024;
 
 /// How long the command waits at its end, after the report is printed, until its run is in the history.
-pub(super) const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
+const HISTORY_FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs the command; returns the exit status of the program.
 pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
@@ -54,13 +54,23 @@ pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     }
     let targets = report_documents::open_targets(&arguments.files);
     let runtime = in_process::runtime()?;
+    let status = runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let (session, store) = in_process::session(workspace.clone())?;
+        let terminal =
+            Terminal { arguments, workspace: &workspace, targets: &targets, session: &session, store: &store };
+        let status = match arguments.watch {
+            true => watch::watch(&terminal, &request, &mut signals).await,
+            false => run_in(&terminal, request, &mut signals).await.map(|ended| ended.exit_code()),
+        };
+        session.close().await;
+        status
+    });
     if arguments.watch {
-        let status = runtime.block_on(watch::watch(arguments, workspace, request, &targets));
         // The thread that reads the keyboard does not end.
         runtime.shutdown_background();
-        return status;
     }
-    runtime.block_on(run_once(arguments, workspace, request, &targets))
+    status
 }
 
 /// Starts a run, follows it, prints its report, and stores it for later commands.
@@ -115,27 +125,9 @@ pub(super) async fn run_in(
 }
 
 // On a thread that may block: signals are still handled meanwhile.
-async fn flush_history(session: &SessionHandle) {
+pub(super) async fn flush_history(session: &SessionHandle) {
     let history = session.history();
     _ = tokio::task::spawn_blocking(move || history.flush(HISTORY_FLUSH_TIMEOUT)).await;
-}
-
-/// One run in a session of its own. Returns the exit status of the program.
-async fn run_once(
-    arguments: &RunArgs,
-    workspace: Workspace,
-    request: RunRequest,
-    targets: &[OpenedFile],
-) -> Result<u8, CommandError> {
-    let mut signals = Signals::new()?;
-    let (session, store) = in_process::session(workspace.clone())?;
-    let terminal = Terminal { arguments, workspace: &workspace, targets, session: &session, store: &store };
-    let ended = run_in(&terminal, request, &mut signals).await;
-    session.close().await;
-    Ok(match ended? {
-        Ended::Report(report) => report.outcome.exit_code(report.evidence.signal),
-        Ended::NothingToRun => 0,
-    })
 }
 
 /// How a requested run ended.
@@ -144,6 +136,16 @@ pub(super) enum Ended {
     Report(Arc<Report>),
     /// There was no failure to rerun.
     NothingToRun,
+}
+
+impl Ended {
+    /// Exit status of the program.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Ended::Report(report) => report.outcome.exit_code(report.evidence.signal),
+            Ended::NothingToRun => 0,
+        }
+    }
 }
 
 /// A session whose runs are followed and printed at a terminal.

@@ -1,11 +1,13 @@
 //! The last lines of a run at a terminal: where to look first, what changed since the last run, the slowest tests, flaky tests,
 //! and the next command.
 
+use super::history::counted;
 use super::terminal_report::dim;
 use proctor_core::analysis::{Analysis, RootCause};
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
 use proctor_core::request::CUSTOM_FRAMEWORK;
+use proctor_core::shell_word::shell_word;
 use proctor_core::test_case::TestCase;
 use proctor_proto::printable::{cut, line};
 use std::fmt::Write as _;
@@ -47,7 +49,7 @@ pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
     text.push_str(&slowest(report));
     // Of a repeated run, notes name them.
     if report.flaky_in_run > 0 && report.repetitions.is_none() {
-        let _ = writeln!(text, "flaky: {} failed and passed in this run", tests(report.flaky_in_run));
+        let _ = writeln!(text, "flaky: {} failed and passed in this run", counted(report.flaky_in_run, "test"));
     }
     text
 }
@@ -115,15 +117,8 @@ pub(super) fn next_command(report: &Report, view: &RunView<'_>) -> String {
 
 /// The workspace as an argument of a shell line, with a blank before it; empty for the working directory.
 fn workspace_argument(workspace: &Path) -> String {
-    let path = workspace.to_string_lossy();
-    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+@".contains(char);
-    match path.as_ref() {
+    match workspace.to_string_lossy().as_ref() {
         "." | "" => String::new(),
-        path if path.chars().all(is_plain) && !path.starts_with('-') => format!(" {path}"),
-        path => format!(" '{}'", line(&path.replace('\'', r"'\''"))),
+        path => format!(" {}", line(&shell_word(path))),
     }
-}
-
-fn tests(count: u64) -> String {
-    if count == 1 { "1 test".to_owned() } else { format!("{count} tests") }
 }

@@ -35,7 +35,7 @@ pub(super) fn report(report: &Report, view: &RunView<'_>) -> String {
         output_tail(&mut text, report);
     }
     for test in &report.evidence.running {
-        let _ = writeln!(text, "running when it was cut off: {}", line(&format!("{}/{}", test.package, test.name)));
+        let _ = writeln!(text, "running when it was cut off: {}", line(&test.full_name()));
         let hung = report.evidence.hung.iter().find(|hung| hung.test == *test);
         for frame in hung.iter().flat_map(|hung| hung.stack.lines()).take(LINES_SHOWN) {
             let _ = writeln!(text, "   {}", cut(&line(frame), COLUMNS_SHOWN));

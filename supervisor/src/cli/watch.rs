@@ -3,13 +3,10 @@
 //! After a change the tests that failed run first, and all others if these pass. A file that changes during a run, and during the run
 //! that follows, is written by the tests themselves and starts no further run.
 
-use super::arguments::RunArgs;
 use super::file_watcher::{Change, FileWatcher};
-use super::report_documents::OpenedFile;
 use super::run::{Ended, Terminal, run_in};
 use super::signals::Signals;
-use super::{CommandError, in_process, print};
-use crate::workspace::Workspace;
+use super::{CommandError, print};
 use proctor_core::outcome::Outcome;
 use proctor_core::request::{RunRequest, Selection};
 use proctor_frameworks::FRAMEWORKS;
@@ -43,28 +40,12 @@ enum Reason {
 
 /// Watches until a person quits. Returns the exit status of the last run.
 pub(super) async fn watch(
-    arguments: &RunArgs,
-    workspace: Workspace,
-    request: RunRequest,
-    targets: &[OpenedFile],
-) -> Result<u8, CommandError> {
-    let mut signals = Signals::new()?;
-    let mut watcher = FileWatcher::start(&workspace)?;
-    let mut keys = Keyboard::open();
-    let (session, store) = in_process::session(workspace.clone())?;
-    let terminal = Terminal { arguments, workspace: &workspace, targets, session: &session, store: &store };
-    let result = watch_with(&terminal, &request, &mut watcher, &mut keys, &mut signals).await;
-    session.close().await;
-    result
-}
-
-async fn watch_with(
     terminal: &Terminal<'_>,
     request: &RunRequest,
-    watcher: &mut FileWatcher,
-    keys: &mut Keyboard,
     signals: &mut Signals,
 ) -> Result<u8, CommandError> {
+    let mut watcher = FileWatcher::start(terminal.workspace)?;
+    let mut keys = Keyboard::open();
     let root = terminal.workspace.root();
     let mut written: BTreeSet<String> = terminal.targets.iter().filter_map(|target| target.path_below(root)).collect();
     let mut changed_during_last: BTreeSet<String> = BTreeSet::new();

@@ -5,7 +5,7 @@ use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
 use crate::reports::{self, ReportContext, ReportInput};
-use crate::runs::{EarlierState, RunEnd, StartedTests, analyze_run, changes_since, failing_sources, has_failing};
+use crate::runs::{EarlierState, FailingTests, RunEnd, StartedTests, analyze_run, changes_since, failing_sources};
 use crate::sessions::SessionHandle;
 use proctor_core::analysis::WorkspaceChanges;
 use proctor_core::bounds::{
@@ -180,7 +180,6 @@ impl Results for Api {
     }
 }
 
-// The named run of the session, or its last one, with its report.
 /// What `since` of a request names.
 fn earlier_state(since: &str) -> Result<Option<EarlierState>, Status> {
     if since.len() > SINCE_BYTES_MAX || since.chars().any(char::is_control) {
@@ -198,18 +197,20 @@ async fn covered_files(
     changes: &WorkspaceChanges,
     report: &Report,
 ) -> Result<HashSet<String>, Status> {
+    let failing = FailingTests::of(report);
     let mut covered = HashSet::new();
     for change in changes.files.iter().take(ANALYSIS_COVERED_FILES_MAX) {
         let found = session.covering(change.path.clone(), None).await.map_err(|error| status::session(&error))?;
         // Without any coverage there is none of the others either.
         let Some(found) = found else { break };
-        if has_failing(&found.tests, report) {
+        if failing.has_any(&found.tests) {
             covered.insert(change.path.clone());
         }
     }
     Ok(covered)
 }
 
+// The named run of the session, or its last one, with its report.
 async fn ended_run(session: &SessionHandle, run_id: String) -> Result<(RunId, Arc<Report>), Status> {
     let run = if run_id.is_empty() {
         let last = session.status().await.map_err(|error| status::session(&error))?.last;

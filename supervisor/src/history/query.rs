@@ -91,7 +91,7 @@ pub struct PastRun {
     pub outcome: Outcome,
     /// Name of its framework.
     pub framework: String,
-    /// What selected its tests: `all`, `filter`, `files`, `tests`, `rerun`, or `command` for a command of the request.
+    /// What selected its tests, as in the field of `RunRecord`.
     pub selection: String,
     /// Whether it was cut off.
     pub partial: bool,
@@ -407,14 +407,15 @@ impl WorkspaceHistory<'_> {
     /// Tests with both results in one run: executions and failures, by the number of the run.
     fn repeated(&self, stored: &[StoredResults]) -> rusqlite::Result<RepeatedResults> {
         let mut repeated = RepeatedResults::new();
-        let mut select =
-            self.database.connection.prepare("SELECT test, executions, failures FROM repeated WHERE run = ?1")?;
-        for stored in stored {
-            let mut rows = select.query([stored.number])?;
-            while let Some(row) = rows.next()? {
-                let counts = (row.get(1)?, row.get(2)?);
-                repeated.entry(stored.number).or_default().insert(row.get(0)?, counts);
-            }
+        // They are the newest ones, without a gap.
+        let Some(oldest) = stored.last() else { return Ok(repeated) };
+        let mut select = self.database.connection.prepare(
+            "SELECT run, test, executions, failures FROM repeated JOIN run ON run.id = repeated.run
+             WHERE workspace = ?1 AND run >= ?2",
+        )?;
+        let mut rows = select.query([self.workspace, oldest.number])?;
+        while let Some(row) = rows.next()? {
+            repeated.entry(row.get(0)?).or_default().insert(row.get(1)?, (row.get(2)?, row.get(3)?));
         }
         Ok(repeated)
     }

@@ -95,11 +95,6 @@ impl RunRecord {
         let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
         let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
         let echoes = echoes.map(|(test, _)| test.clone()).collect();
-        let has_all = request.selection.is_whole()
-            && !report.is_scoped
-            && request.command.is_empty()
-            && !report.partial
-            && !report.evidence.unreached;
         let repetitions = report.repetitions.as_ref();
         // Which of the files gave which result is not known.
         let files_changed = repetitions.is_some_and(|repetitions| repetitions.files_changed);
@@ -112,11 +107,10 @@ impl RunRecord {
             outcome: report.outcome,
             framework: report.framework.clone(),
             selection: if report.is_scoped { SCOPE_SELECTION } else { selection_name(request) },
-            is_complete: has_all
-                && report.structured
+            is_complete: request.selection.is_whole()
+                && request.command.is_empty()
                 && !left_out
-                && report.truncated.tests == 0
-                && matches!(report.outcome, Outcome::Passed | Outcome::Failed),
+                && report.has_all_results(),
             partial: report.partial,
             summary: report.summary,
             duration_us: microseconds(report.duration_s),

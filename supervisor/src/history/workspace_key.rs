@@ -6,9 +6,8 @@
 //! a file, the `commondir` of the directory that it names, and `config` and `logs/HEAD` of the repository.
 
 use super::run_record::first_half;
-use crate::workspace::Workspace;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
-use std::fs::File;
+use crate::workspace::{Workspace, open_regular, open_without_links};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -111,27 +110,23 @@ impl<'a> GitFiles<'a> {
         Some(("commit", commit.as_bytes().to_vec()))
     }
 
-    fn open(&self, path: &Path, how: OFlags) -> Option<OwnedFd> {
+    /// `path` relative to the boundary; `None` if it is not below it.
+    fn relative<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         let relative = path.strip_prefix(self.boundary_path).ok()?;
-        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        openat2(&self.boundary, relative, how | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
+        Some(if relative.as_os_str().is_empty() { Path::new(".") } else { relative })
     }
 
     /// UID of the owner of a directory; `None` if it is none.
     fn owner_of_dir(&self, path: &Path) -> Option<u32> {
-        let dir = self.open(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        let dir = open_without_links(&self.boundary, self.relative(path)?, OFlags::PATH | OFlags::DIRECTORY).ok()?;
         fstat(&dir).ok().map(|found| found.st_uid)
     }
 
-    /// A regular file, its first bytes as text. No pipe is waited for.
+    /// A regular file, its first bytes as text.
     fn read(&self, path: &Path) -> Option<String> {
-        let file = self.open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?;
-        if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
-            return None;
-        }
+        let file = open_regular(&self.boundary, self.relative(path)?).ok()??;
         let mut bytes = Vec::new();
-        File::from(file).take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        file.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
@@ -192,6 +187,7 @@ fn normalized_url(url: &str) -> String {
 mod tests {
     use super::*;
     use crate::workspace::Root;
+    use rustix::fs::FileType;
     use std::fs;
 
     fn key(dir: &Path) -> WorkspaceKey {

@@ -12,7 +12,12 @@ const MESSAGE_BYTES: usize = 200;
 
 /// The part of a message that counts as part of its entry.
 pub(super) fn beginning(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MESSAGE_BYTES)]
+    cut(message, MESSAGE_BYTES)
+}
+
+/// At most `bytes` of a text; the report has all of it.
+pub(super) fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 /// The room that a document has left. Entries come failures first, so that what is left out is what matters least.

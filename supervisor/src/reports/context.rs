@@ -1,6 +1,7 @@
 //! What the pages for people have beside the report: the history of the workspace, and the lines of source around failures.
 //! The only part of reports that reads anything.
 
+use super::budget::cut;
 use crate::history::query::{HistoryAnswer, HistoryQuery, look_up};
 use crate::history::{HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
@@ -197,8 +198,7 @@ fn excerpt(content: &[u8], line: u32, is_edited: bool) -> Option<SourceExcerpt> 
     let first = index.saturating_sub(LINES_AROUND);
     let clip = |line: &[u8]| {
         let text = String::from_utf8_lossy(line);
-        let text = text.trim_end_matches('\r');
-        text[..text.floor_char_boundary(LINE_BYTES_MAX)].to_owned()
+        cut(text.trim_end_matches('\r'), LINE_BYTES_MAX).to_owned()
     };
     let lines: Vec<String> =
         content.split(|byte| *byte == b'\n').skip(first).take(index - first + 1 + LINES_AROUND).map(clip).collect();

@@ -206,11 +206,16 @@ fn test(test: &TestCase) -> Entry<'_> {
 
 /// One line about the run: `failed: 1 of 12 tests failed, 2 skipped (pytest, 1.2s)`.
 pub(super) fn headline(report: &Report) -> String {
+    let outcome = report.outcome.name().replace('_', " ");
+    format!("{outcome}: {} ({}, {:.1}s)", counts(report), report.framework, report.duration_s)
+}
+
+/// The counts of the run: `1 of 12 tests failed, 2 skipped`.
+pub(super) fn counts(report: &Report) -> String {
     let summary = &report.summary;
-    let mut text = format!("{}: ", report.outcome.name().replace('_', " "));
-    let _ = match summary.failures() {
-        0 => write!(text, "{} of {} tests passed", summary.passed, summary.total),
-        failures => write!(text, "{failures} of {} tests failed", summary.total),
+    let mut text = match summary.failures() {
+        0 => format!("{} of {} tests passed", summary.passed, summary.total),
+        failures => format!("{failures} of {} tests failed", summary.total),
     };
     let others = [
         (report.collectors.len() as u64 + report.truncated.collectors, "not built or loaded"),
@@ -222,7 +227,8 @@ pub(super) fn headline(report: &Report) -> String {
     for (count, what) in others.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(text, ", {count} {what}");
     }
-    let partial = if report.partial { ", cut off" } else { "" };
-    let _ = write!(text, "{partial} ({}, {:.1}s)", report.framework, report.duration_s);
+    if report.partial {
+        text.push_str(", cut off");
+    }
     text
 }

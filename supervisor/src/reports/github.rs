@@ -2,7 +2,7 @@
 //! docs.github.com, "Workflow commands for GitHub Actions".
 
 use super::ReportInput;
-use super::budget::{Budget, LeftOut};
+use super::budget::{Budget, LeftOut, cut};
 use super::entries::{Entry, entries, headline};
 use proctor_core::outcome::Outcome;
 use proctor_proto::printable::{block, line};
@@ -58,11 +58,6 @@ fn annotation(entry: &Entry<'_>) -> String {
     }
     let _ = writeln!(command, "title={}::{}", property(cut(&title, NAME_BYTES)), data(cut(&message, MESSAGE_BYTES)));
     command
-}
-
-// At most `bytes` of a text; the report has all of it.
-fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
 }
 
 // The text of a command: a line end would begin another command.

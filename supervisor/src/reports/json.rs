@@ -7,7 +7,7 @@
 
 use super::{RenderError, ReportInput};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
-use proctor_core::test_case::{Collector, TestCase};
+use proctor_core::test_case::{Collector, TestCase, TestOutcome};
 use serde::Serialize;
 
 /// Most bytes of the fields that other programs read, beside those that are proctor's own: what is left of a message
@@ -206,10 +206,10 @@ struct DocumentCollector<'a> {
 }
 
 fn document_test<'a>(test: &'a TestCase, room: &mut Room) -> DocumentTest<'a> {
-    let outcome = match test.outcome.name() {
-        "passed" | "xpassed" => "passed",
-        "skipped" | "xfailed" => "skipped",
-        _ => "failed",
+    let outcome = match test.outcome {
+        TestOutcome::Passed | TestOutcome::Xpassed => "passed",
+        TestOutcome::Skipped | TestOutcome::Xfailed => "skipped",
+        TestOutcome::Failed | TestOutcome::Error => "failed",
     };
     let call = room.take_call().then(|| {
         let texts = [test.message.as_deref(), test.stack.as_deref()];

@@ -66,7 +66,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
         run.properties.extend(value.map(|value| Property::new(format!("proctor.{name}"), xml(&line(&value)))));
     }
     let mut document = Report::new(RUN_SUITE);
-    document.set_time(seconds(Some(report.duration_s)));
+    document.set_time(seconds(report.duration_s));
     if let Some(started_at) = date(report.started_at) {
         document.set_timestamp(started_at);
     }
@@ -112,7 +112,7 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
     let mut case = TestCase::new(name, status);
     case.set_classname(suite);
     if let Some(duration_s) = entry.duration_s {
-        case.set_time(seconds(Some(duration_s)));
+        case.set_time(seconds(duration_s));
     }
     let place = [("file", file), ("line", entry.line.map(|line| line.to_string()))];
     case.extra.extend(place.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
@@ -153,8 +153,8 @@ fn xml_bytes(text: &str) -> usize {
 }
 
 // A time that a runner made up is none.
-fn seconds(duration_s: Option<f64>) -> Duration {
-    duration_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).unwrap_or_default()
+fn seconds(duration_s: f64) -> Duration {
+    Duration::try_from_secs_f64(duration_s).unwrap_or_default()
 }
 
 fn date(time: Timestamp) -> Option<DateTime<Utc>> {

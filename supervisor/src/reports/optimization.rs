@@ -1,11 +1,12 @@
 //! The plan of what to improve, as Markdown: broken, flaky, slow, uncovered, never-failing and duplicated tests, each with the
 //! next command. Every line rests on a record; where there is none, the plan says what is not known.
 
-use super::budget::LeftOut;
+use super::budget::{LeftOut, cut};
 use super::entries::{Entry, Subject, entries, headline};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
 use proctor_core::report::Report;
+use proctor_core::shell_word::shell_word;
 use proctor_core::test_case::TestId;
 use proctor_proto::printable::line;
 use std::fmt::Write as _;
@@ -40,7 +41,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     never_failing(&mut plan, context);
     duplicated(&mut plan, context);
     if plan.len() > bytes_max {
-        let end = plan[..plan.floor_char_boundary(bytes_max - LEFT_OUT_BYTES)].rfind('\n').unwrap_or(0);
+        let end = cut(&plan, bytes_max - LEFT_OUT_BYTES).rfind('\n').unwrap_or(0);
         let left_out = plan.len() - end;
         plan.truncate(end);
         let _ = write!(plan, "\n\nleft out, as there is no room for more: the last {left_out} bytes of the plan\n");
@@ -75,14 +76,14 @@ fn broken(plan: &mut String, report: &Report) {
     let total = failing.len() as u64 + LeftOut::of_report(report).failures;
     section(plan, "Broken", total, "Nothing failed in the last run.");
     for entry in failing.iter().take(ITEMS_MAX) {
-        let mut text = format!("{} {}", code(cut(entry.suite)), code(cut(entry.name)));
+        let mut text = format!("{} {}", code(cut(entry.suite, TEXT_BYTES)), code(cut(entry.name, TEXT_BYTES)));
         if let Some(file) = entry.file {
             let number = entry.line.map_or_else(String::new, |number| format!(":{number}"));
-            let _ = write!(text, " at {}", code(&format!("{}{number}", cut(file))));
+            let _ = write!(text, " at {}", code(&format!("{}{number}", cut(file, TEXT_BYTES))));
         }
         let message = entry.message.lines().next().unwrap_or_default();
         if !message.is_empty() {
-            let _ = write!(text, ": {}", prose(cut(message)));
+            let _ = write!(text, ": {}", prose(cut(message, TEXT_BYTES)));
         }
         let next = match entry.subject {
             Subject::Test(test) => run_test(&test.nodeid),
@@ -166,8 +167,8 @@ fn uncovered(plan: &mut String, context: &ReportContext) {
         section(plan, "Uncovered", coverage.uncovered_found, none);
     }
     for file in &coverage.uncovered {
-        let text = format!("{}: no measured test executes a line of it", code(cut(file)));
-        item(plan, &text, &format!("proctor covering {}", shell(file)));
+        let text = format!("{}: no measured test executes a line of it", code(cut(file, TEXT_BYTES)));
+        item(plan, &text, &format!("proctor covering {}", shell_word(file)));
     }
     more(plan, coverage.uncovered_found.saturating_sub(coverage.uncovered.len() as u64), "proctor run");
 }
@@ -213,35 +214,21 @@ fn duplicated(plan: &mut String, context: &ReportContext) {
 }
 
 fn test(id: &TestId) -> String {
-    format!("{} {}", code(cut(&id.package)), code(cut(&id.name)))
-}
-
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(TEXT_BYTES)]
+    format!("{} {}", code(cut(&id.package, TEXT_BYTES)), code(cut(&id.name, TEXT_BYTES)))
 }
 
 fn run_test(nodeid: &str) -> String {
     if nodeid.len() > NAME_BYTES || nodeid.chars().any(char::is_control) || nodeid.trim().is_empty() {
         return "proctor run --failed".to_owned();
     }
-    format!("proctor run --test={}", shell(nodeid))
+    format!("proctor run --test={}", shell_word(nodeid))
 }
 
 fn trend(id: &TestId) -> String {
-    let name = format!("{}/{}", id.package, id.name);
+    let name = id.full_name();
     match name.len() > NAME_BYTES || name.chars().any(char::is_control) {
         true => "proctor history".to_owned(),
-        false => format!("proctor history --test={}", shell(&name)),
-    }
-}
-
-/// A word of a command, quoted for a shell unless it is plain.
-fn shell(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,=".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        false => format!("proctor history --test={}", shell_word(&name)),
     }
 }
 

@@ -8,6 +8,7 @@ use proctor_core::analysis::{
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
+use std::collections::HashSet;
 
 /// Files of failing tests whose imports are read, and most bytes of each.
 const SOURCES_MAX: usize = 20;
@@ -127,11 +128,22 @@ pub fn failing_sources(report: &Report, workspace: &Workspace) -> Vec<TestSource
     test_files(report).into_iter().filter_map(source).take(SOURCES_MAX).collect()
 }
 
-/// Whether one of the `covering` tests fails in `report`.
-#[must_use]
-pub fn has_failing(covering: &[TestId], report: &Report) -> bool {
-    let mut failing = report.tests.iter().filter(|test| test.outcome.is_failure());
-    failing.any(|test| covering.iter().any(|id| id.package == test.package && id.name == test.name))
+/// The failed tests of a report.
+pub struct FailingTests<'a>(HashSet<(&'a str, &'a str)>);
+
+impl<'a> FailingTests<'a> {
+    /// Those of `report`.
+    #[must_use]
+    pub fn of(report: &'a Report) -> FailingTests<'a> {
+        let failing = report.tests.iter().filter(|test| test.outcome.is_failure());
+        FailingTests(failing.map(|test| (test.package.as_str(), test.name.as_str())).collect())
+    }
+
+    /// Whether one of `tests` is among them.
+    #[must_use]
+    pub fn has_any(&self, tests: &[TestId]) -> bool {
+        tests.iter().any(|id| self.0.contains(&(id.package.as_str(), id.name.as_str())))
+    }
 }
 
 #[cfg(test)]

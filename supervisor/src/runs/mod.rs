@@ -25,7 +25,7 @@ pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
     LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,
 };
-pub use failure_analysis::{EarlierState, analyze_run, changes_since, failing_sources, has_failing};
+pub use failure_analysis::{EarlierState, FailingTests, analyze_run, changes_since, failing_sources};
 pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};

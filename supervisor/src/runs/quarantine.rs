@@ -3,7 +3,6 @@
 
 use proctor_core::bounds::{NOTE_BYTES_MAX, NOTES_MAX, clip};
 use proctor_core::history::TestGroup;
-use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
 use proctor_core::test_case::{TestCase, TestId};
 use std::collections::BTreeSet;
@@ -33,10 +32,7 @@ impl Quarantine {
         let failed: Vec<TestId> = failed.filter(|test| self.name_of(test).is_some()).map(TestCase::id).collect();
         let mut notes = Vec::new();
         if !failed.is_empty() {
-            let shown = |test: &TestId| {
-                if test.package.is_empty() { test.name.clone() } else { format!("{}/{}", test.package, test.name) }
-            };
-            let names: Vec<String> = failed.iter().take(NAMES_SHOWN).map(shown).collect();
+            let names: Vec<String> = failed.iter().take(NAMES_SHOWN).map(TestId::full_name).collect();
             let more = failed.len() - names.len();
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             notes.push(format!(
@@ -46,9 +42,7 @@ impl Quarantine {
             ));
             report.quarantined = Some(TestGroup::new(failed));
         }
-        let has_all =
-            is_whole && !report.is_scoped && report.structured && !report.partial && !report.evidence.unreached;
-        if has_all && report.truncated.tests == 0 && matches!(report.outcome, Outcome::Passed | Outcome::Failed) {
+        if is_whole && report.has_all_results() {
             let known: BTreeSet<&str> = report.tests.iter().filter_map(|test| self.name_of(test)).collect();
             let unknown: Vec<&str> =
                 self.names.iter().map(String::as_str).filter(|name| !known.contains(name)).collect();
@@ -67,9 +61,6 @@ impl Quarantine {
 
     // The name by which a test is in quarantine.
     fn name_of(&self, test: &TestCase) -> Option<&str> {
-        let TestCase { package, name, nodeid, .. } = test;
-        let forms = [format!("{package}/{name}"), format!("{package}::{name}"), format!("{package}.{name}")];
-        let forms = [name.as_str(), nodeid.as_str()].into_iter().chain(forms.iter().map(String::as_str));
-        forms.filter_map(|form| self.names.get(form)).map(String::as_str).next()
+        test.spellings().find_map(|name| self.names.get(&*name)).map(String::as_str)
     }
 }

@@ -171,7 +171,7 @@ fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u
     for test in std::mem::take(&mut next.tests) {
         match known.get(&test.id()).and_then(|index| tests.get_mut(*index)) {
             Some(listed) if !listed.outcome.is_failure() && test.outcome.is_failure() => {
-                move_count(&mut summary, listed.outcome, test.outcome);
+                summary.move_count(listed.outcome, test.outcome);
                 *listed = test;
                 changed = true;
             }
@@ -182,7 +182,7 @@ fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u
                     if unlisted_failures > 0 {
                         unlisted_failures -= 1;
                     } else {
-                        move_count(&mut summary, TestOutcome::Passed, test.outcome);
+                        summary.move_count(TestOutcome::Passed, test.outcome);
                     }
                     left_out -= 1;
                     tests.push(test);
@@ -203,7 +203,7 @@ fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u
         left_out += 1;
     }
     while summary.failures() < next.summary.failures() && summary.passed > 0 {
-        move_count(&mut summary, TestOutcome::Passed, TestOutcome::Failed);
+        summary.move_count(TestOutcome::Passed, TestOutcome::Failed);
     }
     if !changed {
         return (tests, summary, left_out);
@@ -229,22 +229,6 @@ fn add_note(all: &mut Report, note: Option<String>) {
     if !notes.iter().any(|other| is_same(&other)) {
         notes.push(note);
     }
-}
-
-fn move_count(summary: &mut Summary, from: TestOutcome, to: TestOutcome) {
-    let count = match from {
-        TestOutcome::Passed => &mut summary.passed,
-        TestOutcome::Failed => &mut summary.failed,
-        TestOutcome::Skipped => &mut summary.skipped,
-        TestOutcome::Xfailed => &mut summary.xfailed,
-        TestOutcome::Xpassed => &mut summary.xpassed,
-        TestOutcome::Error => &mut summary.error,
-    };
-    if *count > 0 {
-        *count -= 1;
-        summary.total -= 1;
-    }
-    summary.count(to);
 }
 
 #[cfg(test)]

@@ -166,7 +166,6 @@ impl RunState {
                     self.follow_up.extend(self.parser.follow_up());
                 }
             }
-            SandboxEvent::ArtifactChunk { .. } if self.earlier.has_artifacts => {}
             SandboxEvent::ArtifactChunk { path, is_first, bytes } => self.add_artifact(path, is_first, bytes.len()),
             SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
             SandboxEvent::Killing { reason } => {

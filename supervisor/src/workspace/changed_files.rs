@@ -1,14 +1,15 @@
 //! The files of a workspace that changed since a time or a commit.
 
-use super::git::{GitError, ObjectId, Repository, WorkBudget, open_below, open_file};
+use super::git::{GitError, ObjectId, Repository, WorkBudget};
+use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
 use proctor_core::timestamp::Timestamp;
 use rustix::fs::OFlags;
 use sha1::{Digest, Sha1};
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
 /// Bytes of a file that are hashed at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -18,7 +19,11 @@ impl Workspace {
     /// tokio thread.
     pub fn files_changed_since(&self, since: Timestamp) -> Result<Vec<FileChange>, WorkspaceError> {
         let scan = self.scan()?;
-        let changed = scan.tree.files().filter(|path| self.existing(path).is_ok() && self.changed_since(path, since));
+        let changed_at = |path: &str| {
+            let file = open_beneath(self.dir(), Path::new(path), OFlags::PATH)?;
+            LookupMode::Blocking.stat(&file).map(|found| found.changed_at)
+        };
+        let changed = scan.tree.files().filter(|path| changed_at(path).is_ok_and(|at| at > since));
         Ok(changed
             .map(|path| FileChange { path: path.to_owned(), change: Change::Changed, is_tracked: true })
             .collect())
@@ -31,13 +36,12 @@ impl Workspace {
         let before = repository.files_at(revision)?;
         let index = repository.index()?;
         let scan = self.scan().map_err(|error| GitError::Host(std::io::Error::other(error)))?;
-        let now: HashSet<&str> = scan.tree.files().collect();
         let mut changes = Vec::new();
         let change = |path: &str, change, is_tracked| FileChange { path: path.to_owned(), change, is_tracked };
         for (path, entry) in before.files.iter().filter(|(_, entry)| entry.is_regular) {
-            let Some(file) = open_file(self.dir(), path)? else {
+            let Some(file) = open_regular(self.dir(), path)? else {
                 // A link or a directory may have taken its place.
-                let is_there = open_below(self.dir(), path, OFlags::PATH | OFlags::NOFOLLOW).is_ok();
+                let is_there = open_without_links(self.dir(), path, OFlags::PATH | OFlags::NOFOLLOW).is_ok();
                 changes.push(change(path, if is_there { Change::Changed } else { Change::Removed }, true));
                 continue;
             };
@@ -49,7 +53,7 @@ impl Workspace {
                 changes.push(change(path, Change::Changed, true));
             }
         }
-        let added = now.iter().filter(|path| !before.files.contains_key(**path));
+        let added = scan.tree.files().filter(|path| !before.files.contains_key(*path));
         changes.extend(added.map(|path| change(path, Change::Added, index.has(path))));
         Ok((before.commit.to_string(), changes))
     }

@@ -2,9 +2,13 @@
 //! from disk.
 
 use proctor_core::timestamp::Timestamp;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev, openat2, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags, fstat, makedev, openat2, statx,
+};
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
+use rustix::path::Arg;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 /// How far a look-up may go for its answer.
@@ -70,6 +74,26 @@ pub(super) fn open_beneath(dir: &OwnedFd, path: &Path, how: OFlags) -> Result<Ow
         }
     }
     found
+}
+
+/// Opens `path` below `dir` without following links; never blocks on a FIFO.
+pub(crate) fn open_without_links(dir: impl AsFd, path: impl Arg, how: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // The kernel refuses the flags together with PATH, which opens nothing that could block.
+    let waits_for_nothing =
+        if how.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+    openat2(dir, path, how | waits_for_nothing | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Opens the regular file at `path` below `dir` without following links; `None` if there is none.
+pub(crate) fn open_regular(dir: impl AsFd, path: impl Arg) -> Result<Option<File>, Errno> {
+    match open_without_links(dir, path, OFlags::RDONLY) {
+        Ok(file) if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile => {
+            Ok(Some(File::from(file)))
+        }
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 impl FileStat {

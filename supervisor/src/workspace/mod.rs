@@ -15,19 +15,21 @@ mod tests;
 use crate::host::resolved_path::ResolvedPath;
 pub use git::GitError;
 use lookup::{LookupMode, open_beneath};
+pub(crate) use lookup::{open_regular, open_without_links};
 use proctor_core::request::Fingerprint;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::FileTree;
 use proctor_sandbox::exhausted_resource;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlink};
+use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
 use scan::ScanError;
 use std::ffi::OsString;
-use std::fs;
+
 use std::hash::{Hash, Hasher};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -318,7 +320,7 @@ impl Workspace {
     #[must_use]
     pub fn text_of(&self, path: &str, bytes_max: u64) -> Option<String> {
         let mut content = Vec::new();
-        git::open_file(self.dir(), path).ok()??.take(bytes_max).read_to_end(&mut content).ok()?;
+        open_regular(self.dir(), path).ok()??.take(bytes_max).read_to_end(&mut content).ok()?;
         Some(String::from_utf8_lossy(&content).into_owned())
     }
 
@@ -334,19 +336,15 @@ impl Workspace {
     #[must_use]
     pub fn read_source(&self, file: &str, bytes_max: u64) -> Option<Vec<u8>> {
         let relative = self.relative(file).ok()?;
-        // A pipe must not be waited for.
-        let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let file = openat2(&self.0.dir, relative.as_str(), how, Mode::empty(), resolve).ok()?;
-        let found = fstat(&file).ok()?;
-        let is_regular = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+        let file = open_regular(self.dir(), relative.as_str()).ok()??;
+        let found = file.metadata().ok()?;
         // A hard link to a file of somebody else proves nothing.
-        let is_readable = found.st_mode & 0o004 != 0 || self.owner().ok()? == found.st_uid;
-        if !is_regular || !is_readable || u64::try_from(found.st_size).ok()? > bytes_max {
+        let is_readable = found.mode() & 0o004 != 0 || self.owner().ok()? == found.uid();
+        if !is_readable || found.len() > bytes_max {
             return None;
         }
         let mut content = Vec::new();
-        fs::File::from(file).take(bytes_max).read_to_end(&mut content).ok()?;
+        file.take(bytes_max).read_to_end(&mut content).ok()?;
         Some(content)
     }
 

@@ -41,8 +41,14 @@ fn a_source_is_a_regular_file_on_a_path_without_links() {
     let (dir, workspace) = workspace();
     symlink("/etc/passwd", dir.path().join("out")).unwrap();
     symlink("a", dir.path().join("in")).unwrap();
-    rustix::fs::mknodat(rustix::fs::CWD, dir.path().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0)
-        .unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.path().join("pipe"),
+        FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o644),
+        0,
+    )
+    .unwrap();
     assert_eq!(workspace.read_source("a/b/x.go", 9).as_deref(), Some(&b"package b"[..]));
     for refused in ["out", "in/b/x.go", "pipe", "a", "../x", "missing"] {
         assert_eq!(workspace.read_source(refused, 9), None, "{refused}");

@@ -1,5 +1,6 @@
 //! The plan of what to improve: written after each run, and each of its commands can be made as it stands.
 
+use crate::stored_report::stored;
 use proctor_tests::test_workspace::TestWorkspace;
 use std::fs;
 
@@ -20,13 +21,9 @@ fn workspace() -> TestWorkspace {
 fn the_plan_is_refreshed_after_each_run_and_its_commands_work() {
     let workspace = workspace();
     assert_eq!(workspace.proctor(&["run"]).status, 1);
-    let stored = || {
-        let dirs = fs::read_dir(workspace.root().join("state/proctor")).unwrap();
-        let plan = dirs.map(|dir| dir.unwrap().path().join("optimization-plan.md")).find(|file| file.is_file());
-        fs::read_to_string(plan.unwrap()).unwrap()
-    };
+    let read = || fs::read_to_string(stored(&workspace, "optimization-plan.md")).unwrap();
     let plan = workspace.proctor(&["report", "--format", "optimization"]).stdout;
-    assert_eq!(stored(), plan);
+    assert_eq!(read(), plan);
     for text in [
         "## Broken (1)\n\n- `example.com/shop/tax` `TestOf` at `tax/tax_test.go:7`: not 3\n",
         "## Flaky (0)\n",
@@ -44,5 +41,5 @@ fn the_plan_is_refreshed_after_each_run_and_its_commands_work() {
     }
     workspace.write("tax/tax.go", "package tax\n\nfunc Of(int) int {\n\treturn 3\n}\n");
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    assert!(stored().contains("## Broken (0)\n"), "{}", stored());
+    assert!(read().contains("## Broken (0)\n"), "{}", read());
 }

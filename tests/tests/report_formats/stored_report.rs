@@ -22,15 +22,16 @@ pub(crate) fn workspace() -> TestWorkspace {
 
 /// Replaces the last report by a changed one.
 pub(crate) fn change(workspace: &TestWorkspace, change: impl FnOnce(&mut Value)) {
-    let file = stored(workspace);
+    let file = stored(workspace, "report.json");
     let mut report = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     change(&mut report);
     fs::write(file, report.to_string()).unwrap();
 }
 
-fn stored(workspace: &TestWorkspace) -> PathBuf {
+/// The file of this name that the last run stored.
+pub(crate) fn stored(workspace: &TestWorkspace, name: &str) -> PathBuf {
     let dirs = fs::read_dir(workspace.root().join("state/proctor")).unwrap();
-    dirs.map(|dir| dir.unwrap().path().join("report.json")).find(|file| file.is_file()).unwrap()
+    dirs.map(|dir| dir.unwrap().path().join(name)).find(|file| file.is_file()).unwrap()
 }
 
 /// A test of a report.

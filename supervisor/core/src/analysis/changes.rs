@@ -1,6 +1,7 @@
 //! Files that changed since an earlier run or commit, those first that have to do with the failures.
 
-use super::{Analysis, analyzed_failure, frames, imports};
+use super::imports::Imports;
+use super::{Analysis, analyzed_failure, frames};
 use crate::bounds::ANALYSIS_FILES_MAX;
 use crate::report::Report;
 use serde::{Deserialize, Serialize};
@@ -117,9 +118,10 @@ impl Analysis {
         let WorkspaceChanges { since, files, mut notes } = changes;
         let of_stacks =
             |path: &str| self.affected_files.iter().find(|file| file.path == path).map_or(0, |file| file.failures);
+        let imports: Vec<Imports<'_>> = sources.iter().filter_map(Imports::of).collect();
         let (mut ranked, mut untracked) = (Vec::new(), 0_u64);
         for FileChange { path, change, is_tracked } in files {
-            let is_imported = sources.iter().any(|source| source.path != path && imports::names(source, &path));
+            let is_imported = imports.iter().any(|imports| imports.name(&path));
             let (in_stacks, is_covered) = (of_stacks(&path), is_covered(&path));
             if is_tracked || in_stacks > 0 || is_covered || is_imported {
                 ranked.push(ChangedFile { path, change, in_stacks, is_covered, is_imported });

@@ -3,7 +3,7 @@
 use super::analyzed_failure::{AnalyzedFailure, failures};
 use super::classify::{message_lines, output_lines};
 use super::pattern_kind::PatternKind;
-use super::patterns::Language;
+use super::patterns::{Language, Pattern};
 use super::template::match_line;
 use crate::report::Report;
 use std::collections::BTreeSet;
@@ -22,9 +22,11 @@ pub fn imported_paths(report: &Report) -> BTreeSet<String> {
     if !matches!(language, Language::JavaScript | Language::Python) {
         return BTreeSet::new();
     }
+    let dependencies = language.patterns().filter(|pattern| pattern.kind == PatternKind::MissingDependency);
+    let rows: Vec<&Pattern> = dependencies.filter(|pattern| pattern.message.contains("{module}")).collect();
     let failed = failures(report);
     let mut names = BTreeSet::new();
-    for name in failed.iter().flat_map(|failed| missing_names(failed, language)) {
+    for name in failed.iter().flat_map(|failed| missing_names(failed, language, &rows)) {
         if names.len() == MODULES_MAX {
             break;
         }
@@ -48,15 +50,11 @@ fn first_segment(language: Language, module: &str) -> &str {
     module.split(separator).next().unwrap_or_default()
 }
 
-// Names of modules that one failure lacks. Where a name is none of a file in the root, it is left out.
-fn missing_names<'a>(failed: &AnalyzedFailure<'a>, language: Language) -> Vec<&'a str> {
-    let rows = || {
-        let dependencies = language.patterns().filter(|pattern| pattern.kind == PatternKind::MissingDependency);
-        dependencies.filter(|pattern| pattern.message.contains("{module}"))
-    };
+// Names of modules that one failure lacks, by the patterns of `rows`. Where a name is none of a file in the root, it is left out.
+fn missing_names<'a>(failed: &AnalyzedFailure<'a>, language: Language, rows: &[&Pattern]) -> Vec<&'a str> {
     let lines = message_lines(failed).chain(output_lines(failed));
     let modules = lines.flat_map(|line| {
-        let captures = rows().find_map(|pattern| match_line(pattern.message, line)).unwrap_or_default();
+        let captures = rows.iter().find_map(|pattern| match_line(pattern.message, line)).unwrap_or_default();
         captures.into_iter().find(|(name, _)| *name == "module").map(|(_, module)| module)
     });
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

@@ -34,19 +34,33 @@ const SOURCE_ROOTS: [&str; 10] = ["src", "lib", "app", "main", "java", "kotlin",
 /// Names of files that stand for their directory.
 const OF_DIRECTORY: [&str; 4] = ["__init__", "index", "mod", "lib"];
 
-/// Whether `source` names the file at `path` in an import.
-pub(super) fn names(source: &TestSource, path: &str) -> bool {
-    let extension =
-        |path: &str| path.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, end)| end.to_owned());
-    let (Some(own), Some(other)) = (extension(&source.path), extension(path)) else { return false };
-    let language = |extension: &str| IMPORTS.iter().find(|(extensions, _)| extensions.contains(&extension));
-    let Some((extensions, words)) = language(&own) else { return false };
-    if !extensions.contains(&other.as_str()) {
-        return false;
+/// The imports of one source file.
+pub(super) struct Imports<'a> {
+    path: &'a str,
+    /// Of the files that it may import.
+    extensions: &'static [&'static str],
+    lines: Vec<&'a str>,
+}
+
+impl<'a> Imports<'a> {
+    /// The imports of `source`; `None` if its language is not known.
+    pub(super) fn of(source: &'a TestSource) -> Option<Imports<'a>> {
+        let own = extension(&source.path)?;
+        let (extensions, words) = IMPORTS.iter().find(|(extensions, _)| extensions.contains(&own))?;
+        let lines = source.text.lines().take(LINES_MAX).map(str::trim_start);
+        Some(Imports { path: &source.path, extensions, lines: lines.filter(|line| is_import(line, words)).collect() })
     }
-    let Some(module) = ModuleName::new(path, &other) else { return false };
-    let mut lines = source.text.lines().take(LINES_MAX).map(str::trim_start);
-    lines.any(|line| is_import(line, words) && module.is_in(line))
+
+    /// Whether one of them names the file at `path`, which is another one.
+    pub(super) fn name(&self, path: &str) -> bool {
+        let extension = extension(path).filter(|extension| self.path != path && self.extensions.contains(extension));
+        let module = extension.and_then(|extension| ModuleName::new(path, extension));
+        module.is_some_and(|module| self.lines.iter().any(|line| module.is_in(line)))
+    }
+}
+
+fn extension(path: &str) -> Option<&str> {
+    path.rsplit('/').next()?.rsplit_once('.').map(|(_, extension)| extension)
 }
 
 /// The words by which imports name a file.
@@ -141,7 +155,11 @@ mod tests {
             ("README", "import shop", "shop.py", false),
         ] {
             let source = TestSource { path: test.to_owned(), text: text.to_owned() };
-            assert_eq!(names(&source, path), is_named, "{test}: {text}: {path}");
+            assert_eq!(
+                Imports::of(&source).is_some_and(|imports| imports.name(path)),
+                is_named,
+                "{test}: {text}: {path}"
+            );
         }
     }
 }

@@ -12,9 +12,6 @@ macro_rules! kinds {
         }
 
         impl PatternKind {
-            /// All kinds.
-            pub const ALL: &[PatternKind] = &[$(PatternKind::$kind,)+];
-
             /// The name in answers.
             #[must_use]
             pub fn name(self) -> &'static str {

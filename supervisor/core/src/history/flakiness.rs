@@ -7,20 +7,32 @@
 
 use super::TestResult;
 use crate::test_case::TestOutcome;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The 97.5th percentile of the normal distribution, for an interval of 95 %.
 const Z: f64 = 1.959_963_984_540_054;
 
 /// A rate with its 95 % Wilson interval.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Failures divided by runs.
     pub rate: f64,
     /// Lower end of the interval.
+    #[serde(rename = "rate_low")]
     pub low: f64,
     /// Upper end of the interval.
+    #[serde(rename = "rate_high")]
     pub high: f64,
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: f64| part * 100.0;
+        let (rate, low, high) = (percent(self.rate), percent(self.low), percent(self.high));
+        write!(f, "{rate:.0} %, 95 % interval {low:.0} % to {high:.0} %")
+    }
 }
 
 impl Rate {

@@ -6,6 +6,7 @@
 use crate::FRAMEWORKS;
 use crate::contract::FileTree;
 use crate::ecosystems::js;
+use crate::parsing::workspace_paths::leaves_workspace;
 use regex::Regex;
 use thiserror::Error;
 
@@ -110,12 +111,12 @@ impl ScopeGlobs {
             if entry.split_once("::").is_some_and(|(file, _)| is_file_glob(file)) {
                 return Err(ScopeError::FileAndName { entry: entry.clone() });
             }
-            if entry == "." || entry.split('/').all(|part| part.is_empty() || part == ".") {
+            if entry.split('/').all(|part| part.is_empty() || part == ".") {
                 return Err(ScopeError::Workspace { entry: entry.clone() });
             }
             if !is_file_glob(entry) {
                 globs.names.push(entry.clone());
-            } else if entry.starts_with('/') || entry.split('/').any(|part| part == "..") {
+            } else if leaves_workspace(entry) {
                 return Err(ScopeError::Outside { entry: entry.clone() });
             } else {
                 globs.files.push(entry.clone());
@@ -160,6 +161,11 @@ impl ScopeGlobs {
 }
 
 impl TestScope {
+    /// The two lists by their keys in the project file.
+    fn lists(&self) -> [(&'static str, &ScopeGlobs); 2] {
+        [("patterns", &self.patterns), ("exclude", &self.exclude)]
+    }
+
     /// Whether it includes everything.
     #[must_use]
     pub fn is_everything(&self) -> bool {
@@ -169,7 +175,7 @@ impl TestScope {
     /// The first glob that a framework cannot apply, with its list and what it matches.
     #[must_use]
     pub fn unsupported(&self, support: ScopeSupport) -> Option<(&'static str, &'static str, &str)> {
-        [("patterns", &self.patterns), ("exclude", &self.exclude)].into_iter().find_map(|(key, globs)| {
+        self.lists().into_iter().find_map(|(key, globs)| {
             let name = globs.names.first().filter(|_| support.names == NameScope::Refused);
             let file = globs.files.first().filter(|_| !support.files);
             name.map(|glob| (key, "names of tests", glob.as_str()))
@@ -180,8 +186,8 @@ impl TestScope {
     /// A sentence for the report.
     #[must_use]
     pub fn note(&self) -> Option<String> {
-        let lists = [("patterns", &self.patterns), ("exclude", &self.exclude)];
-        let lists: Vec<String> = lists
+        let lists: Vec<String> = self
+            .lists()
             .into_iter()
             .filter(|(_, globs)| !globs.is_empty())
             .map(|(key, globs)| format!("{key} {}", globs.rendered()))
@@ -194,7 +200,7 @@ impl TestScope {
     #[must_use]
     pub fn doubts(&self, tree: &FileTree) -> Vec<String> {
         let mut doubts = Vec::new();
-        for (key, globs) in [("patterns", &self.patterns), ("exclude", &self.exclude)] {
+        for (key, globs) in self.lists() {
             for glob in globs.files.iter().filter(|_| !tree.is_truncated()) {
                 let matches = Regex::new(&format!("^(?:{})$", translate_file(glob)));
                 if matches.is_ok_and(|matches| !tree.files().any(|file| matches.is_match(file))) {

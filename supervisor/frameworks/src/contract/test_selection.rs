@@ -1,7 +1,7 @@
 //! A request's selection as adapters plan it, and the paths of the files that it names.
 
 use crate::contract::{PlanError, Project, innermost_project};
-use crate::parsing::workspace_paths::join;
+use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::filter::Filter;
 use proctor_core::request::{RerunTarget, Selection};
 
@@ -42,7 +42,7 @@ impl<'a> TestSelection<'a> {
 
 /// The normal form of a file's path. An error for one that is absolute or has a `..`: it could leave the workspace.
 pub(crate) fn path_of(framework: &'static str, file: &str) -> Result<String, PlanError> {
-    if file.starts_with('/') || file.split('/').any(|part| part == "..") {
+    if leaves_workspace(file) {
         return Err(outside(framework, file));
     }
     Ok(join("", file))

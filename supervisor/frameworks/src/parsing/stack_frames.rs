@@ -111,9 +111,13 @@ pub(crate) fn declared_test(test: &TestId, file: &str, line: u32, note: &str) ->
 
 /// Whether a subtest of the test runs, for which the test only waits.
 fn has_running_subtest(test: &TestId, running: &[TestId]) -> bool {
-    running.iter().any(|other| {
-        other.package == test.package && other.name.strip_prefix(&test.name).is_some_and(|rest| rest.starts_with('/'))
-    })
+    running.iter().any(|other| is_part(other, test))
+}
+
+/// Whether a test is a part of another one: a subtest.
+pub(crate) fn is_part(id: &TestId, whole: &TestId) -> bool {
+    let rest = id.name.strip_prefix(whole.name.as_str());
+    id.package == whole.package && rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn hung_test(test: &TestId, stack: &Stack, others: &[&Stack]) -> HungTest {

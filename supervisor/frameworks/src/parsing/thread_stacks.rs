@@ -1,8 +1,10 @@
 //! Reads stacks in the form of Python's `faulthandler`, in which proctor's own code in other runners prints them too:
 //! `Thread 0x1 (most recent call first):`, then `  File "/a.py", line 3 in f` for each frame.
 
-use crate::parsing::stack_frames::{Frame, Stack};
+use crate::contract::StackOutput;
+use crate::parsing::stack_frames::{Frame, Stack, attribute};
 use crate::parsing::workspace_paths::WorkspacePaths;
+use proctor_core::hung_test::HungTest;
 
 /// End of the line above a stack.
 const TITLE_END: &str = "(most recent call first):";
@@ -20,6 +22,13 @@ pub(crate) fn read(text: &str, workspace: &str, is_runner: impl Fn(&str) -> bool
         }
     }
     found
+}
+
+/// Where the running tests hang, by stacks on stderr. One with a frame in the runner's own file, whose path ends with
+/// `runner_file`, belongs to the test whose file is in it, or to the one that runs.
+pub(crate) fn hung_by_file(output: &StackOutput<'_>, runner_file: &str) -> Vec<HungTest> {
+    let stacks = read(output.stderr, output.workspace, |path| path.ends_with(runner_file));
+    attribute(&stacks, output.running, |test, stack| stack.is_in(&test.package))
 }
 
 /// `  File "/a.py", line 3 in f`.

@@ -48,6 +48,11 @@ pub(crate) fn is_within(path: &str, dir: &str) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// Whether a path, relative to the workspace, could lead out of it.
+pub(crate) fn leaves_workspace(path: &str) -> bool {
+    path.starts_with('/') || path.split('/').any(|part| part == "..")
+}
+
 /// `path`, which is below `dir`, relative to `dir`.
 pub(crate) fn within_dir<'p>(path: &'p str, dir: &str) -> &'p str {
     path.strip_prefix(dir).unwrap_or(path).trim_matches('/')

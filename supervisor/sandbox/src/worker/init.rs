@@ -112,7 +112,7 @@ fn serve(control: &Channel, installer: &mut LayerInstaller) -> Result<(), Halt> 
     let mut report = if plan.report { Some(open(None)?) } else { None };
     let mut init = Init { control, deaths, is_terminating: false, stack_request: None };
     for (index, command) in plan.commands.iter().enumerate() {
-        init.stack_request = plan.stack_requests.get(index).cloned().flatten();
+        init.stack_request = plan.stack_requests.get(index).and_then(Option::as_ref);
         let ended = init.run_command(index, command, report.as_ref())?;
         let Some((exit, failure)) = ended else { return Ok(()) };
         let is_last = init.is_terminating || index + 1 == plan.commands.len();
@@ -142,7 +142,7 @@ struct Init<'a> {
     deaths: SignalFd,
     is_terminating: bool,
     /// How the processes of the current command are asked for their stacks; `None` once they were asked.
-    stack_request: Option<StackRequest>,
+    stack_request: Option<&'a StackRequest>,
 }
 
 impl Init<'_> {
@@ -226,11 +226,11 @@ impl Init<'_> {
         match self.stack_request.take() {
             None => Ok(()),
             Some(StackRequest::Signal(signal)) => {
-                request_stacks(signal);
+                request_stacks(*signal);
                 Ok(())
             }
             Some(StackRequest::Program(program)) => {
-                let reader = start_printer(&program);
+                let reader = start_printer(program);
                 let ends: Vec<BorrowedFd<'_>> = reader.as_ref().map(AsFd::as_fd).into_iter().collect();
                 let sent = self.control.send(&FromInit::PrinterStarted, &ends);
                 sent.map_err(failed("reporting the program that prints stacks"))

@@ -1,6 +1,6 @@
 //! The JSON block of the page: suites, tests and details as arrays, which take less room than objects.
 
-use super::super::budget::{Budget, beginning};
+use super::super::budget::{Budget, beginning, cut};
 use super::super::context::SourceExcerpt;
 use super::super::entries::{Entry, Subject};
 use super::super::{RenderError, ReportInput, escaped_json};
@@ -192,7 +192,7 @@ fn past_run(run: &PastRun) -> Value {
 
 fn cut_name(test: &TestId) -> String {
     let name = format!("{} {}", line(&test.package), line(&test.name));
-    name[..name.floor_char_boundary(NAME_BYTES)].to_owned()
+    cut(&name, NAME_BYTES).to_owned()
 }
 
 fn flaky(history: &HistoryAnswer, number: impl Fn(&TestId) -> Option<usize>) -> Vec<Value> {

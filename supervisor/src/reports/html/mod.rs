@@ -3,8 +3,8 @@
 
 mod data;
 
-use super::budget::Budget;
-use super::entries::{Entry, entries, headline};
+use super::budget::{Budget, cut};
+use super::entries::{Entry, counts, entries, headline};
 use super::{RenderError, ReportInput};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use proctor_core::outcome::Outcome;
@@ -45,18 +45,15 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
         hash(STYLE),
         hash(SCRIPT)
     );
-    let heading = title.split_once(": ").map_or(title.as_str(), |(_, rest)| rest);
-    let heading = heading.rsplit_once(" (").map_or(heading, |(before, _)| before);
     Ok(fill(&[
         ("csp", &policy),
         ("title", &html(&title)),
         ("style", STYLE),
         ("outcome", outcome),
         ("badge", &html(&badge)),
-        ("heading", &html(heading)),
+        ("heading", &html(&counts(report))),
         ("framework", &html(&report.framework)),
         ("duration", &format!("{:.1}", report.duration_s)),
-        ("started", ""),
         ("run", &run),
         ("notes", &notes(report, left_out.as_deref())),
         ("noscript", &plain_failures(&all)),
@@ -113,7 +110,7 @@ fn notes(report: &Report, left_out: Option<&str>) -> String {
 }
 
 fn plain_failures(all: &[Entry<'_>]) -> String {
-    let cut = |text: &str| html(&text[..text.floor_char_boundary(PLAIN_BYTES)]);
+    let cut = |text: &str| html(cut(text, PLAIN_BYTES));
     let mut list = String::new();
     for entry in all.iter().filter(|entry| entry.is_failure()).take(PLAIN_FAILURES) {
         let _ = write!(list, "<li><b>{}</b> {}: {}</li>", cut(entry.name), cut(entry.suite), cut(&entry.message));

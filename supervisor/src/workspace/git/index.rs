@@ -1,8 +1,9 @@
 //! The index of a repository: which files git tracks, and as what content it has seen them. Versions 2 and 3; a later one is
 //! taken for none, so that every file is read.
 
+use super::GitError;
 use super::objects::{ID_BYTES, ObjectId, Objects};
-use super::{GitError, open_file};
+use crate::workspace::lookup::open_regular;
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +35,7 @@ pub(in crate::workspace) struct Index {
 
 impl Index {
     pub(super) fn read(objects: &mut Objects) -> Result<Index, GitError> {
-        let Some(file) = open_file(&objects.dir, "index")? else { return Ok(Index::default()) };
+        let Some(file) = open_regular(&objects.dir, "index")? else { return Ok(Index::default()) };
         let written_at = file.metadata()?.mtime();
         let mut content = Vec::new();
         file.take(INDEX_BYTES_MAX).read_to_end(&mut content)?;

@@ -21,13 +21,13 @@ pub(super) use objects::ObjectId;
 pub(super) use tree::TreeEntry;
 
 use super::Workspace;
+use super::lookup::{open_regular, open_without_links};
 use objects::Objects;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use thiserror::Error;
 
 /// Most bytes that one comparison reads from objects and files: some seconds of work.
@@ -105,7 +105,7 @@ pub(super) struct CommitFiles {
 impl Repository {
     /// Opens the repository at the root of `workspace`.
     pub(super) fn open(workspace: &Workspace) -> Result<Repository, GitError> {
-        let dir = match open_below(workspace.dir(), ".git", OFlags::RDONLY | OFlags::DIRECTORY) {
+        let dir = match open_without_links(workspace.dir(), ".git", OFlags::RDONLY | OFlags::DIRECTORY) {
             Ok(dir) => dir,
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(GitError::Elsewhere),
             Err(Errno::NOENT) => return Err(GitError::NoRepository),
@@ -143,28 +143,9 @@ impl WorkBudget {
     }
 }
 
-/// Opens `path` below `dir` without following links; never blocks on a FIFO.
-pub(super) fn open_below(dir: impl AsFd, path: &str, how: OFlags) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // The kernel refuses the flag together with PATH, which opens nothing that could block.
-    let nonblocking = if how.contains(OFlags::PATH) { OFlags::empty() } else { OFlags::NONBLOCK };
-    openat2(dir, path, how | nonblocking | OFlags::CLOEXEC, Mode::empty(), resolve)
-}
-
-/// Opens the regular file at `path` below `dir`; `None` if there is none.
-pub(super) fn open_file(dir: impl AsFd, path: &str) -> Result<Option<File>, GitError> {
-    match open_below(dir, path, OFlags::RDONLY) {
-        Ok(file) if FileType::from_raw_mode(fstat(&file)?.st_mode) == FileType::RegularFile => {
-            Ok(Some(File::from(file)))
-        }
-        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// The content of the file at `path` below `dir`, at most `bytes_max`; `None` if there is none.
 fn read_file(dir: impl AsFd, path: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, GitError> {
-    let Some(file) = open_file(dir, path)? else { return Ok(None) };
+    let Some(file) = open_regular(dir, path)? else { return Ok(None) };
     let mut content = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut content)?;
     if content.len() as u64 > bytes_max { Err(GitError::TooLarge) } else { Ok(Some(content)) }

@@ -1,7 +1,8 @@
 //! Objects of a repository: loose ones and those in packs.
 
 use super::pack::Pack;
-use super::{GitError, OBJECT_BYTES_MAX, WorkBudget, open_below, read_file};
+use super::{GitError, OBJECT_BYTES_MAX, WorkBudget, read_file};
+use crate::workspace::lookup::open_without_links;
 use flate2::read::ZlibDecoder;
 use rustix::fs::{Dir, OFlags};
 use rustix::io::Errno;
@@ -191,7 +192,7 @@ impl Objects {
 
 /// The names in the directory `path` of the repository, sorted; none if it is missing.
 pub(super) fn names(dir: &OwnedFd, path: &str, most: usize) -> Result<Vec<String>, GitError> {
-    let dir = match open_below(dir, path, OFlags::RDONLY | OFlags::DIRECTORY) {
+    let dir = match open_without_links(dir, path, OFlags::RDONLY | OFlags::DIRECTORY) {
         Ok(dir) => dir,
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV) => return Ok(Vec::new()),
         Err(error) => return Err(error.into()),

@@ -1,7 +1,8 @@
 //! A pack with its index of version 2, read by position.
 
 use super::objects::{DeltaBase, ID_BYTES, Object, ObjectId, ObjectKind, Packed, unreadable};
-use super::{GitError, OBJECT_BYTES_MAX, WorkBudget, open_file};
+use super::{GitError, OBJECT_BYTES_MAX, WorkBudget};
+use crate::workspace::lookup::open_regular;
 use flate2::read::ZlibDecoder;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -29,7 +30,7 @@ impl Pack {
     /// Opens the pack `stem.pack` with `stem.idx`; `None` if one is missing, as while git repacks.
     pub(super) fn open(dir: &OwnedFd, stem: &str) -> Result<Option<Pack>, GitError> {
         let (Some(index), Some(pack)) =
-            (open_file(dir, &format!("{stem}.idx"))?, open_file(dir, &format!("{stem}.pack"))?)
+            (open_regular(dir, format!("{stem}.idx"))?, open_regular(dir, format!("{stem}.pack"))?)
         else {
             return Ok(None);
         };

@@ -69,6 +69,7 @@ fn is_name(name: &str) -> bool {
 // In the order in which git looks.
 fn referenced(objects: &Objects, name: &str) -> Result<Option<ObjectId>, GitError> {
     let packed = read_file(&objects.dir, "packed-refs", REFERENCES_BYTES_MAX)?.unwrap_or_default();
+    let packed = String::from_utf8_lossy(&packed);
     for prefix in ["", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"] {
         if prefix.is_empty() && name != "HEAD" && !name.starts_with("refs/") {
             continue;
@@ -80,7 +81,7 @@ fn referenced(objects: &Objects, name: &str) -> Result<Option<ObjectId>, GitErro
     Ok(None)
 }
 
-fn follow(objects: &Objects, mut name: String, packed: &[u8]) -> Result<Option<ObjectId>, GitError> {
+fn follow(objects: &Objects, mut name: String, packed: &str) -> Result<Option<ObjectId>, GitError> {
     for _ in 0..LINKS_MAX {
         let content = read_file(&objects.dir, &name, 4096).or_else(|error| match error {
             GitError::TooLarge => Ok(None),
@@ -100,9 +101,8 @@ fn follow(objects: &Objects, mut name: String, packed: &[u8]) -> Result<Option<O
     Ok(None)
 }
 
-fn find_packed(name: &str, packed: &[u8]) -> Option<ObjectId> {
-    let text = String::from_utf8_lossy(packed);
-    let mut lines = text.lines().filter(|line| !line.starts_with(['#', '^']));
+fn find_packed(name: &str, packed: &str) -> Option<ObjectId> {
+    let mut lines = packed.lines().filter(|line| !line.starts_with(['#', '^']));
     lines
         .find_map(|line| line.split_once(' ').filter(|(_, found)| *found == name))
         .and_then(|(id, _)| ObjectId::from_hex(id))

@@ -1,5 +1,6 @@
 //! Commands of a test script that start no runner with an adapter: the purpose of each, and the line with which a shell runs it.
 
+use proctor_core::shell_word::quoted;
 use std::collections::BTreeMap;
 
 /// Makes the option with which a program runs the tests with a text in their titles.
@@ -158,11 +159,6 @@ const FILTER_OPTIONS: &[(&str, FilterOption)] =
 /// The filter option of the program with this name.
 pub(super) fn filter_option(program: &str) -> Option<FilterOption> {
     FILTER_OPTIONS.iter().find(|(name, _)| *name == program).map(|(_, filter)| *filter)
-}
-
-/// A word quoted for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// Whether a word starts a compound command.

@@ -67,10 +67,12 @@ function read(file) {
   }
 }
 
+// All processes of the run.
+const pids = () => fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number);
+
 // The Node processes of the run that open an inspector on SIGUSR1: busy ones first, then those without children, newest first.
 async function nodeProcesses() {
-  const pids = fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number);
-  const found = pids.filter((pid) => pid !== process.pid && isNode(pid)).map((pid) => ({ pid, parent: Number(stat(`/proc/${pid}/stat`)[1]) }));
+  const found = pids().filter((pid) => pid !== process.pid && isNode(pid)).map((pid) => ({ pid, parent: Number(stat(`/proc/${pid}/stat`)[1]) }));
   for (const one of found) {
     Object.assign(one, { isBusy: true, hasBusyThread: true, isParent: found.some(({ parent }) => parent === one.pid) });
   }
@@ -112,9 +114,8 @@ const FALLBACK_TUNNELS = 'tunl0|gre0|gretap0|erspan0|ip_vti0|ip6_vti0|sit0|ip6tn
 
 // Memory of all processes of the run; pages that several share count for each.
 function residentBytes() {
-  const pids = fs.readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   const resident = (pid) => 1024 * Number(/^VmRSS:\s*(\d+)/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0);
-  return pids.map(resident).reduce((sum, one) => sum + one, 0);
+  return pids().map(resident).reduce((sum, one) => sum + one, 0);
 }
 
 // Whether the loopback interface is the run's own: then no interface is there that leads elsewhere.
@@ -139,16 +140,43 @@ async function become(condition) {
   return true;
 }
 
-// A connection to an inspector: requests and their answers, and listeners for its events.
-class Connection {
+// A session of an inspector: requests and their answers, and listeners for its events. Messages go where `write` sends them.
+class Session {
+  #next = 0;
+  #open = new Map();
+  listeners = new Map();
+
+  // The result of a request; `undefined` for an error, and without an answer in time.
+  send(method, params = {}, ms = ANSWER_MS) {
+    if (this.isEnded) return undefined;
+    this.#next += 1;
+    const id = this.#next;
+    this.write(JSON.stringify({ id, method, params }));
+    const answer = new Promise((resolve) => this.#open.set(id, resolve));
+    return Promise.race([answer, pause(ms)]);
+  }
+
+  dispatch(text) {
+    const { id, result, method, params } = JSON.parse(text);
+    if (method) return this.listeners.get(method)?.(params);
+    this.#open.get(id)?.(result);
+    this.#open.delete(id);
+  }
+
+  // Ends all waits: nothing answers any more.
+  giveUp() {
+    for (const resolve of this.#open.values()) resolve(undefined);
+    this.#open.clear();
+  }
+}
+
+// The session of a process, over its inspector's socket.
+class Connection extends Session {
   #socket;
   #bytes = Buffer.alloc(0);
   #parts = [];
   #partsBytes = 0;
-  #next = 0;
-  #open = new Map();
   isEnded = false;
-  listeners = new Map();
 
   static async to(pid) {
     // The process before may not have closed its inspector yet. The signal ends a process that no longer handles it.
@@ -165,22 +193,14 @@ class Connection {
     return undefined;
   }
 
-  // The result of a request; `undefined` for an error, and without an answer in time.
-  send(method, params = {}, ms = ANSWER_MS) {
-    if (this.isEnded) return undefined;
-    this.#next += 1;
-    const id = this.#next;
-    this.#socket.write(frame(JSON.stringify({ id, method, params })));
-    const answer = new Promise((resolve) => this.#open.set(id, resolve));
-    return Promise.race([answer, pause(ms)]);
+  write(text) {
+    this.#socket.write(frame(text));
   }
 
-  // Ends all waits, too: nothing answers any more.
   end() {
     this.isEnded = true;
     this.#socket.destroy();
-    for (const resolve of this.#open.values()) resolve(undefined);
-    this.#open.clear();
+    this.giveUp();
   }
 
   #receive(bytes) {
@@ -209,40 +229,22 @@ class Connection {
       }
     }
   }
-
-  dispatch(text) {
-    const { id, result, method, params } = JSON.parse(text);
-    if (method) return this.listeners.get(method)?.(params);
-    this.#open.get(id)?.(result);
-    this.#open.delete(id);
-  }
 }
 
 // The session of a worker thread, whose messages go through that of its process.
-class ThreadConnection {
-  #next = 0;
-  #open = new Map();
-  listeners = new Map();
-
+class ThreadConnection extends Session {
   constructor(process, sessionId) {
+    super();
     this.process = process;
     this.sessionId = sessionId;
   }
 
-  send(method, params = {}, ms = ANSWER_MS) {
-    if (this.process.isEnded) return undefined;
-    this.#next += 1;
-    const id = this.#next;
-    const message = JSON.stringify({ id, method, params });
-    this.process.send('NodeWorker.sendMessageToWorker', { sessionId: this.sessionId, message });
-    return Promise.race([new Promise((resolve) => this.#open.set(id, resolve)), pause(ms)]);
+  get isEnded() {
+    return this.process.isEnded;
   }
 
-  dispatch(text) {
-    const { id, result, method, params } = JSON.parse(text);
-    if (method) return this.listeners.get(method)?.(params);
-    this.#open.get(id)?.(result);
-    this.#open.delete(id);
+  write(message) {
+    this.process.send('NodeWorker.sendMessageToWorker', { sessionId: this.sessionId, message });
   }
 }
 
@@ -290,7 +292,7 @@ class Scripts {
 
   isOwn(scriptId) {
     const file = this.#file(scriptId);
-    return file !== undefined && file.startsWith(`${workspace}/`) && !file.includes('/node_modules/');
+    return file !== undefined && isOfProject(file);
   }
 
   // Paths of the project's scripts, relative to the workspace.
@@ -334,6 +336,8 @@ class Scripts {
   }
 }
 
+const isOfProject = (file) => file.startsWith(`${workspace}/`) && !file.includes('/node_modules/');
+
 function toPath(url) {
   try {
     return url.startsWith('file://') ? fileURLToPath(url) : path.isAbsolute(url) ? url : undefined;
@@ -343,8 +347,7 @@ function toPath(url) {
 }
 
 function print(state, frames, loaded) {
-  const own = ([file]) => file.startsWith(`${workspace}/`) && !file.includes('/node_modules/');
-  if (!frames.some(own)) return false;
+  if (!frames.some(([file]) => isOfProject(file))) return false;
   fs.writeSync(1, `${JSON.stringify({ state, frames: frames.slice(0, FRAMES_MAX), loaded })}\n`);
   return true;
 }
@@ -377,12 +380,17 @@ async function printThread(connection, isBusy, loaded = []) {
   return (await printSuspended(connection, scripts, files)) || declared !== undefined;
 }
 
+// What the engine knows of an object, by names such as `[[GeneratorState]]`.
+async function internalProperties(connection, objectId) {
+  const found = await connection.send('Runtime.getProperties', { objectId, ownProperties: true });
+  return new Map((found?.internalProperties ?? []).map(({ name, value }) => [name, value]));
+}
+
 // The function of the running test, which proctor's reporters leave in the process.
 async function declaredFrame(connection, scripts) {
   const found = await connection.send('Runtime.evaluate', { expression: "globalThis[Symbol.for('proctor.running')]?.deref()" });
   if (found?.result?.type !== 'function') return undefined;
-  const { internalProperties = [] } = (await connection.send('Runtime.getProperties', { objectId: found.result.objectId, ownProperties: true })) ?? {};
-  const location = internalProperties.find(({ name }) => name === '[[FunctionLocation]]')?.value?.value;
+  const location = (await internalProperties(connection, found.result.objectId)).get('[[FunctionLocation]]')?.value;
   return location && [...scripts.place(location), functionName(found.result.description)];
 }
 
@@ -429,13 +437,12 @@ function suspendedIn({ snapshot, nodes, strings, locations }, isOwn) {
 async function suspendedFrame(connection, scripts, objectId) {
   const object = await connection.send('HeapProfiler.getObjectByHeapObjectId', { objectId });
   if (!object) return undefined;
-  const { internalProperties = [] } = (await connection.send('Runtime.getProperties', { objectId: object.result.objectId, ownProperties: true })) ?? {};
-  const value = (wanted) => internalProperties.find(({ name }) => name === wanted)?.value;
-  if (value('[[GeneratorState]]')?.value !== 'suspended') return undefined;
-  const source = value('[[GeneratorFunction]]')?.description ?? '';
+  const internal = await internalProperties(connection, object.result.objectId);
+  if (internal.get('[[GeneratorState]]')?.value !== 'suspended') return undefined;
+  const source = internal.get('[[GeneratorFunction]]')?.description ?? '';
   // A plain generator waits for its caller.
   if (!isAsync(source)) return undefined;
-  return [...scripts.place(value('[[GeneratorLocation]]').value), functionName(source)];
+  return [...scripts.place(internal.get('[[GeneratorLocation]]').value), functionName(source)];
 }
 
 // Prints the stacks of one process, of its worker threads too.

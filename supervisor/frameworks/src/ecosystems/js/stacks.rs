@@ -74,14 +74,15 @@ impl Thread {
 
 fn hung_tests(output: &StackOutput<'_>) -> Vec<HungTest> {
     let paths = WorkspacePaths::new(output.workspace);
+    let threads = output.printed.lines().filter_map(|line| serde_json::from_str::<Thread>(line).ok());
+    let stacks: Vec<(State, Stack)> =
+        threads.take(THREADS_MAX).map(|thread| (thread.state, thread.into_stack(output, &paths))).collect();
     let mut found: Vec<HungTest> = Vec::new();
     // A stack says more than a suspended function, and that more than the beginning of the test.
     for (state, note) in [(State::Running, ""), (State::Suspended, SUSPENDED_NOTE), (State::Declared, DECLARED_NOTE)] {
         let left: Vec<TestId> =
             output.running.iter().filter(|test| found.iter().all(|hung| hung.test != **test)).cloned().collect();
-        let threads = output.printed.lines().filter_map(|line| serde_json::from_str::<Thread>(line).ok());
-        let threads = threads.take(THREADS_MAX).filter(|thread| thread.state == state);
-        let stacks: Vec<Stack> = threads.map(|thread| thread.into_stack(output, &paths)).collect();
+        let stacks: Vec<Stack> = stacks.iter().filter(|(of, _)| *of == state).map(|(_, stack)| stack.clone()).collect();
         found.extend(attribute(&stacks, &left, is_stack_of).into_iter().map(|hung| with_note(hung, note)));
     }
     found

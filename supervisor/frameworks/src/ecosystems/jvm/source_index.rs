@@ -2,7 +2,7 @@
 
 use crate::contract::FileTree;
 use crate::contract::InjectedFile;
-use crate::parsing::workspace_paths::is_within;
+use crate::parsing::workspace_paths::{is_within, leaves_workspace};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -45,8 +45,7 @@ impl SourceIndex {
     /// The index of paths relative to the workspace. A path that leaves it is left out.
     pub(crate) fn from_paths<'a>(paths: impl Iterator<Item = &'a str>) -> SourceIndex {
         let mut sources = SourceIndex::default();
-        let is_within = |path: &&str| !path.starts_with('/') && path.split('/').all(|part| part != "..");
-        for source in paths.filter(is_within).take(SOURCES_MAX) {
+        for source in paths.filter(|path| !leaves_workspace(path)).take(SOURCES_MAX) {
             let name = source.rsplit('/').next().unwrap_or(source);
             sources.by_name.entry(name.to_owned()).or_default().push(source.to_owned());
         }

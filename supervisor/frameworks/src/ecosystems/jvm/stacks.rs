@@ -29,8 +29,8 @@ const THREADS_MAX: usize = 1_024;
 const FRAMES_MAX: usize = 200;
 
 fn hung_tests(output: &StackOutput<'_>) -> Vec<HungTest> {
-    let sources: Vec<&str> = output.printed.lines().filter_map(|line| line.strip_prefix(SOURCE)).collect();
-    let mut stacks = threads(output.printed, &SourceIndex::from_paths(sources.into_iter()));
+    let sources = output.printed.lines().filter_map(|line| line.strip_prefix(SOURCE));
+    let mut stacks = threads(output.printed, &SourceIndex::from_paths(sources));
     for stack in &mut stacks {
         stack.is_of_test = output.running.iter().any(|test| is_stack_of(test, stack));
     }

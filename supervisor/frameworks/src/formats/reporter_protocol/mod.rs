@@ -32,6 +32,7 @@ use crate::parsing::notes::Notes;
 use crate::parsing::output_tail::{OutputTail, describe_exit, strip_ansi};
 use crate::parsing::proof_tracker::ProofTracker;
 use crate::parsing::running_tests::RunningTests;
+use crate::parsing::stack_frames::is_part;
 use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bounds::{NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX, clip};
@@ -398,7 +399,7 @@ impl ReporterParser {
         self.counted += 1;
         self.ended += 1;
         let id = TestId { package: join(&self.dir, &test.package), name: test.name };
-        self.reports_parts |= self.running.iter().any(|running| is_part(&id, running));
+        self.reports_parts = self.reports_parts || self.running.iter().any(|running| is_part(&id, running));
         self.running.finish(&id);
         if !self.declared.is_empty() {
             self.declared.remove(&id.clone().bounded());
@@ -619,12 +620,6 @@ impl Parser for ReporterParser {
 /// Whether a step runs a project's test script in a shell.
 fn is_shell_line(step: &Step) -> bool {
     step.programs.iter().any(|program| program == "sh")
-}
-
-/// Whether a test is a part of another one: a subtest.
-fn is_part(id: &TestId, whole: &TestId) -> bool {
-    let rest = id.name.strip_prefix(whole.name.as_str());
-    id.package == whole.package && rest.is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 //!
 //! A name is that of a top-level test. The go tool runs whole packages, so a package is in with all of its test files or out.
 
-use super::detect::{go_directories, is_go_file};
-use super::selection::{PackageGroup, STEPS_MAX, split_long};
+use super::detect::is_go_file;
+use super::selection::{self, PackageGroup, STEPS_MAX, split_long};
 use crate::contract::{FileTree, PlanError, Project, ScopeGlobs, TestScope, innermost_project};
+use crate::parsing::workspace_paths::within_dir;
 use regex::Regex;
+use std::collections::BTreeMap;
 
 /// The groups of a run of everything, without what the scope leaves out.
 pub(super) fn apply<'a>(
@@ -18,14 +20,16 @@ pub(super) fn apply<'a>(
     skip_expression(scope).as_deref().map(compile).transpose()?;
     let run = scope.patterns.name_expression().map(|names| format!("^({names})$"));
     let (wanted, excluded) = (files_of(&scope.patterns)?, files_of(&scope.exclude)?);
+    let selects_files = wanted.is_some() || excluded.is_some();
+    let directories = if selects_files { go_files(tree) } else { GoFiles::new() };
     let mut applied = Vec::new();
     for mut group in groups {
         group.run = run.clone().or(group.run);
-        if wanted.is_none() && excluded.is_none() {
+        if !selects_files {
             applied.push(group);
             continue;
         }
-        let packages = packages(tree, projects, group.module, wanted.as_ref(), excluded.as_ref())?;
+        let packages = packages(tree, &directories, projects, group.module, wanted.as_ref(), excluded.as_ref())?;
         if !packages.is_empty() {
             applied.extend(split_long(group.module, group.run, packages));
         }
@@ -50,10 +54,23 @@ fn compile(expression: &str) -> Result<Regex, PlanError> {
     Regex::new(expression).map_err(|_| PlanError::ScopeTooLarge)
 }
 
+/// By directory, the Go files in it.
+type GoFiles<'a> = BTreeMap<&'a str, Vec<&'a str>>;
+
+/// Collected once for all modules.
+fn go_files(tree: &FileTree) -> GoFiles<'_> {
+    let mut found = GoFiles::new();
+    for file in tree.files().filter(|file| is_go_file(file)) {
+        found.entry(file.rsplit_once('/').map_or("", |(dir, _)| dir)).or_default().push(file);
+    }
+    found
+}
+
 /// Patterns for the packages of a module that are in the scope. A package without test files counts by its sources, and is in
 /// unless they are excluded: it has to build.
 fn packages(
     tree: &FileTree,
+    directories: &GoFiles<'_>,
     projects: &[Project],
     module: &Project,
     wanted: Option<&Regex>,
@@ -61,23 +78,21 @@ fn packages(
 ) -> Result<Vec<String>, PlanError> {
     // Directories relative to the module, and whether they have tests.
     let (mut included, mut others) = (Vec::new(), Vec::new());
-    for dir in go_directories(tree) {
+    for (dir, own) in directories {
         if innermost_project(projects, dir) != Some(module) || is_ignored(dir) {
             continue;
         }
-        let own = tree.files_below(dir).filter(|file| file.rsplit_once('/').map_or("", |(dir, _)| dir) == dir);
-        let (tests, sources): (Vec<&str>, Vec<&str>) =
-            own.filter(|file| is_go_file(file)).partition(|file| file.ends_with("_test.go"));
+        let (tests, sources): (Vec<&str>, Vec<&str>) = own.iter().partition(|file| file.ends_with("_test.go"));
         let files = if tests.is_empty() { &sources } else { &tests };
         let is_in = |file: &&&str| {
             wanted.is_none_or(|wanted| wanted.is_match(file)) && !excluded.is_some_and(|out| out.is_match(file))
         };
         let count = files.iter().filter(is_in).count();
         if count > 0 && count < files.len() && !tests.is_empty() {
-            let package = if dir.is_empty() { "." } else { dir }.to_owned();
+            let package = if dir.is_empty() { "." } else { *dir }.to_owned();
             return Err(PlanError::ScopeSplitsPackage { package, framework: "go" });
         }
-        let within = dir.strip_prefix(module.dir.as_str()).unwrap_or(dir).trim_matches('/');
+        let within = within_dir(dir, &module.dir);
         if count > 0 { included.push((within, !tests.is_empty())) } else { others.push(within) }
     }
     if others.is_empty() && !included.is_empty() {
@@ -87,7 +102,7 @@ fn packages(
         Some(pattern) => Some(pattern),
         // Without tests a directory may well be one that does not build here, such as that of a `tools.go`.
         None if !has_tests => None,
-        None => Some(if dir.is_empty() { ".".to_owned() } else { format!("./{dir}") }),
+        None => Some(selection::pattern(dir)),
     };
     Ok(included.into_iter().filter_map(of).collect())
 }
@@ -173,7 +188,10 @@ mod tests {
         ["go.mod", "tools.go", "a/a_test.go", "e2e/b_test.go"].iter().for_each(|file| tree.add(*file));
         let module = Project { dir: String::new(), name: String::new() };
         let out = Regex::new("^e2e/").unwrap();
-        assert_eq!(packages(&tree, std::slice::from_ref(&module), &module, None, Some(&out)).unwrap(), ["./a..."]);
+        assert_eq!(
+            packages(&tree, &go_files(&tree), std::slice::from_ref(&module), &module, None, Some(&out)).unwrap(),
+            ["./a..."]
+        );
     }
 
     #[test]

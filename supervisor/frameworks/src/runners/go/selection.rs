@@ -132,7 +132,7 @@ fn package_of_file(tree: &FileTree, go_dirs: &BTreeSet<&str>, module: &Project, 
     within(dir)
 }
 
-fn pattern(dir_in_module: &str) -> String {
+pub(super) fn pattern(dir_in_module: &str) -> String {
     match dir_in_module.trim_matches('/') {
         "" => ".".to_owned(),
         dir => format!("./{dir}"),

@@ -21,13 +21,12 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
     Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
-    RerunNames, ReservedVariables, StackDump, StackOutput, StackSource, Step, Toolchain,
+    RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
 };
 use crate::ecosystems::path_selection::PathSelection;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use crate::parsing::stack_frames::attribute;
 use crate::parsing::thread_stacks;
-use proctor_core::hung_test::{HungTest, StackSignal};
+use proctor_core::hung_test::StackSignal;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -133,7 +132,7 @@ static MANIFEST: Manifest = Manifest {
     rerun_names: RerunNames { separators: &[" with data set "], ..RerunNames::PLAIN },
     stack_dump: Some(StackDump {
         source: StackSource::Signal(StackSignal::Reserved),
-        read: hung_tests,
+        read: |output| thread_stacks::hung_by_file(output, "/Framework/TestCase.php"),
         declared_note: Some(DECLARED_NOTE),
     }),
     toolchains: &[&PHP],
@@ -144,14 +143,6 @@ static MANIFEST: Manifest = Manifest {
 /// Explains a place that is not from a stack.
 const DECLARED_NOTE: &str = "(here the test begins: PHP prints no stack without the extension pcntl, in a process of the test's own, or in a call that no \
      signal ends)";
-
-/// Where the running test hangs. A stack with PHPUnit's own frame of a test belongs to the test whose file is in it, or to the one
-/// that runs.
-fn hung_tests(output: &StackOutput<'_>) -> Vec<HungTest> {
-    let is_runner = |path: &str| path.ends_with("/Framework/TestCase.php");
-    let stacks = thread_stacks::read(output.stderr, output.workspace, is_runner);
-    attribute(&stacks, output.running, |test, stack| stack.is_in(&test.package))
-}
 
 impl Framework for Phpunit {
     fn manifest(&self) -> &'static Manifest {

@@ -21,13 +21,12 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
     Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
-    RerunNames, ReservedVariables, StackDump, StackOutput, StackSource, Step, Toolchain,
+    RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
 };
 use crate::ecosystems::path_selection::{PathSelection, path_selections};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use crate::parsing::stack_frames::attribute;
 use crate::parsing::thread_stacks;
-use proctor_core::hung_test::{HungTest, StackSignal};
+use proctor_core::hung_test::StackSignal;
 use proctor_core::request::Selection;
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -115,7 +114,7 @@ static MANIFEST: Manifest = Manifest {
     },
     stack_dump: Some(StackDump {
         source: StackSource::Signal(StackSignal::Reserved),
-        read: hung_tests,
+        read: |output| thread_stacks::hung_by_file(output, "/rspec/core/example.rb"),
         declared_note: None,
     }),
     rerun_names: RerunNames { are_titles: true, ..RerunNames::PLAIN },
@@ -124,13 +123,6 @@ static MANIFEST: Manifest = Manifest {
     sample: &[(".rspec", ""), ("spec/a_spec.rb", "")],
     ..Manifest::DEFAULT
 };
-
-/// Where the running example hangs. A stack belongs to the examples of a spec file that has a frame in it.
-fn hung_tests(output: &StackOutput<'_>) -> Vec<HungTest> {
-    let is_runner = |path: &str| path.ends_with("/rspec/core/example.rb");
-    let stacks = thread_stacks::read(output.stderr, output.workspace, is_runner);
-    attribute(&stacks, output.running, |test, stack| stack.is_in(&test.package))
-}
 
 impl Framework for Rspec {
     fn manifest(&self) -> &'static Manifest {

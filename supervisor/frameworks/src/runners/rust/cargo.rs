@@ -10,6 +10,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use crate::parsing::workspace_paths::join;
+use proctor_core::shell_word::quoted;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -111,20 +112,15 @@ pub(super) fn names(names: &NameSelection) -> Vec<String> {
 
 fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, request: &PlanRequest<'_>) -> String {
     let own = own_runner(tree, project, request.workspace).map(|(_, words)| {
-        format!("set -- {} \"$@\"", words.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" "))
+        format!("set -- {} \"$@\"", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
     });
     let mut plain = String::new();
     for package in packages(projects, tree, project) {
         let dir = format!("{}/{}", request.workspace, package.dir);
         for name in &package.plain {
-            let pattern = quote(&format!("{}:{name}", dir.trim_end_matches('/')));
+            let pattern = quoted(&format!("{}:{name}", dir.trim_end_matches('/')));
             plain.push_str(&format!("{pattern})\n  echo \"proctor-plain $binary\"\n  \"$@\" 2>&1\n  ;;\n"));
         }
     }
     RUNNER.replace("#own-runner#", &own.unwrap_or_default()).replace("#plain-binaries#\n", &plain)
-}
-
-/// Quotes a word for the shell.
-fn quote(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
