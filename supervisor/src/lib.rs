@@ -19,6 +19,7 @@
 //! | host check cache | as long as the supervisor | 1,024 requests for host checks: one check at a time answers all waiting requests |
 //! | config reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
 //! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which no task waits; lines that find no room are counted |
+//! | metrics | as long as `serve --config` with `[telemetry] listen` | 16 scrapes, which share a result for a quarter of a second; the listener has 16 connections |
 //! | history | as long as the supervisor or command | 32 finished runs, 8 of them of one tenant: a thread of its own; the report of a run waits at most five seconds for its comparison |
 //! | run thread | as long as its run scans the workspace or has its slot | none: at most 256 scanning, 64 of one tenant, and 1,024 with a slot; it blocks in `poll`, feeds the parser and writes the log |
 //! | removal of caches after a change of user | as long as it takes | none: a thread of its own, for which no task waits |
@@ -41,5 +42,6 @@ mod random_id;
 pub mod reports;
 pub mod runs;
 pub mod sessions;
+pub mod telemetry;
 pub mod tenants;
 pub mod workspace;

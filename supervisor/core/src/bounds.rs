@@ -326,6 +326,10 @@ pub const PASSED_OVER_MAX: u32 = 8;
 /// Most tenants of a host. Each has user ids of its own, and a host shared by more would serve none of them.
 pub const TENANTS_MAX: usize = 10_000;
 
+/// Most tenants with a label of their own in metrics; the others are added up. A label makes some twenty series, and a
+/// store of metrics should not get hundreds of thousands from each host.
+pub const TENANT_LABELS_MAX: usize = 64;
+
 /// Default number of a tenant's sessions at a time: a team of a hundred agents with ten each.
 pub const TENANT_SESSIONS_MAX: usize = 1_000;
 

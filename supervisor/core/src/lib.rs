@@ -11,6 +11,7 @@ pub mod coverage;
 pub mod event;
 pub mod failure;
 pub mod filter;
+pub mod histogram;
 pub mod history;
 pub mod host_health;
 pub mod human_units;

@@ -282,6 +282,12 @@ impl FairQueue {
         self.waiting.len()
     }
 
+    /// The sum of the demands of the running runs.
+    #[must_use]
+    pub fn in_use(&self) -> Amount {
+        self.in_use
+    }
+
     /// Number of running runs.
     #[must_use]
     pub fn running(&self) -> usize {

@@ -12,6 +12,7 @@ use crate::run_loop::RunLoop;
 use crate::sched_slice;
 use crate::spec::{Ending, Jail, RunSpec, Sandbox, SandboxEvent};
 use crate::spec_validation::validate;
+use crate::worker_counts::WorkerCounts;
 use crate::workspace_fd::{DirId, open_workspace};
 use crate::zygote::Worker;
 use std::error::Error as _;
@@ -35,6 +36,7 @@ pub struct LinuxSandbox {
     factory: WorkerFactory,
     /// `None` if nothing is prepared ahead of runs.
     pool: Option<Pool>,
+    counts: WorkerCounts,
 }
 
 impl LinuxSandbox {
@@ -57,7 +59,7 @@ impl LinuxSandbox {
             0 => None,
             _ => Some(Pool::new(factory.clone(), bounds).map_err(SandboxError::kernel("starting a thread"))?),
         };
-        Ok(Self { factory, pool })
+        Ok(Self { factory, pool, counts: WorkerCounts::default() })
     }
 
     /// Removes the cgroups of killed supervisors, whose runs died with them. Then, on a host with cgroup v2, moves this
@@ -120,6 +122,9 @@ impl Sandbox for LinuxSandbox {
         validate(spec)?;
         let (workspace, workspace_id) = workspace_handle(&spec.jail, spec.jail.workspace_id)?;
         let mut prepared = self.pool_for(&spec.jail).and_then(|pool| pool.take(&spec.jail, workspace_id, &spec.limits));
+        if self.pool_for(&spec.jail).is_some() {
+            self.counts.record_request(prepared.is_some());
+        }
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -131,9 +136,18 @@ impl Sandbox for LinuxSandbox {
                 Err(error) if attempts < ATTEMPTS_MAX && is_worth_retrying(&error, was_prepared) => {
                     tracing::warn!(%error, source = ?error.source(), "a run is tried again with another worker");
                 }
-                outcome => return outcome.map_err(|error| or_workspace_replaced(error, &spec.jail, workspace_id)),
+                outcome => {
+                    if let Ok(ending) = &outcome {
+                        self.counts.record_setup(was_prepared, ending.resources.setup_s);
+                    }
+                    return outcome.map_err(|error| or_workspace_replaced(error, &spec.jail, workspace_id));
+                }
             }
         }
+    }
+
+    fn worker_counts(&self) -> Option<&WorkerCounts> {
+        Some(&self.counts)
     }
 
     fn probe(&self) -> HostReport {

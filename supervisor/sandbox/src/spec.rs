@@ -296,6 +296,11 @@ pub trait Sandbox: Send + Sync + 'static {
         sink: &mut dyn FnMut(SandboxEvent<'_>),
     ) -> Result<Ending, crate::SandboxError>;
 
+    /// Counts of the workers; `None` if none are counted.
+    fn worker_counts(&self) -> Option<&crate::WorkerCounts> {
+        None
+    }
+
     /// What this host can enforce, row by row. A sandbox without a host returns an empty report.
     fn probe(&self) -> crate::HostReport {
         crate::HostReport::default()

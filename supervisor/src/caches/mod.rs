@@ -86,6 +86,13 @@ pub fn are_overfull(cache: &Path, bytes_max: u64) -> bool {
     cache.is_dir() && overfull() && is_in_use(cache).unwrap_or(false)
 }
 
+/// Bytes of the caches in `cache` at the last measurement; `None` before the first.
+#[must_use]
+pub fn measured_bytes(cache: &Path) -> Option<u64> {
+    let mut used = cache.is_dir().then(|| open_used(cache).ok())??;
+    Measurement::read(&mut used).map(|measurement| measurement.bytes)
+}
+
 fn is_in_use(cache: &Path) -> io::Result<bool> {
     match open_used(cache)?.try_lock() {
         Ok(()) => Ok(false),

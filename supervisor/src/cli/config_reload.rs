@@ -193,11 +193,13 @@ fn restore_fixed_settings(before: &Config, now: &mut Config) -> Vec<&'static str
     unchanged_keys.extend(before.host.changed_keys(&now.host));
     unchanged_keys.extend(before.sandbox.changed_keys(&now.sandbox));
     unchanged_keys.extend(before.audit.changed_keys(&now.audit));
+    unchanged_keys.extend(before.telemetry.changed_keys(&now.telemetry));
     now.listen = listen;
     now.state_dir.clone_from(&before.state_dir);
     now.host = before.host.clone();
     now.sandbox = before.sandbox.clone();
     now.audit = before.audit.clone();
+    now.telemetry = before.telemetry.clone();
     unchanged_keys
 }
 
@@ -276,6 +278,10 @@ mod tests {
                 &["sandbox.required_layers", "sandbox.left_off"],
             ),
             ("[audit]\npath = \"/a\"\nmax_bytes = 1\nkeep = 1", &["audit.path", "audit.max_bytes", "audit.keep"]),
+            (
+                "[telemetry]\nlisten = \"127.0.0.1:1\"\nrequire_token = true\nplaintext = true",
+                &["telemetry.listen", "telemetry.require_token", "telemetry.plaintext"],
+            ),
             ("[listen]\nunix = \"/u\"\nunix_mode = \"0\"", &["listen.unix", "listen.unix_mode"]),
             ("[max]\nmemory = 1\n[defaults]\nmemory = 1", &[]),
         ] {

@@ -109,6 +109,7 @@ fn new_context(
         host: HostMonitor::new(clock),
         scheduler: Scheduler::start(clock, budget),
         scan_permits: ScanPermits::for_host(),
+        counters: Arc::default(),
         history: History::start(),
     })
 }

@@ -17,6 +17,9 @@ use crate::ops::systemd::ServiceManager;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::Registry;
+use crate::telemetry;
+use crate::telemetry::collector::MetricsCollector;
+use crate::telemetry::listener::MetricsService;
 use crate::tenants::Tenants;
 use crate::tenants::access::{self, Access, CurrentAccess, LoadedConfig};
 use proctor_core::isolation::Layer;
@@ -110,6 +113,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             None => Listener::Tcp(listener),
         });
     }
+    start_metrics(&config, &api, access.subscribe()).await?;
     let manager = ServiceManager::from_env(|name| std::env::var_os(name));
     if let Some(manager) = manager.map_err(|error| CommandError::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
@@ -133,6 +137,18 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     // Flushing blocks. It fails only by a panic.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended
+}
+
+/// Serves `/metrics`, if the host file has an address for it.
+async fn start_metrics(config: &Config, api: &Api, access: CurrentAccess) -> Result<(), CommandError> {
+    let Some(address) = config.telemetry.listen else { return Ok(()) };
+    let bound = TcpListener::bind(address).await;
+    let listener = bound.map_err(|error| CommandError::host(format!("telemetry.listen: {address}: {error}")))?;
+    tracing::info!(metrics = %listener.local_addr().unwrap_or(address), "listening for scrapes");
+    let collector = MetricsCollector::start(api.clone(), config.state_dir.clone());
+    let operators = config.telemetry.needs_token().then_some(access);
+    tokio::spawn(telemetry::listener::serve(listener, MetricsService { collector, operators }));
+    Ok(())
 }
 
 fn cannot_switch() -> SandboxError {

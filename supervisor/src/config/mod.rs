@@ -12,6 +12,7 @@ mod listen;
 mod path_ownership;
 mod quota;
 mod sandbox;
+mod telemetry;
 mod tenants;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use limits::LimitsTable;
 pub use listen::{Listen, TlsTable};
 pub use quota::QuotaTable;
 pub use sandbox::SandboxTable;
+pub use telemetry::TelemetryTable;
 pub use tenants::{TenantRoots, TenantTable, UidRange};
 
 /// The whole file. `deploy/proctor.toml` documents every key.
@@ -65,6 +67,9 @@ pub struct Config {
     /// The audit log.
     #[serde(default)]
     pub audit: AuditTable,
+    /// What the supervisor reports about itself.
+    #[serde(default)]
+    pub telemetry: TelemetryTable,
     /// Identities of operators, which may query and drain the host.
     #[serde(default)]
     pub operators: Identities,
@@ -96,6 +101,9 @@ impl Config {
         }
         problems.extend(self.listen.problems());
         problems.extend(self.audit.problems());
+        let operators = &self.operators;
+        let has_token = !operators.token_hashes.is_empty() || !operators.jwt_subjects.is_empty();
+        problems.extend(self.telemetry.problems(has_token));
         problems.extend(self.jwt.iter().flat_map(JwtTable::problems));
         let roots = self.roots();
         for index in 0..self.tenant.len() {

@@ -2,9 +2,11 @@
 //! leaves.
 
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord, AuthMethod, UntrustedText};
+use crate::telemetry::counters::Counters;
 use crate::tenants::Caller;
 use proctor_core::limits::LimitRequest;
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::time::Instant;
 use tonic::body::Body;
@@ -69,6 +71,7 @@ pub(super) fn set_existing() {
 pub(super) struct AuditedService<S> {
     pub(super) service: S,
     pub(super) audit: Audit,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl<S: NamedService> NamedService for AuditedService<S> {
@@ -92,9 +95,10 @@ where
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let path = request.uri().path();
         let rpc = path.strip_prefix("/proctor.v1.").unwrap_or(path).to_owned();
-        let (audit, answer) = (self.audit.clone(), self.service.call(request));
+        let (audit, counters) = (self.audit.clone(), Arc::clone(&self.counters));
+        let answer = self.service.call(request);
         Box::pin(RECORD.scope(RefCell::default(), async move {
-            let mut pending = PendingRecord { audit, rpc: Some(rpc), started_at: Instant::now() };
+            let mut pending = PendingRecord { audit, counters, rpc: Some(rpc), started_at: Instant::now() };
             let answer = answer.await?;
             // An error status is complete in the headers; a stream that has started has none yet.
             let error = Status::from_header_map(answer.headers()).filter(|status| status.code() != Code::Ok);
@@ -108,6 +112,7 @@ where
 /// while its request is carried out.
 struct PendingRecord {
     audit: Audit,
+    counters: Arc<Counters>,
     /// `None` once emitted.
     rpc: Option<String>,
     started_at: Instant,
@@ -120,8 +125,17 @@ impl Drop for PendingRecord {
 }
 
 impl PendingRecord {
+    fn count(&self, rpc: &str, error: Option<&Status>) {
+        let us = u64::try_from(self.started_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.counters.record_call(rpc, error.map_or(Code::Ok, Status::code), us);
+        let info = error.and_then(StatusExt::get_details_error_info);
+        let quota = info.as_ref().and_then(|info| info.metadata.get("quota"));
+        quota.into_iter().for_each(|quota| self.counters.record_refusal(quota));
+    }
+
     fn emit(&mut self, error: Option<&Status>) {
         let Some(rpc) = self.rpc.take() else { return };
+        self.count(&rpc, error);
         let record = RECORD.try_with(RefCell::take).unwrap_or_default();
         // A caller that leaves undoes nothing: a run that was accepted exists.
         let is_done = record.run.is_some() || record.existing;
@@ -207,7 +221,7 @@ mod tests {
                 update(|record| record.operator = true);
                 std::future::pending::<Result<Response<Body>, Infallible>>().await
             });
-            let mut service = AuditedService { service: slow, audit: audit.clone() };
+            let mut service = AuditedService { service: slow, audit: audit.clone(), counters: Arc::default() };
             let request = Request::builder().uri(format!("/proctor.v1.{rpc}")).body(Body::empty()).unwrap();
             let mut call = service.call(request);
             assert!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

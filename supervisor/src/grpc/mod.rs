@@ -26,6 +26,7 @@ use crate::runs::RunHandle;
 use crate::runs::context::Context;
 use crate::sessions::SessionHandle;
 use crate::sessions::registry::Registry;
+use crate::telemetry::counters::Counters;
 use crate::tenants::access::CurrentAccess;
 use crate::tenants::allowance::InFlightBytes;
 use crate::tenants::{Caller, Tenant};
@@ -98,6 +99,7 @@ impl Api {
         let (reflection, older) = (reflection().build_v1()?, reflection().build_v1alpha()?);
         let (access, operators, audit) =
             (self.access.clone(), Arc::<InFlightBytes>::default(), self.context.audit.clone());
+        let counters = Arc::clone(&self.context.counters);
         let sessions = SessionsServer::new(self.clone()).max_decoding_message_size(REQUEST_BYTES_MAX);
         let runs = RunsServer::new(self.clone())
             .max_decoding_message_size(REQUEST_BYTES_MAX)
@@ -106,7 +108,7 @@ impl Api {
             .max_decoding_message_size(REQUEST_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let host = HostServer::new(HostService::new(self)).max_decoding_message_size(REQUEST_BYTES_MAX);
-        let guard = ServiceGuard { access, operators, audit };
+        let guard = ServiceGuard { access, operators, audit, counters };
         let routes = Routes::new(Admission::open(health.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
             .add_service(Admission::open(reflection.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
             .add_service(Admission::open(older.max_decoding_message_size(OPEN_REQUEST_BYTES_MAX)))
@@ -157,11 +159,12 @@ struct ServiceGuard {
     access: CurrentAccess,
     operators: Arc<InFlightBytes>,
     audit: Audit,
+    counters: Arc<Counters>,
 }
 
 impl ServiceGuard {
     fn wrap<S>(&self, service: S) -> AuditedService<Admission<S>> {
         let service = Admission::authenticated(service, self.access.clone(), Arc::clone(&self.operators));
-        AuditedService { service, audit: self.audit.clone() }
+        AuditedService { service, audit: self.audit.clone(), counters: Arc::clone(&self.counters) }
     }
 }

@@ -207,6 +207,7 @@ mod tests {
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, Amount { memory_bytes: 0, cpu_millis: 0 }),
             scan_permits: ScanPermits::for_host(),
+            counters: Arc::default(),
             history: crate::history::History::off(),
         });
         let registry = Registry::start(Arc::clone(&context), SessionLimits::default());

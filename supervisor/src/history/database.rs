@@ -13,6 +13,13 @@ use std::time::Duration;
 /// The file in the tenant's directory.
 const FILE: &str = "history.sqlite";
 
+/// Bytes of the database in `dir` with what is not merged into it yet; zero without one.
+#[must_use]
+pub fn stored_bytes(dir: &Path) -> u64 {
+    let files = [FILE.to_owned(), format!("{FILE}-wal")];
+    files.iter().filter_map(|name| Some(dir.join(name).symlink_metadata().ok()?.len())).sum()
+}
+
 /// Suffix of the name that a damaged file gets. The next damaged file replaces it.
 const DAMAGED: &str = "damaged";
 

@@ -18,6 +18,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use database::stored_bytes;
 pub use recorder::RunRecorder;
 pub use workspace_key::{DirectoryKey, WorkspaceKey};
 

@@ -7,6 +7,7 @@ use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::Audit;
 use crate::runs::scheduler::Scheduler;
+use crate::telemetry::counters::Counters;
 use proctor_sandbox::{Sandbox, release_memory};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,6 +29,8 @@ pub struct Context {
     pub host: HostMonitor,
     /// Limits the workspace scans of all tenants together.
     pub scan_permits: ScanPermits,
+    /// Counts calls, runs and scans.
+    pub counters: Arc<Counters>,
     /// Records finished runs.
     pub history: History,
 }

@@ -83,6 +83,20 @@ pub struct SlotRequest {
 enum Message {
     Enter { request: Box<SlotRequest>, reply: oneshot::Sender<Result<RunSlot, QuotaExceeded>> },
     Admit { tenants: BTreeSet<TenantId>, reply: oneshot::Sender<()> },
+    Usage { reply: oneshot::Sender<SchedulerUsage> },
+}
+
+/// Usage of the host's queue and of its budget for runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SchedulerUsage {
+    /// Runs that wait for a turn.
+    pub waiting: usize,
+    /// Runs that have a turn.
+    pub running: usize,
+    /// Sum of the demands of the latter.
+    pub in_use: Amount,
+    /// What all runs together may use.
+    pub budget: Amount,
 }
 
 /// Handle of the scheduler task.
@@ -119,6 +133,13 @@ impl Scheduler {
         let request = Box::new(request);
         self.mailbox.send(Message::Enter { request, reply }).await.map_err(|_| EnterError::Gone)?;
         Ok(answer.await.map_err(|_| EnterError::Gone)??)
+    }
+
+    /// What waits and runs now. `None` if the scheduler has ended.
+    pub async fn usage(&self) -> Option<SchedulerUsage> {
+        let (reply, usage) = oneshot::channel();
+        self.mailbox.send(Message::Usage { reply }).await.ok()?;
+        usage.await.ok()
     }
 
     /// Restricts starts to these tenants from now on: waiting runs of others are refused, running ones continue. Before
@@ -164,6 +185,7 @@ impl Queue {
                         self.admit_only(tenants);
                         _ = reply.send(());
                     }
+                    Some(Message::Usage { reply }) => _ = reply.send(self.usage()),
                     None => return,
                 },
                 Some(ticket) = self.released.next() => self.release(ticket),
@@ -178,6 +200,15 @@ impl Queue {
         let slot = self.slot_for(request);
         self.schedule_update();
         _ = reply.send(slot);
+    }
+
+    fn usage(&self) -> SchedulerUsage {
+        SchedulerUsage {
+            waiting: self.queue.waiting(),
+            running: self.queue.running(),
+            in_use: self.queue.in_use(),
+            budget: self.budget,
+        }
     }
 
     fn admit_only(&mut self, tenants: BTreeSet<TenantId>) {
@@ -349,6 +380,20 @@ mod tests {
         assert_eq!([one.has_turn(), other.has_turn(), third.has_turn()], [true, true, false]);
         drop(one);
         assert_eq!(next(&mut third).await, SlotState::Turn);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reports_what_waits_and_what_is_in_use() {
+        let harness = Harness::new();
+        let running = harness.enter("a", HALF).await;
+        let _waiting = harness.enter("b", ALL).await;
+        let usage = SchedulerUsage { waiting: 1, running: 1, in_use: HALF, budget: BUDGET };
+        assert_eq!(harness.scheduler.usage().await, Some(usage));
+        drop(running);
+        while harness.scheduler.usage().await.unwrap().waiting > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(harness.scheduler.usage().await.unwrap().in_use, BUDGET);
     }
 
     #[tokio::test(start_paused = true)]

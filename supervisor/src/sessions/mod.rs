@@ -15,6 +15,7 @@ use crate::ops::drain::ClosedRuns;
 use crate::runs::RunHandle;
 use crate::runs::context::Context;
 use crate::runs::prepare::PrepareError;
+use crate::telemetry::failure_streak::FailureStreak;
 use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
 use proctor_core::bounds::SESSION_IDLE_MAX;
@@ -194,6 +195,8 @@ struct SessionShared {
     crashed: AtomicBool,
     /// Whether it is being closed: it accepts no more runs.
     closing: AtomicBool,
+    /// How long its tests have failed.
+    streak: FailureStreak,
     /// Number of workspace scans.
     #[cfg(test)]
     scans: std::sync::atomic::AtomicUsize,
@@ -220,6 +223,7 @@ pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Out
     let SessionOptions { id, context, policy, workspace, idle_max, memory } = options;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
     let session = Session::restore(memory.slot, memory.index, memory.last_request);
+    let streak = FailureStreak::new(context.clock.now());
     let shared = Arc::new(SessionShared {
         id,
         workspace,
@@ -229,6 +233,7 @@ pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Out
         busy: AtomicBool::new(false),
         crashed: AtomicBool::new(false),
         closing: AtomicBool::new(false),
+        streak,
         #[cfg(test)]
         scans: std::sync::atomic::AtomicUsize::new(0),
     });
@@ -279,6 +284,12 @@ impl SessionHandle {
     #[must_use]
     pub fn idle_max(&self) -> Duration {
         self.shared.idle_max
+    }
+
+    /// How long its tests have failed.
+    #[must_use]
+    pub(crate) fn streak(&self) -> &FailureStreak {
+        &self.shared.streak
     }
 
     /// Whether a run is in progress or waits, as of a moment ago.

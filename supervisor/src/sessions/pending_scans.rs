@@ -147,6 +147,7 @@ async fn scan_when_permitted(
 fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermit) -> Option<Vec<ScanResult>> {
     #[cfg(test)]
     shared.scans.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    shared.context.counters.record_scan();
     let refused = |why: PrepareError| Some(requests.iter().map(|_| Err(why.clone())).collect());
     if let Some(text) = shared.context.host.refusal() {
         return refused(PrepareError::HostFailed { text });

@@ -5,6 +5,7 @@ use crate::random_id::random_id;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::{SessionHandle, SessionMemory, SessionOptions, prepare_actor};
+use crate::telemetry::failure_streak::StreakSummary;
 use crate::tenants::Tenant;
 use crate::workspace::Workspace;
 use futures_util::FutureExt;
@@ -57,6 +58,15 @@ pub struct TenantSessions {
     pub busy: Vec<SessionHandle>,
 }
 
+/// Numbers of sessions, and how long their tests have failed.
+#[derive(Debug, Clone, Default)]
+pub struct SessionCounts {
+    /// Sessions of each tenant that has any.
+    pub by_tenant: HashMap<TenantId, u64>,
+    /// Failed runs in a row, over all sessions.
+    pub streaks: StreakSummary,
+}
+
 /// Sort key of a session among those of all tenants.
 type SessionKey = (TenantId, SessionId);
 
@@ -66,6 +76,7 @@ enum RegistryMessage {
     List { tenant: TenantId, after: String, limit: usize, reply: oneshot::Sender<Vec<SessionHandle>> },
     ListAll { after: SessionKey, limit: usize, reply: oneshot::Sender<Vec<(TenantId, SessionHandle)>> },
     ByTenant { reply: oneshot::Sender<Vec<TenantSessions>> },
+    Counts { reply: oneshot::Sender<SessionCounts> },
     Drain { reply: oneshot::Sender<Vec<SessionHandle>> },
     Ping { reply: oneshot::Sender<()> },
 }
@@ -149,6 +160,11 @@ impl Registry {
     /// The number of sessions and the busy sessions of each tenant that has any.
     pub async fn sessions_by_tenant(&self) -> Vec<TenantSessions> {
         self.request(|reply| RegistryMessage::ByTenant { reply }).await.unwrap_or_default()
+    }
+
+    /// Numbers of sessions and of those whose tests keep failing. `None` if the registry has ended.
+    pub async fn session_counts(&self) -> Option<SessionCounts> {
+        self.request(|reply| RegistryMessage::Counts { reply }).await
     }
 
     /// Whether the registry answers.
@@ -330,6 +346,7 @@ impl RegistryTask {
                 _ = reply.send(self.all_after(&after).take(limit).collect())
             }
             RegistryMessage::ByTenant { reply } => _ = reply.send(self.tenants.iter().map(tenant_sessions).collect()),
+            RegistryMessage::Counts { reply } => _ = reply.send(self.counts()),
             RegistryMessage::Drain { reply } => {
                 self.draining = true;
                 let all = self.tenants.values().flat_map(|entry| entry.sessions.values());
@@ -337,6 +354,15 @@ impl RegistryTask {
             }
             RegistryMessage::Ping { reply } => _ = reply.send(()),
         }
+    }
+
+    fn counts(&self) -> SessionCounts {
+        let (now, mut counts) = (self.context.clock.now(), SessionCounts::default());
+        for (tenant, entry) in &self.tenants {
+            counts.by_tenant.insert(tenant.clone(), entry.sessions.len() as u64);
+            entry.sessions.values().for_each(|session| counts.streaks.add(session.handle.streak(), now));
+        }
+        counts
     }
 
     // Sorted by tenant and id. There are few tenants, so sorting them for each page is cheap.

@@ -1,11 +1,13 @@
 //! Retention of a session's runs: ends their logs, counts what they keep and forgets it in time, and writes their audit
 //! records.
 
+use super::SessionShared;
 use super::actor::Actor;
 use crate::ops::audit::{self, AuditRecord};
 use crate::runs::{LogWriter, RunEnd};
 use crate::tenants::allowance::Reservation;
 use proctor_core::id::RunId;
+use proctor_core::request::RunKind;
 use proctor_core::session::SessionEvent;
 
 impl Actor {
@@ -52,6 +54,12 @@ impl Actor {
         let entry = self.runs.get_mut(run);
         if entry.as_ref().is_some_and(|entry| entry.audited) {
             return;
+        }
+        let is_listing = entry.as_ref().is_some_and(|entry| entry.kind == RunKind::Listing);
+        let SessionShared { context, policy, streak, .. } = &*self.shared;
+        context.counters.record_run(end, is_listing, &policy.usage.runs);
+        if let (RunEnd::Report(report), false) = (end, is_listing) {
+            streak.record(report.outcome, now);
         }
         let since = entry.map(|entry| {
             entry.audited = true;

@@ -229,6 +229,12 @@ impl Allowance {
         &self.usage.in_flight
     }
 
+    /// Number of open event streams.
+    #[must_use]
+    pub fn subscribers(&self) -> u64 {
+        self.usage.subscribers.now()
+    }
+
     /// Reserves one event stream, if one is available.
     #[must_use]
     pub fn subscribe(&self) -> Option<Reservation> {

@@ -4,6 +4,7 @@
 use crate::config::{Config, TenantTable, UidRange};
 use crate::history::HistoryLocation;
 use crate::runs::context::ScanPermits;
+use crate::telemetry::counters::OutcomeCounters;
 use crate::tenants::allowance::{Gauge, RetainedUsage};
 use proctor_core::bounds::TENANT_CACHE_BYTES_MAX;
 use proctor_core::isolation::{Layer, Network};
@@ -113,6 +114,8 @@ pub struct TenantUsage {
     pub retained: RetainedUsage,
     /// Limits the tenant's concurrent workspace scans.
     pub scan_permits: ScanPermits,
+    /// Counts the ended test runs.
+    pub runs: OutcomeCounters,
 }
 
 impl Default for TenantUsage {
@@ -121,6 +124,7 @@ impl Default for TenantUsage {
             queued: Arc::default(),
             retained: RetainedUsage::default(),
             scan_permits: ScanPermits::for_tenant(),
+            runs: OutcomeCounters::default(),
         }
     }
 }

@@ -119,6 +119,7 @@ impl World {
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             scan_permits: ScanPermits::for_host(),
+            counters: Arc::default(),
             history: History::off(),
         });
         World { context, fake, orders: order, dir: tempfile::tempdir().unwrap(), log }
@@ -136,6 +137,7 @@ impl World {
             host: HostMonitor::new(clock),
             scheduler: Scheduler::start(clock, BUDGET),
             scan_permits: ScanPermits::for_host(),
+            counters: Arc::default(),
             history: History::off(),
         });
         World { context, ..world }

@@ -1,0 +1,13 @@
+//! What the operator sees of a supervisor from outside: the metrics at `/metrics`.
+//!
+//! [`counters`] counts what nothing else counts, [`metric`] is the one table of names, [`collector`] reads all facts
+//! for a scrape, [`exposition`] writes them in the formats of Prometheus, and [`listener`] serves them over HTTP. No
+//! metric has a label whose values a caller chooses: no test's name, no path, no session.
+
+pub mod collector;
+pub mod counters;
+mod exposition;
+pub mod failure_streak;
+pub mod listener;
+pub mod metric;
+mod process;
