@@ -250,6 +250,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         tests: vec![test.into()],
         complete: true,
         attribution: Attribution::Test,
+        started_processes: false,
         files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
     };
     let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
