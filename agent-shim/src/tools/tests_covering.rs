@@ -90,7 +90,7 @@ fn relative(file: &str, workspace: &Path) -> String {
 fn next_call(answer: &TestsCoveringResponse) -> String {
     let fixed = match answer {
         answer if !answer.has_coverage => {
-            "run_tests, with coverage not off; in this version coverage is measured for Go only"
+            "run_tests, with coverage not off; in this version coverage is measured for Go and Python only"
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",

@@ -264,9 +264,8 @@ fn merge_touching(spans: &mut Vec<SetSpan>) {
 /// Memory of a bitmap in bytes.
 fn bitmap_bytes(bitmap: &RoaringBitmap) -> usize {
     let statistics = bitmap.statistics();
-    let numbers = statistics.n_bytes_array_containers
-        + statistics.n_bytes_bitset_containers
-        + u64::from(statistics.n_bytes_run_containers);
+    let numbers =
+        statistics.n_bytes_array_containers + statistics.n_bytes_bitset_containers + statistics.n_bytes_run_containers;
     size_of::<RoaringBitmap>()
         + CONTAINER_BYTES * statistics.n_containers as usize
         + usize::try_from(numbers).unwrap_or(usize::MAX / 2)
