@@ -35,6 +35,8 @@ pub const NO_RUN_YET: &str = "NO_RUN_YET";
 /// The session dropped the run while it was being read. A session retains the 16 runs that ended last, or fewer if the tenant
 /// exceeds its quota `kept`.
 pub const RUN_FORGOTTEN: &str = "RUN_FORGOTTEN";
+/// No run with this id is queued or running.
+pub const RUN_ENDED: &str = "RUN_ENDED";
 /// The last run had no failures. Metadata `framework`: its framework.
 pub const NOTHING_TO_RERUN: &str = "NOTHING_TO_RERUN";
 /// A quota is used up, or too small for the request. Metadata `quota`: its name; for a tenant's quota, its key in the host file.

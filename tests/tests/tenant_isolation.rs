@@ -163,6 +163,7 @@ rows! { OperatorCalls, names, own:
     host.list_tenants "Host/ListTenants" v1::ListTenantsRequest {};
     host.list_all_sessions "Host/ListAllSessions" v1::ListAllSessionsRequest::default();
     host.list_runs "Host/ListRuns" v1::ListRunsRequest::default();
+    host.stop_run "Host/StopRun" v1::StopRunRequest { run_id: names.run.clone() };
     host.drain "Host/Drain" v1::DrainRequest { deadline_ms: Some(1) };
 }
 

@@ -53,6 +53,8 @@ pub(super) enum Command {
     Doctor(DoctorArgs),
     /// Create a token, or query or drain a running supervisor.
     Admin(AdminArgs),
+    /// Watch a running supervisor: its tenants, its runs and their tests, as they change.
+    Top(TopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -273,6 +275,11 @@ const DOCTOR_HELP: &str = "\
 Exit status: 0 if every layer and limit is available, 1 if one is missing.
 Changes nothing on the host.";
 
+const TOP_HELP: &str = "\
+Keys: up and down select a run, s stops it (y confirms), q or Esc leaves.
+The caller's user id must be listed in [operators] of the host file.
+Without a terminal, use `proctor admin runs`.";
+
 const ADMIN_HELP: &str = "\
 All subcommands except `token` query a running supervisor over its unix socket.
 The caller's user id must be listed in [operators] of its host file.
@@ -280,6 +287,8 @@ The caller's user id must be listed in [operators] of its host file.
 Examples:
   proctor admin token                       a token for a tenant, with its hash for the host file
   proctor admin runs                        running and waiting runs
+  proctor admin usage --output json         what each tenant uses, for a program
+  proctor admin stop RUN                    cancel a run of any tenant
   proctor admin drain --deadline 2m         let runs finish for two minutes, then stop";
 
 #[derive(Debug, Args)]
@@ -430,11 +439,15 @@ pub(super) enum AdminCommand {
     /// Create a bearer token and its hash for the host file.
     Token,
     /// List the tenants of a running supervisor with their sessions and runs.
-    Tenants(SupervisorSocket),
+    Tenants(AdminListArgs),
+    /// List what each tenant uses now, with its quota: sessions, runs, memory, retained bytes, event streams.
+    Usage(AdminListArgs),
     /// List the sessions of a running supervisor with their waiting runs.
-    Sessions(SupervisorSocket),
+    Sessions(AdminListArgs),
     /// List the running and waiting runs of a running supervisor.
-    Runs(SupervisorSocket),
+    Runs(AdminListArgs),
+    /// Cancel a run of any tenant. It ends as cancelled and keeps its partial results.
+    Stop(StopArgs),
     /// Stop a running supervisor: refuse new work, let runs finish until the deadline, cancel the rest.
     Drain(DrainArgs),
 }
@@ -444,6 +457,44 @@ pub(super) struct SupervisorSocket {
     /// The supervisor's unix socket; the caller's user id must be an operator's.
     #[arg(long, value_name = "PATH", default_value = "/run/proctor/proctor.sock")]
     pub(super) socket: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AdminListArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StopArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// The run's id, as `proctor admin runs` lists it.
+    #[arg(value_name = "RUN")]
+    pub(super) run: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub(super) struct TopArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// Time between two updates (500ms, 2s), at least 100ms.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    pub(super) interval: Interval,
+}
+
+/// Time between two updates of a live view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interval(pub(super) std::time::Duration);
+
+fn interval(text: &str) -> Result<Interval, String> {
+    let ms = milliseconds(text)?;
+    let is_valid = (100..=3_600_000).contains(&ms);
+    is_valid.then(|| Interval(std::time::Duration::from_millis(ms))).ok_or_else(|| "from 100ms to 1h".to_owned())
 }
 
 #[derive(Debug, Args)]

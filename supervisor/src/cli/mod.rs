@@ -28,7 +28,7 @@ mod run_summary;
 mod serve;
 mod signals;
 mod terminal_report;
-mod token;
+mod top;
 mod watch;
 mod xdg_dirs;
 
@@ -94,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
     };
     let code = result.unwrap_or_else(|failure| {
         logs.report(&format!("proctor: {}", failure.text));

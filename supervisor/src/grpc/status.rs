@@ -87,6 +87,11 @@ pub(super) fn denied(what: &str) -> Status {
     plain(Code::PermissionDenied, reason::NOT_YOURS, format!("no such {what} of this tenant"))
 }
 
+/// For an operator: no such run is unfinished.
+pub(super) fn run_ended() -> Status {
+    failed(reason::RUN_ENDED, "no run with this id is queued or running")
+}
+
 pub(super) fn operators_only() -> Status {
     plain(Code::PermissionDenied, reason::OPERATORS_ONLY, "for operators only")
 }
@@ -363,6 +368,7 @@ mod tests {
             (unauthenticated("why"), Unauthenticated, reason::UNAUTHENTICATED),
             (not_a_tenant(), PermissionDenied, reason::NOT_A_TENANT),
             (denied("run"), PermissionDenied, reason::NOT_YOURS),
+            (run_ended(), FailedPrecondition, reason::RUN_ENDED),
             (operators_only(), PermissionDenied, reason::OPERATORS_ONLY),
             (draining(), Unavailable, reason::DRAINING),
             (not_in_this_version("AffectedTests"), Unimplemented, reason::NOT_IN_THIS_VERSION),
