@@ -2,7 +2,7 @@
 
 use super::git::{CommitFiles, GitError, ObjectId, Repository, WorkBudget};
 use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
-use super::snapshot::{link_hash, text_of_content};
+use super::snapshot::{link_hash, text_of_source};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
 use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, Snapshot};
@@ -59,7 +59,7 @@ impl Workspace {
                 continue;
             }
             let old = match before.files.get(path).filter(|entry| entry.is_regular && Ecosystem::is_source(path)) {
-                Some(entry) => repository.content(entry.id)?.map(|content| text_of_content(path, &content)),
+                Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(path, &content)),
                 None => None,
             };
             let new = now.file(path).map(|file| file.text.clone());

@@ -138,9 +138,11 @@ fn text_of(path: &str, file: File, bytes_left: &mut u64) -> io::Result<FileText>
     if is_source {
         let mut content = Vec::new();
         file.read_to_end(&mut content)?;
-        return Ok(FileText::of_source(path, &content, content_hash(&content)));
+        return Ok(text_of_source(path, &content));
     }
     let (mut hasher, mut chunk) = (blake3::Hasher::new(), vec![0; CHUNK_BYTES]);
+    // A script that may be executed now is another script.
+    hasher.update(&[u8::from(found.mode() & 0o111 != 0)]);
     loop {
         match file.read(&mut chunk)? {
             0 => return Ok(FileText::whole(first_half(&hasher))),
@@ -149,10 +151,9 @@ fn text_of(path: &str, file: File, bytes_left: &mut u64) -> io::Result<FileText>
     }
 }
 
-/// The text of a file with this content, as a snapshot has it.
-pub(super) fn text_of_content(path: &str, content: &[u8]) -> FileText {
-    let hash = content_hash(content);
-    if Ecosystem::is_source(path) { FileText::of_source(path, content, hash) } else { FileText::whole(hash) }
+/// The text of a source with this content, as a snapshot has it.
+pub(super) fn text_of_source(path: &str, content: &[u8]) -> FileText {
+    FileText::of_source(path, content, content_hash(content))
 }
 
 /// The hash of a link that leads to `target`.

@@ -74,7 +74,7 @@ impl Picks {
         let ecosystem = Ecosystem::of_framework(framework)
             .ok_or_else(|| FullReason::Unsupported { framework: framework.clone() })?;
         check_settings(baseline, input.settings)?;
-        if let Some(why) = input.now.incomplete() {
+        if let Some(why) = input.now.incomplete().or(baseline.seen.snapshot.incomplete()) {
             return Err(FullReason::UnknownChanges { why: why.to_owned() });
         }
         if input.now.others != baseline.seen.snapshot.others {
