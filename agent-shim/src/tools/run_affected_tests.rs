@@ -9,15 +9,14 @@ use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, boolean, string};
+use crate::json_schema::{self, boolean, list, plain, string};
 use proctor_proto::v1::{AffectedTestsRequest, AffectedTestsResponse, RunAffectedTestsRequest};
 use proctor_proto::{reason, text};
 use serde_json::{Value, json};
 
 const DESCRIPTION: &str = "\
-Run only the tests that your changes may affect, most likely failures named first. Call it after each edit: it is \
-faster than run_tests. Where it cannot be sure, it runs all and says why; what it leaves out it counts. Needs one \
-run_tests without a filter before. Answers as run_tests does.";
+Run only the tests that changes may affect; counts what it leaves out. Faster than run_tests after an edit. Where it \
+cannot be sure, it runs all and says why. Answers as run_tests does.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
@@ -31,12 +30,13 @@ pub(super) fn spec() -> ToolSpec {
             ("verbose", json_schema::verbose()),
         ],
         required: &[],
-        output: Some(
-            [("affected", json_schema::plain("object")), ("tests", json_schema::list(json_schema::plain("object")))]
-                .into_iter()
-                .chain(json_schema::run_in_brief())
-                .collect(),
-        ),
+        // Beside these, the members of every run.
+        output: Some(vec![
+            ("outcome", plain("string")),
+            ("affected", plain("object")),
+            ("tests", list(plain("object"))),
+            ("nothing_ran", plain("string")),
+        ]),
         read_only: false,
     }
 }

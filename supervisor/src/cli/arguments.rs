@@ -32,7 +32,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run a workspace's tests in a sandbox; no daemon, no config.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List the tests of a workspace without running them.
     List(ListArgs),
     /// Show the failures of the last run in this workspace.
