@@ -335,6 +335,7 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
         text.push_str("attribution: per file (some test of each file listed executes it)\n");
     }
     if answer.line_moved {
+        end_line(&mut text);
         let _ = writeln!(text, "{file} has changed since it was measured: the line was looked up where it was then");
     } else if answer.file_changed {
         end_line(&mut text);

@@ -326,7 +326,7 @@ pub struct CoveringNow {
     pub covering: CoveringTests,
     /// Whether the file differs from a measured text; `None` if these texts are not known.
     pub is_edited: Option<bool>,
-    /// Whether the line was looked up where it was when it was measured.
+    /// Whether the line was looked up where it was when it was measured. False for a line that is new since then.
     pub is_moved: bool,
 }
 
@@ -357,6 +357,7 @@ pub fn covering_now(
     }
     lines.sort_unstable();
     lines.dedup();
+    let is_moved = !lines.is_empty();
     for line in lines {
         let more = index.covering(file, Some(line));
         found.attribution = found.attribution.max(more.attribution);
@@ -368,5 +369,5 @@ pub fn covering_now(
     }
     found.tests.sort_unstable();
     found.tests.dedup();
-    CoveringNow { covering: found, is_edited: Some(true), is_moved: true }
+    CoveringNow { covering: found, is_edited: Some(true), is_moved }
 }
