@@ -334,6 +334,7 @@ fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
         ("last_test_failures", json!({}), false),
         ("list_tests", json!({"session_id": session}), true),
         ("run_failing_tests", json!({"session_id": session}), true),
+        ("run_affected_tests", json!({"session_id": session}), true),
         ("run_tests", json!({"session_id": session}), true),
         ("run_tests", json!({"files": [format!("{}/calc/calc.go", names.workspace)]}), true),
         ("tests_covering", json!({"file": format!("{}/calc/calc.go", names.workspace)}), true),

@@ -23,6 +23,7 @@ async fn a_client_lists_the_tools_with_their_schemas() {
             "last_test_failures",
             "analyze_failures",
             "run_failing_tests",
+            "run_affected_tests",
             "tests_covering",
             "list_tests",
             "get_run",

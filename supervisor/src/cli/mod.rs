@@ -1,6 +1,7 @@
 //! The command line of `proctor`: dispatches subcommands. Exit codes and outputs are a contract with scripts.
 
 mod admin;
+mod affected;
 mod analyze;
 mod arguments;
 mod config_reload;
@@ -86,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
+        Command::Affected(arguments) => affected::affected(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Flaky(arguments) => flaky::flaky(&arguments),

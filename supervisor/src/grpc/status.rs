@@ -101,10 +101,6 @@ pub(super) fn draining() -> Status {
     status(Code::Unavailable, reason::DRAINING, &[], StartRejected::Draining.to_string(), details)
 }
 
-pub(super) fn not_in_this_version(what: &str) -> Status {
-    plain(Code::Unimplemented, reason::NOT_IN_THIS_VERSION, format!("{what} is not in this version"))
-}
-
 /// The service or method does not exist.
 pub(super) fn no_such_method() -> Status {
     plain(Code::Unimplemented, code_name(Code::Unimplemented), "no such service or method")
@@ -305,6 +301,11 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
             | PlanError::ScopeTooLarge
             | PlanError::ScopeLeavesNothing { .. },
         ) => failed(reason::PROJECT_FILE, text),
+        PrepareError::NothingAffected(summary) => {
+            let (since, left_out) = (summary.since.as_str(), summary.left_out.to_string());
+            failed_with(reason::NOTHING_AFFECTED, text, &[("since", since), ("left_out", &left_out)])
+        }
+        PrepareError::Since(_) => invalid("since", text),
         PrepareError::NetworkDenied => plain(Code::PermissionDenied, reason::NETWORK_DENIED, text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
         PrepareError::HostFailed { .. } => host_failed(text),
@@ -371,7 +372,7 @@ mod tests {
             (run_ended(), FailedPrecondition, reason::RUN_ENDED),
             (operators_only(), PermissionDenied, reason::OPERATORS_ONLY),
             (draining(), Unavailable, reason::DRAINING),
-            (not_in_this_version("AffectedTests"), Unimplemented, reason::NOT_IN_THIS_VERSION),
+            (prepare(&PrepareError::NothingAffected(Box::default())), FailedPrecondition, reason::NOTHING_AFFECTED),
             (history(&HistoryError::Newer), Unavailable, reason::HISTORY_UNAVAILABLE),
             (no_such_method(), Unimplemented, "UNIMPLEMENTED"),
             (internal("why"), Internal, "INTERNAL"),

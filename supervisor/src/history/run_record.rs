@@ -106,7 +106,11 @@ impl RunRecord {
             ended_at: report.ended_at,
             outcome: report.outcome,
             framework: report.framework.clone(),
-            selection: if report.is_scoped { SCOPE_SELECTION } else { selection_name(request) },
+            selection: match &report.affected {
+                _ if report.is_scoped => SCOPE_SELECTION,
+                Some(affected) if affected.full_reason.is_none() => AFFECTED_SELECTION,
+                _ => selection_name(request),
+            },
             is_complete: request.selection.is_whole()
                 && request.command.is_empty()
                 && !left_out
@@ -132,6 +136,9 @@ pub(super) const COMMAND_SELECTION: &str = "command";
 /// What selected the tests of a run of all those that the project file's patterns and exclude leave.
 const SCOPE_SELECTION: &str = "scope";
 
+/// What selected the tests of a run of those that changes may affect.
+const AFFECTED_SELECTION: &str = "affected";
+
 fn selection_name(request: &RunRequest) -> &'static str {
     match &request.selection {
         _ if !request.command.is_empty() => COMMAND_SELECTION,
@@ -140,6 +147,7 @@ fn selection_name(request: &RunRequest) -> &'static str {
         Selection::Matching { filter: None, .. } => "files",
         Selection::Named(_) => "tests",
         Selection::LastFailed { .. } | Selection::Exactly(_) => "rerun",
+        Selection::Affected { .. } => AFFECTED_SELECTION,
     }
 }
 
