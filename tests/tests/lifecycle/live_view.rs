@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn shows_runs_and_stops_one_at_a_key() {
-    let mut supervisor = SupervisorProcess::start();
+    let supervisor = SupervisorProcess::start();
     let client = supervisor.client("beta").await;
     let session = client.open_session(&supervisor.empty_workspace("beta", "shop")).await;
     let uid = getuid();
