@@ -177,11 +177,7 @@ mod tests {
             tests_failed: 2,
             tests_total: Some(500),
             memory_bytes: Some(300 << 20),
-            running: Some(TestId {
-                package: "shop".to_owned(),
-                name: "Test\u{1b}[2JPay".to_owned(),
-                ..TestId::default()
-            }),
+            running: Some(TestId { package: "shop".to_owned(), name: "Test\u{1b}[2JPay".to_owned() }),
             ..Progress::default()
         };
         let run = |id: &str, state: RunState, age_ms: u64| HostRun {
