@@ -1,7 +1,5 @@
 //! `proctor run --watch` at a pseudo terminal: it runs again on a change, what failed first, ignores what it should, and ends.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
-
 use proctor_tests::process::wait_until;
 use proctor_tests::pseudo_terminal::PseudoTerminal;
 use proctor_tests::test_workspace::TestWorkspace;
