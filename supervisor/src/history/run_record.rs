@@ -1,6 +1,7 @@
 //! What the history stores of one run.
 
 use super::{DirectoryKey, WorkspaceKey};
+use crate::hash_prefix::hash_prefix;
 use proctor_core::bounds::HISTORY_RUN_NAMES_BYTES_MAX;
 use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
@@ -27,15 +28,8 @@ impl Conditions {
         let request = RunRequest { selection: Selection::All, repetition: Repetition::ONCE, ..request.clone() };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&fingerprint.0).update(&serde_json::to_vec(&request).ok()?);
-        Some(Conditions(first_half(&hasher.finalize())))
+        Some(Conditions(hash_prefix(&hasher.finalize())))
     }
-}
-
-/// The first 16 bytes of a hash.
-pub(super) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&hash.as_bytes()[..16]);
-    half
 }
 
 /// A finished run.

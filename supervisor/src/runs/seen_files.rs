@@ -1,6 +1,7 @@
 //! What a run saw of its workspace and host: recorded after a run whose tests can be selected by later changes.
 
 use super::context::{Context, ScanPermit, ScanPermits};
+use crate::hash_prefix::hash_prefix;
 use crate::workspace::{Workspace, metadata_hash};
 use proctor_core::report::Report;
 use proctor_core::selection::{Ecosystem, SeenFiles, Snapshot};
@@ -95,9 +96,7 @@ fn tool_hash(program: &Path) -> u64 {
         let hash = fs::metadata(&part).map_or(0, |found| metadata_hash(&found));
         hasher.update(&hash.to_le_bytes());
     }
-    let mut half = [0; 8];
-    half.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(half)
+    u64::from_le_bytes(hash_prefix(&hasher.finalize()))
 }
 
 fn libraries(lib: &Path) -> Vec<PathBuf> {

@@ -2,6 +2,7 @@
 //! left out. Follows no links.
 
 use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data};
+use crate::hash_prefix::hash_prefix;
 use crate::runs::project_file;
 use proctor_core::bounds::{
     MARKER_BYTES_MAX, MARKERS_BYTES_MAX, PATH_BYTES_MAX, REQUIREMENTS_BYTES_MAX, SCAN_BYTES_LARGE, SCAN_BYTES_SMALL,
@@ -57,9 +58,7 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
     walk.directory(dir.as_fd(), c".", b"", DirContext { depth: 0, in_build_output: false })?;
     let Walk { tree, hasher, unnamed, .. } = walk;
     let fingerprint = (!tree.is_truncated()).then(|| Fingerprint(*hasher.finalize().as_bytes()));
-    let mut half = [0; 8];
-    half.copy_from_slice(&unnamed.finalize().as_bytes()[..8]);
-    Ok(ScanResult { tree, fingerprint, unnamed: u64::from_le_bytes(half) })
+    Ok(ScanResult { tree, fingerprint, unnamed: u64::from_le_bytes(hash_prefix(&unnamed.finalize())) })
 }
 
 struct Walk<'a> {

@@ -3,6 +3,7 @@
 use super::lookup::{open_regular, open_without_links};
 use super::{Workspace, WorkspaceScan};
 use crate::clock::Clock;
+use crate::hash_prefix::hash_prefix;
 use proctor_core::bounds::{SELECTION_SOURCE_BYTES_MAX, SNAPSHOT_READ_BYTES_MAX, TEXT_BYTES_MAX};
 use proctor_core::selection::{ContentHash, Ecosystem, FileText, Snapshot, SnapshotFile};
 use proctor_core::timestamp::Timestamp;
@@ -145,7 +146,7 @@ fn text_of(path: &str, file: File, bytes_left: &mut u64) -> io::Result<FileText>
     hasher.update(&[u8::from(found.mode() & 0o111 != 0)]);
     loop {
         match file.read(&mut chunk)? {
-            0 => return Ok(FileText::whole(first_half(&hasher))),
+            0 => return Ok(FileText::whole(shortened(&hasher))),
             read => _ = hasher.update(&chunk[..read]),
         }
     }
@@ -162,17 +163,15 @@ pub(super) fn link_hash(target: &[u8]) -> ContentHash {
 }
 
 fn content_hash(content: &[u8]) -> ContentHash {
-    first_half(blake3::Hasher::new().update(content))
+    shortened(blake3::Hasher::new().update(content))
 }
 
 fn hash_of(kind: &[u8], what: &[u8]) -> ContentHash {
-    first_half(blake3::Hasher::new().update(kind).update(b"\0").update(what))
+    shortened(blake3::Hasher::new().update(kind).update(b"\0").update(what))
 }
 
-fn first_half(hasher: &blake3::Hasher) -> ContentHash {
-    let mut half = [0; 16];
-    half.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-    ContentHash(half)
+fn shortened(hasher: &blake3::Hasher) -> ContentHash {
+    ContentHash(hash_prefix(&hasher.finalize()))
 }
 
 /// A hash of what changes with a file. Never 0.
@@ -184,9 +183,7 @@ pub fn metadata_hash(found: &Metadata) -> u64 {
     for time in [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()] {
         hasher.update(&time.to_le_bytes());
     }
-    let mut half = [0; 8];
-    half.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
-    u64::from_le_bytes(half).max(1)
+    u64::from_le_bytes(hash_prefix(&hasher.finalize())).max(1)
 }
 
 // The later of the two times: only the kernel can set the change time.

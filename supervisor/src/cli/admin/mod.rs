@@ -5,7 +5,7 @@ mod tables;
 mod token;
 
 pub(super) use host_state::Host;
-pub(super) use tables::state;
+pub(super) use tables::{state, used_of};
 
 use super::arguments::{AdminArgs, AdminCommand, AdminListArgs, DrainArgs, Output, StopArgs};
 use super::{CommandError, in_process, print};
@@ -14,13 +14,10 @@ use tables::{Table, UsageRow};
 
 /// Runs the subcommand and prints its result.
 pub(super) fn admin(arguments: &AdminArgs) -> Result<u8, CommandError> {
-    match &arguments.command {
-        AdminCommand::Token => token::token(),
-        command => in_process::runtime()?.block_on(query(command)),
-    }
+    in_process::runtime()?.block_on(execute(&arguments.command))
 }
 
-async fn query(command: &AdminCommand) -> Result<u8, CommandError> {
+async fn execute(command: &AdminCommand) -> Result<u8, CommandError> {
     match command {
         AdminCommand::Token => token::token(),
         AdminCommand::Tenants(list) => print_list(list, Host::connect(&list.socket).await?.tenants().await?),

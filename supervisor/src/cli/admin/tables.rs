@@ -53,11 +53,8 @@ impl Table for UsageRow {
 
     fn row(&self) -> String {
         let (tenant, usage) = (&self.0, self.usage());
-        let count = |used: u64, max: Option<u64>| max.map_or(used.to_string(), |max| format!("{used}/{max}"));
-        let bytes = |used: u64, max: Option<u64>| {
-            let used = format_bytes(used);
-            max.map_or(used.clone(), |max| format!("{used}/{}", format_bytes(max)))
-        };
+        let count = |used: u64, max: Option<u64>| used_of(used, max, |count| count.to_string());
+        let bytes = |used: u64, max: Option<u64>| used_of(used, max, format_bytes);
         format!(
             "{:>14}{:>12}{:>12}{:>22}{:>22}{:>12}  {}",
             count(tenant.sessions, Some(usage.sessions_max)),
@@ -114,6 +111,11 @@ impl Table for HostSession {
             "last_outcome": outcome.map(outcome_name),
         })
     }
+}
+
+/// An amount in use, with its bound if it has one: `3/64`.
+pub(in crate::cli) fn used_of(used: u64, max: Option<u64>, text: impl Fn(u64) -> String) -> String {
+    max.map_or_else(|| text(used), |max| format!("{}/{}", text(used), text(max)))
 }
 
 /// `running` or `queued`.

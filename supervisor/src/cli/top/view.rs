@@ -2,7 +2,7 @@
 //! untrusted and are made printable first.
 
 use super::state::TopState;
-use crate::cli::admin;
+use crate::cli::admin::{self, used_of};
 use crate::cli::history::counted;
 use proctor_core::human_units::format_bytes;
 use proctor_proto::printable::line;
@@ -65,21 +65,16 @@ fn tenant_table(tenants: &[&TenantStatus]) -> Table<'static> {
         let usage = tenant.usage.unwrap_or_default();
         Row::new([
             line(&tenant.tenant_id).into_owned(),
-            of(tenant.sessions, Some(usage.sessions_max).filter(|max| *max > 0), |count| count.to_string()),
-            of(tenant.runs_running, usage.runs_running_max, |count| count.to_string()),
-            of(tenant.runs_queued, usage.runs_queued_max, |count| count.to_string()),
-            of(usage.memory_bytes, usage.memory_bytes_max, format_bytes),
-            of(usage.retained_bytes, usage.retained_bytes_max, format_bytes),
+            used_of(tenant.sessions, Some(usage.sessions_max).filter(|max| *max > 0), |count| count.to_string()),
+            used_of(tenant.runs_running, usage.runs_running_max, |count| count.to_string()),
+            used_of(tenant.runs_queued, usage.runs_queued_max, |count| count.to_string()),
+            used_of(usage.memory_bytes, usage.memory_bytes_max, format_bytes),
+            used_of(usage.retained_bytes, usage.retained_bytes_max, format_bytes),
         ])
     });
     let widths = [20, 12, 12, 12, 22, 22].map(Constraint::Length);
     Table::new(rows.collect::<Vec<_>>(), widths)
         .header(header(&["tenant", "sessions", "running", "queued", "memory", "retained"]))
-}
-
-// An amount in use, with its bound if it has one.
-fn of(used: u64, max: Option<u64>, text: impl Fn(u64) -> String) -> String {
-    max.map_or_else(|| text(used), |max| format!("{}/{}", text(used), text(max)))
 }
 
 fn run_table(runs: &[HostRun]) -> Table<'static> {
@@ -94,7 +89,7 @@ fn run_table(runs: &[HostRun]) -> Table<'static> {
             Cell::from(short_id(&run.run_id)),
             Cell::from(admin::state(run)),
             Cell::from(age(run.age_ms)),
-            Cell::from(of(progress.tests_finished, progress.tests_total, |count| count.to_string())),
+            Cell::from(used_of(progress.tests_finished, progress.tests_total, |count| count.to_string())),
             failing,
             Cell::from(progress.memory_bytes.map(format_bytes).unwrap_or_default()),
             Cell::from(progress.running.as_ref().map(|test| line(&full_name(test)).into_owned()).unwrap_or_default()),
