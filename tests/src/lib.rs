@@ -15,6 +15,7 @@ pub mod http_shim;
 pub mod metrics_scrape;
 pub mod paused_test;
 pub mod process;
+pub mod pseudo_terminal;
 pub mod qemu_guest;
 pub mod run_result;
 pub mod rust_sources;

@@ -34,7 +34,7 @@ fn files(name: &str) -> Selection {
 }
 
 fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> SessionEvent {
-    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new() }
+    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new(), seen: None }
 }
 
 fn started(effects: &[Effect]) -> Vec<&str> {
@@ -234,7 +234,7 @@ fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
         let mut typo = report(Outcome::NoTests, Vec::new());
         typo.evidence.not_run = vec![TestId { package: String::new(), name: "typo".into() }];
         typo.evidence.running = vec![TestId { package: "p".into(), name: "H".into() }];
-        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new() };
+        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new(), seen: None };
         let _ = session.step(Timestamp(at), end);
         assert_eq!(left(&session), []);
     }
@@ -250,16 +250,22 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         tests: vec![test.into()],
         complete: true,
         attribution: Attribution::Test,
+        started_processes: false,
         files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
     };
-    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None, None);
     let mut at = 0;
     let mut files_after = |test: &str, is_scoped: bool| {
         let _ = session.step(Timestamp(at), request_run(test, Selection::All, 1, IfBusy::Queue));
         let id = TestId { package: "p".into(), name: test.into() };
         let tests = vec![TestCase::new(id, test.into(), TestOutcome::Passed)];
         let report = Report { is_scoped, ..report(Outcome::Passed, tests) };
-        let end = SessionEvent::Ended { run: run(test), report: Arc::new(report), measured: vec![measured(test)] };
+        let end = SessionEvent::Ended {
+            run: run(test),
+            report: Arc::new(report),
+            measured: vec![measured(test)],
+            seen: None,
+        };
         at += 1;
         let _ = session.step(Timestamp(at), end);
         session.index.files()
@@ -270,7 +276,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
 #[test]
 fn a_rerun_keeps_the_limits_of_the_last_request_unless_it_sets_its_own() {
     let limits = |wall_ms| LimitRequest { wall_ms, pids: Some(9), ..LimitRequest::default() };
-    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None, None);
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
     let id = TestId { package: "p".into(), name: "T".into() };
     let _ = session
