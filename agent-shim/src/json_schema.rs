@@ -87,7 +87,8 @@ pub(crate) fn run_in_brief() -> Vec<(&'static str, Value)> {
         "failures" | "named" => (name, list(plain("object"))),
         _ => (name, schema),
     };
-    run().into_iter().map(brief).chain([("nothing_ran", plain("string"))]).collect()
+    let explains_itself = |(name, _): &(&str, Value)| !matches!(*name, "attached" | "stdout_tail" | "stderr_tail");
+    run().into_iter().filter(explains_itself).map(brief).chain([("nothing_ran", plain("string"))]).collect()
 }
 
 /// Schemas of the members of an answer about an ended run.
@@ -128,33 +129,32 @@ pub(crate) fn run() -> Vec<(&'static str, Value)> {
 
 /// The argument `timeout` of every tool that runs tests.
 pub(crate) fn timeout() -> Value {
-    number("Seconds until the run is stopped, at most 1800. Default 300; 900 for builds, browsers and devices.")
+    number("Seconds, at most 1800. Default 300; 900 for builds, browsers and devices.")
 }
 
 /// The argument `max_tokens` of every tool.
 pub(crate) fn max_tokens() -> Value {
-    number("Budget of the answer in tokens (4 bytes), text and structured content together. Default 2000.")
+    number("Bound of the whole answer, in tokens of 4 bytes. Default 2000.")
 }
 
 /// The argument `raw` of every tool that answers for a run.
 pub(crate) fn raw() -> Value {
-    boolean("Text is the runner's own output, up to 500 KiB of each stream, whatever max_tokens is.")
+    boolean("Text is the runner's own output, up to 500 KiB a stream.")
 }
 
 /// The argument `verbose` of every tool that answers for a run.
 pub(crate) fn verbose() -> Value {
-    boolean("Adds passed tests, limits, isolation and resources, as far as max_tokens allows.")
+    boolean("Adds passed tests, limits, isolation, resources.")
 }
 
 /// The argument `framework` of every tool that has one.
 pub(crate) fn framework() -> Value {
-    string("Leave it out: it is detected. Needed if several project types are there; all runs every one.")
+    string("Default: detected. Needed with several project types; all runs every one.")
 }
 
 /// The argument `filter` of every tool that selects tests.
 pub(crate) fn filter() -> Value {
     string(
-        "In the runner's own syntax: Go -run regular expression, pytest -k, Jest and Vitest -t pattern, cargo substring. \
-         At most 200 characters, not starting with '-', no '..'.",
+        "In the runner's own syntax: Go -run regular expression, pytest -k, Jest and Vitest -t pattern, cargo substring.",
     )
 }

@@ -104,8 +104,8 @@ impl<'a> RunFollower<'a> {
             Event::TestFinished(test) => self.progress.update(|state| state.record_test(&test)),
             Event::Progress(event) => self.progress.update(|state| state.record_counts(&event)),
             Event::Missed(missed) => self.progress.update(|state| state.missed = missed.events),
-            // Output is read by offset after the run, with a bound.
-            Event::Output(_) | Event::Collector(_) => {}
+            // Output is read by offset after the run, with a bound. No run is followed that only selects.
+            Event::Output(_) | Event::Collector(_) | Event::Affected(_) => {}
             Event::Finished(report) => return Some(report),
         }
         None

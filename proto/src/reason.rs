@@ -35,8 +35,12 @@ pub const NO_RUN_YET: &str = "NO_RUN_YET";
 /// The session dropped the run while it was being read. A session retains the 16 runs that ended last, or fewer if the tenant
 /// exceeds its quota `kept`.
 pub const RUN_FORGOTTEN: &str = "RUN_FORGOTTEN";
+/// No run with this id is queued or running.
+pub const RUN_ENDED: &str = "RUN_ENDED";
 /// The last run had no failures. Metadata `framework`: its framework.
 pub const NOTHING_TO_RERUN: &str = "NOTHING_TO_RERUN";
+/// No test is affected by the changes. Metadata `since`: the state they were compared with; `left_out`: the number of tests.
+pub const NOTHING_AFFECTED: &str = "NOTHING_AFFECTED";
 /// A quota is used up, or too small for the request. Metadata `quota`: its name; for a tenant's quota, its key in the host file.
 pub const QUOTA: &str = "QUOTA";
 /// The caller's credential is missing or unknown.
@@ -55,8 +59,6 @@ pub const NETWORK_DENIED: &str = "NETWORK_DENIED";
 pub const DRAINING: &str = "DRAINING";
 /// The history of runs cannot be read now: locked, damaged, from a newer version, or its disk failed. The text says which.
 pub const HISTORY_UNAVAILABLE: &str = "HISTORY_UNAVAILABLE";
-/// The call is not implemented in this version.
-pub const NOT_IN_THIS_VERSION: &str = "NOT_IN_THIS_VERSION";
 /// An argument is invalid. Metadata `field`: its name.
 pub const INVALID_ARGUMENT: &str = "INVALID_ARGUMENT";
 /// The cursor is beyond the run's next event.

@@ -3,8 +3,8 @@
 use crate::difference;
 use crate::printable::{self, block, cut, line};
 use crate::v1::{
-    Attribution, Failure, HungTest, LastTestFailuresResponse, ListTestsResponse, Outcome, Report, TestId,
-    TestsCoveringResponse,
+    AffectedTestsResponse, Attribution, Failure, HungTest, LastTestFailuresResponse, ListTestsResponse, Outcome,
+    Report, TestId, TestsCoveringResponse,
 };
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ impl Reader {
         match self {
             Reader::Agent => NO_COVERAGE_YET,
             Reader::Person => {
-                "no coverage data yet: `proctor run` first, of a framework whose coverage is measured (go)"
+                "no coverage data yet: `proctor run` first, of a framework whose coverage is measured (go, pytest, unittest)"
             }
         }
     }
@@ -334,7 +334,10 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
     } else if answer.attribution() == Attribution::File && !answer.tests.is_empty() {
         text.push_str("attribution: per file (some test of each file listed executes it)\n");
     }
-    if answer.file_changed {
+    if answer.line_moved {
+        end_line(&mut text);
+        let _ = writeln!(text, "{file} has changed since it was measured: the line was looked up where it was then");
+    } else if answer.file_changed {
         end_line(&mut text);
         let _ = writeln!(text, "{file} has changed since it was measured: lines may have moved");
     }
@@ -400,6 +403,48 @@ fn write_by_package(text: &mut String, tests: &[TestId]) {
 pub fn nothing_to_rerun(framework: &str, reader: Reader) -> String {
     let last_run = reader.last_run();
     format!("{last_run} had no failures — nothing to rerun ({framework})")
+}
+
+/// The text of a run of affected tests when no test is affected.
+#[must_use]
+pub fn nothing_affected(since: &str, left_out: u64) -> String {
+    format!("no test is affected by what changed since {}: nothing was run, {left_out} left out", line(since))
+}
+
+/// The text of `AffectedTests`.
+#[must_use]
+pub fn affected_tests(answer: &AffectedTestsResponse) -> String {
+    let affected = answer.affected.clone().unwrap_or_default();
+    let (selected, all) = (affected.selected, affected.selected + affected.left_out);
+    let mut text = String::new();
+    if let Some(reason) = &answer.full_run_reason {
+        let _ = writeln!(text, "all tests have to run: {}", line(reason));
+    } else if selected == 0 && answer.new_units.is_empty() {
+        let _ = writeln!(text, "{}", nothing_affected(&affected.since, affected.left_out));
+    } else {
+        let _ = writeln!(
+            text,
+            "{selected} of {all} test(s) are affected by what changed since {}:\n",
+            line(&affected.since)
+        );
+    }
+    for (test, reason) in answer.tests.iter().zip(&answer.reasons) {
+        let _ = writeln!(text, "  {}/{}: {}", line(&test.package), line(&test.name), line(reason));
+    }
+    let more = selected.saturating_sub(answer.tests.len() as u64);
+    if more > 0 && answer.full_run_reason.is_none() {
+        let _ = writeln!(text, "  ... ({more} more)");
+    }
+    for unit in &answer.new_units {
+        let _ = writeln!(text, "  {}: new, with all of its tests", line(unit));
+    }
+    if affected.left_out > 0 && !affected.safe_because.is_empty() {
+        let _ = writeln!(text, "\n{} left out: {}", affected.left_out, line(&affected.safe_because));
+    }
+    for note in &answer.notes {
+        let _ = writeln!(text, "note: {}", line(note));
+    }
+    text
 }
 
 fn end_line(text: &mut String) {

@@ -33,6 +33,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod grpc;
+mod hash_prefix;
 pub mod history;
 pub mod host;
 pub mod net;

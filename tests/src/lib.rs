@@ -14,6 +14,7 @@ pub mod grpc_client;
 pub mod http_shim;
 pub mod paused_test;
 pub mod process;
+pub mod pseudo_terminal;
 pub mod qemu_guest;
 pub mod run_result;
 pub mod rust_sources;

@@ -163,6 +163,7 @@ rows! { OperatorCalls, names, own:
     host.list_tenants "Host/ListTenants" v1::ListTenantsRequest {};
     host.list_all_sessions "Host/ListAllSessions" v1::ListAllSessionsRequest::default();
     host.list_runs "Host/ListRuns" v1::ListRunsRequest::default();
+    host.stop_run "Host/StopRun" v1::StopRunRequest { run_id: names.run.clone() };
     host.drain "Host/Drain" v1::DrainRequest { deadline_ms: Some(1) };
 }
 
@@ -333,6 +334,7 @@ fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
         ("last_test_failures", json!({}), false),
         ("list_tests", json!({"session_id": session}), true),
         ("run_failing_tests", json!({"session_id": session}), true),
+        ("run_affected_tests", json!({"session_id": session}), true),
         ("run_tests", json!({"session_id": session}), true),
         ("run_tests", json!({"files": [format!("{}/calc/calc.go", names.workspace)]}), true),
         ("tests_covering", json!({"file": format!("{}/calc/calc.go", names.workspace)}), true),

@@ -10,7 +10,7 @@ use crate::run_follower::EndedRun;
 use crate::run_uri;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{LimitHit, Outcome, Report, Stream, Summary};
+use proctor_proto::v1::{Affected, LimitHit, Outcome, Report, Stream, Summary};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -173,7 +173,9 @@ impl RunAnswer {
         let waited = waited.map(|waited| format!("waited {waited:.1}s for its turn"));
         let lost_failures = (!self.is_last && self.beyond_report > 0)
             .then(|| format!("{} more failures were counted and not kept", self.beyond_report));
-        hits.chain(waited)
+        let affected = report.affected.as_ref().map(affected_note);
+        hits.chain(affected)
+            .chain(waited)
             .chain(lost_failures)
             .chain(shown)
             .chain((more > 0).then(|| format!("{more} more notes: verbose shows them")))
@@ -198,6 +200,7 @@ impl Draw for RunAnswer {
         let mut members = self.leading.clone();
         members.extend([
             ("outcome", Value::from(text::outcome_name(report.outcome()))),
+            ("affected", report.affected.as_ref().map_or(Value::Null, affected_json)),
             ("summary", summary(&report.summary.unwrap_or_default())),
             ("failures", failures_json(&shown.explained)),
             ("named", named_json(&shown.named)),
@@ -257,6 +260,35 @@ impl VerboseReport {
             (true, true) => &self.whole,
         };
         members.clone()
+    }
+}
+
+/// What a run of affected tests selected, without what is empty.
+pub(crate) fn affected_json(affected: &Affected) -> Value {
+    let mut members = Map::new();
+    members.insert("since".to_owned(), json!(affected.since));
+    members.insert("selected".to_owned(), json!(affected.selected));
+    members.insert("left_out".to_owned(), json!(affected.left_out));
+    if let Some(reason) = &affected.full_reason {
+        members.insert("full_reason".to_owned(), json!(reason));
+    }
+    if !affected.safe_because.is_empty() {
+        members.insert("safe_because".to_owned(), json!(affected.safe_because));
+    }
+    let reasons: Map<String, Value> =
+        affected.reasons.iter().map(|count| (count.reason.clone(), json!(count.tests))).collect();
+    if !reasons.is_empty() {
+        members.insert("reasons".to_owned(), Value::Object(reasons));
+    }
+    Value::Object(members)
+}
+
+/// What a run of affected tests selected, in a sentence.
+fn affected_note(affected: &Affected) -> String {
+    match &affected.full_reason {
+        Some(reason) => format!("all tests ran: {}", line(reason)),
+        None if affected.left_out > 0 => format!("{} left out: {}", affected.left_out, line(&affected.safe_because)),
+        None => format!("all known tests are affected by what changed since {}", line(&affected.since)),
     }
 }
 

@@ -16,7 +16,13 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
         Outcome::Passed if counts.total > 0 && counts.skipped == counts.total => {
             format!("all {} tests were skipped", counts.total)
         }
-        Outcome::Passed => format!("{} tests{}", counts.passed, other_counts(&counts)),
+        Outcome::Passed => match report.affected.as_ref().filter(|affected| affected.full_reason.is_none()) {
+            Some(affected) => {
+                let all = counts.total + affected.left_out;
+                format!("{} affected of {all}{}", counts.passed, other_counts(&counts))
+            }
+            None => format!("{} tests{}", counts.passed, other_counts(&counts)),
+        },
         Outcome::Failed if counts.failed + counts.error > 0 => {
             format!("{} of {}{}", failing(report, &counts), counts.total, other_counts(&counts))
         }
@@ -98,7 +104,7 @@ fn running(entries: &[FailureEntry]) -> String {
 mod tests {
     use super::*;
     use crate::answer::failure;
-    use proctor_proto::v1::{Collector, Evidence, SinceLastRun, TestCase, TestGroup, TestId, TestOutcome};
+    use proctor_proto::v1::{Affected, Collector, Evidence, SinceLastRun, TestCase, TestGroup, TestId, TestOutcome};
 
     fn report(outcome: Outcome, summary: Summary) -> Report {
         Report {
@@ -138,6 +144,15 @@ mod tests {
         build.outcome = Outcome::CollectionFailed.into();
         build.collectors_left_out = 1;
         assert!(line_of(&build).starts_with("collection_failed: 2 packages or files could not be loaded; 0 passed"));
+    }
+
+    #[test]
+    fn a_pass_of_affected_tests_is_no_pass_of_all() {
+        let mut passed = report(Outcome::Passed, Summary { total: 12, passed: 12, ..Summary::default() });
+        passed.affected = Some(Affected { selected: 12, left_out: 328, ..Affected::default() });
+        assert_eq!(line_of(&passed), "passed: 12 affected of 340 (go, 1.3s)");
+        passed.affected = Some(Affected { selected: 12, full_reason: Some("why".into()), ..Affected::default() });
+        assert_eq!(line_of(&passed), "passed: 12 tests (go, 1.3s)");
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub(crate) fn artifacts(report: &Report, run_id: &str, names_max: usize) -> Opti
 /// The call that usually follows.
 pub(crate) fn next(report: &Report, run_id: &str) -> Option<String> {
     let fixed = match report.outcome() {
+        Outcome::Passed if report.affected.as_ref().is_some_and(|affected| affected.left_out > 0) => {
+            "run_tests runs what was left out, too"
+        }
         Outcome::Passed => return None,
         Outcome::Failed | Outcome::BuildFailed | Outcome::CollectionFailed if report.structured => {
             "run_failing_tests after a fix"

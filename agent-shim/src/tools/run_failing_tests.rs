@@ -13,17 +13,16 @@ use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
 
 const DESCRIPTION: &str = "\
-Run again exactly what failed in the last run of this session, and what failed before and has not been run since: the \
-failing tests, and the packages that did not build. \
-Call it after a fix; it is much faster than run_tests. When it passes, call run_tests once without a filter: a fix can \
-break something else. Answers as run_tests does.";
+Run again exactly what failed in this session and has not been run since: failing tests, and packages that did not build. \
+Call it after a fix. When it passes, call run_tests once without a filter: a fix can break something else. Answers as \
+run_tests does.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
         title: "Run failing tests again",
         description: DESCRIPTION,
         input: vec![
-            ("limit", number("Most failures to run again. Default: all of them.")),
+            ("limit", number("Most failures. Default: all.")),
             ("timeout", json_schema::timeout()),
             ("raw", json_schema::raw()),
             ("verbose", json_schema::verbose()),

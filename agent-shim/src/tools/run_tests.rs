@@ -46,10 +46,10 @@ pub(super) fn spec() -> ToolSpec {
         ("verbose", json_schema::verbose()),
         ("coverage", one_of(&["auto", "off"], "auto (default) measures what tests_covering needs.")),
         ("env", env),
-        ("repeat", number("Execute the tests this many times within the timeout: finds flaky ones.")),
+        ("repeat", number("Execute the tests this many times: finds flaky ones.")),
         ("parallel", number("Tests at the same time within one package, 1 to 256.")),
         ("headed", boolean("Show the browser's window.")),
-        ("fresh", boolean("Run with empty build caches: compiles everything.")),
+        ("fresh", boolean("Empty build caches: compiles everything.")),
         ("browser", one_of(&["chromium", "firefox", "webkit"], "Only for frameworks that drive browsers.")),
     ];
     ToolSpec {

@@ -15,7 +15,7 @@ use std::path::Path;
 const DESCRIPTION: &str = "\
 Which tests execute a file, or one line of it, as the runs of this session have measured. Call it before you change code, \
 to know what guards it, or after, to run only what matters: pass their names to run_tests as tests. Needs a \
-run_tests before it, of Go tests: nothing else is measured in this version. It runs nothing itself and reads no source.";
+run_tests before it, of Go tests. Runs nothing.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
@@ -90,7 +90,7 @@ fn relative(file: &str, workspace: &Path) -> String {
 fn next_call(answer: &TestsCoveringResponse) -> String {
     let fixed = match answer {
         answer if !answer.has_coverage => {
-            "run_tests, with coverage not off; in this version coverage is measured for Go only"
+            "run_tests, with coverage not off; in this version coverage is measured for Go and Python only"
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",

@@ -23,6 +23,7 @@ async fn a_client_lists_the_tools_with_their_schemas() {
             "last_test_failures",
             "analyze_failures",
             "run_failing_tests",
+            "run_affected_tests",
             "tests_covering",
             "list_tests",
             "get_run",
@@ -285,7 +286,7 @@ async fn names_the_frameworks_with_coverage_if_none_was_measured() {
     let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("tests_covering", json!({"file": "a.py"})).await;
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
-    assert!(block(&result, 1).ends_with("in this version coverage is measured for Go only"), "{result:?}");
+    assert!(block(&result, 1).ends_with("in this version coverage is measured for Go and Python only"), "{result:?}");
 }
 
 #[tokio::test]

@@ -272,9 +272,41 @@ pub const COVERED_FILES_MAX: usize = 100_000;
 /// Most spans (runs of covered lines) of one file. A file of 10,000 functions has about 50,000.
 pub const SPANS_PER_FILE_MAX: usize = 65_536;
 
-/// Most memory of a coverage index, in bytes: four million spans in 50,000 files. A test can write a coverage file of
-/// its own with any content.
+/// Most memory of a coverage index, in bytes: 13 million lines of 20,000 tests measured one by one take 25 MiB. A test can
+/// write a coverage file of its own with any content.
 pub const COVERAGE_BYTES_MAX: usize = 64 * MIB;
+
+/// Most memory of the measurements of one run before they are in the index, in bytes: a million of a test's files.
+pub const COVERAGE_MEASURED_BYTES_MAX: usize = 256 * MIB;
+
+/// Most files whose text a session remembers, to see later what changed: a large repository. Beyond, all tests run.
+pub const SNAPSHOT_FILES_MAX: usize = 30_000;
+
+/// Most memory of these texts, in bytes: two million lines of source. A session keeps at most two such snapshots.
+pub const SNAPSHOT_BYTES_MAX: usize = 12 * MIB;
+
+/// Most bytes of files that are read for one snapshot. Files that were read for the one before are not read again.
+pub const SNAPSHOT_READ_BYTES_MAX: u64 = 512 * 1024 * 1024;
+
+/// Longest file that is compared by line, in bytes and lines. A longer one counts as changed entirely.
+pub const TEXT_BYTES_MAX: usize = 2 * MIB;
+/// See [`TEXT_BYTES_MAX`].
+pub const TEXT_LINES_MAX: usize = 50_000;
+
+/// Earlier texts that are kept of one file while tests are measured at different times.
+pub const EARLIER_TEXTS_MAX: usize = 4;
+
+/// Most bytes of source text that one selection reads to find who imports what.
+pub const SELECTION_SOURCE_BYTES_MAX: usize = 64 * MIB;
+
+/// Most memory of the names of tests whose last result a session remembers, in bytes.
+pub const BASELINE_TESTS_BYTES_MAX: usize = 16 * MIB;
+
+/// Selected tests in an answer. The counts are those of all.
+pub const AFFECTED_TESTS_PAGE: PageLimits = PageLimits { default: 200, max: 10_000 };
+
+/// Most changed lines of one file whose tests are looked up line by line. With more, the tests of the file are selected.
+pub const SELECTION_LINES_MAX: usize = 400;
 
 /// Most sets of tests that were measured together: one per package, or one per test where the language allows that.
 pub const COVERAGE_UNITS_MAX: usize = 200_000;

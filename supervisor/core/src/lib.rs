@@ -27,6 +27,7 @@ pub mod redact;
 pub mod repetition;
 pub mod report;
 pub mod request;
+pub mod selection;
 pub mod session;
 pub mod shell_word;
 pub mod test_case;

@@ -8,6 +8,8 @@ use crate::isolation::Isolation;
 use crate::limits::Limits;
 use crate::outcome::{Evidence, Outcome};
 use crate::repetition::Repetitions;
+use crate::request::Selection;
+use crate::selection::AffectedSummary;
 use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -79,11 +81,23 @@ pub struct Report {
     /// Failed tests that the project has in quarantine; `None` if there is none. They are failures like others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<TestGroup>,
+    /// What a run of affected tests selected; `None` for every other run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affected: Option<AffectedSummary>,
     /// Counts of what the report left out.
     pub truncated: Truncated,
 }
 
 impl Report {
+    /// Whether the run of this report, which was asked for `selection`, was one of all tests.
+    #[must_use]
+    pub fn ran_all(&self, selection: &Selection) -> bool {
+        match selection {
+            Selection::Affected { .. } => self.affected.as_ref().is_some_and(|affected| affected.full_reason.is_some()),
+            selection => selection.is_whole(),
+        }
+    }
+
     /// Whether the report has the result of every test of its suite: the runner came to its end, and nothing was left out.
     #[must_use]
     pub fn has_all_results(&self) -> bool {
@@ -115,6 +129,7 @@ impl Report {
         let compared: usize = groups.map(TestGroup::memory_bytes).sum();
         let flaky = self.repetitions.as_ref().map_or(0, Repetitions::memory_bytes);
         size_of::<Report>()
+            + self.affected.as_ref().map_or(0, AffectedSummary::memory_bytes)
             + flaky
             + tests
             + collectors
@@ -281,6 +296,7 @@ pub(crate) mod tests {
             since_last_green: None,
             repetitions: None,
             quarantined: None,
+            affected: None,
             truncated: Truncated::default(),
         }
     }

@@ -124,8 +124,39 @@ pub enum Selection {
         /// Most entries to rerun; `None` is all.
         limit: Option<u32>,
     },
+    /// The tests that changes since an earlier state may affect. The scan of the workspace resolves this to
+    /// [`Selection::Exactly`] or, where it cannot be sure, to [`Selection::All`].
+    Affected {
+        /// The state with which the workspace is compared.
+        since: EarlierState,
+    },
     /// Exactly these tests and packages.
     Exactly(Vec<RerunTarget>),
+}
+
+/// A state of a workspace with which it is compared.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EarlierState {
+    /// The last run.
+    LastRun,
+    /// The last run of all tests that passed.
+    LastGreen,
+    /// A git revision.
+    Revision(String),
+}
+
+impl EarlierState {
+    /// The state that `since` names; `None` for an empty one.
+    #[must_use]
+    pub fn new(since: &str) -> Option<EarlierState> {
+        match since {
+            "" => None,
+            "last_run" => Some(EarlierState::LastRun),
+            "last_green" => Some(EarlierState::LastGreen),
+            revision => Some(EarlierState::Revision(revision.to_owned())),
+        }
+    }
 }
 
 impl Selection {

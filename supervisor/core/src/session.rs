@@ -9,6 +9,7 @@ use crate::outcome::{KillReason, Outcome};
 use crate::quota::QuotaExceeded;
 use crate::report::Report;
 use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
+use crate::selection::{Baseline, EndedRun, SeenFiles};
 use crate::timestamp::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -59,6 +60,8 @@ pub enum SessionEvent {
         report: Arc<Report>,
         /// Coverage that the run measured.
         measured: Vec<CoverageMeasurement>,
+        /// What the run saw of its workspace and host, if that is known.
+        seen: Option<SeenFiles>,
     },
     /// A run could not be started and has no report.
     NotStarted {
@@ -169,6 +172,9 @@ pub enum StartRejected {
     Closing,
 }
 
+/// What became of a run: its report, its coverage, and what it saw.
+type EndOfRun<'a> = (&'a Report, Vec<CoverageMeasurement>, Option<SeenFiles>);
+
 #[derive(Debug, Clone)]
 struct SessionRun {
     run: RunId,
@@ -193,6 +199,21 @@ impl SessionRun {
     }
 }
 
+/// What a session knows for a selection of affected tests.
+#[derive(Debug, Clone)]
+pub struct SessionKnowledge {
+    /// Results of all tests, and the files that they are of.
+    pub baseline: Option<Arc<Baseline>>,
+    /// Executed lines.
+    pub index: Arc<CoverageIndex>,
+    /// What failed in the last run.
+    pub failures: RerunPlan,
+    /// Framework of the last run.
+    pub framework: Option<String>,
+    /// Number of runs that had ended.
+    pub ended_runs: u64,
+}
+
 /// One session.
 #[derive(Debug, Default)]
 pub struct Session {
@@ -200,7 +221,12 @@ pub struct Session {
     waiting: VecDeque<SessionRun>,
     finished: VecDeque<RunId>,
     slot: FailureSlot,
-    index: CoverageIndex,
+    /// Shared with scans that select tests by it; only the session changes it.
+    index: Arc<CoverageIndex>,
+    /// What a selection of affected tests builds on. Shared in the same way.
+    baseline: Option<Arc<Baseline>>,
+    /// Number of runs of tests that have ended.
+    ended_runs: u64,
     /// The last request that ran tests, which a rerun repeats with another selection.
     last_request: Option<Box<RunRequest>>,
     last: Option<(RunId, Outcome)>,
@@ -211,8 +237,14 @@ pub struct Session {
 impl Session {
     /// A session with the failures, coverage and last request of an earlier process on this workspace.
     #[must_use]
-    pub fn restore(slot: FailureSlot, index: CoverageIndex, last_request: Option<RunRequest>) -> Self {
-        Session { slot, index, last_request: last_request.map(Box::new), ..Session::default() }
+    pub fn restore(
+        slot: FailureSlot,
+        index: CoverageIndex,
+        last_request: Option<RunRequest>,
+        baseline: Option<Baseline>,
+    ) -> Self {
+        let (index, baseline) = (Arc::new(index), baseline.map(Arc::new));
+        Session { slot, index, baseline, last_request: last_request.map(Box::new), ..Session::default() }
     }
 
     /// The failure slot.
@@ -225,6 +257,30 @@ impl Session {
     #[must_use]
     pub fn index(&self) -> &CoverageIndex {
         &self.index
+    }
+
+    /// What a selection of affected tests builds on; `None` before a run of all tests has ended with all results.
+    #[must_use]
+    pub fn baseline(&self) -> Option<&Arc<Baseline>> {
+        self.baseline.as_ref()
+    }
+
+    /// What the session knows for a selection of affected tests, as of now.
+    #[must_use]
+    pub fn knowledge(&self) -> SessionKnowledge {
+        SessionKnowledge {
+            baseline: self.baseline.clone(),
+            index: Arc::clone(&self.index),
+            failures: self.slot.rerun(None),
+            framework: self.slot.last().map(|last| last.framework.clone()),
+            ended_runs: self.ended_runs,
+        }
+    }
+
+    /// Number of runs of tests that have ended. A selection is outdated once it has changed.
+    #[must_use]
+    pub fn ended_runs(&self) -> u64 {
+        self.ended_runs
     }
 
     /// The last request that ran tests.
@@ -304,7 +360,9 @@ impl Session {
                 Vec::new()
             }
             SessionEvent::CancelRequested { run } => self.end_run(&run, KillReason::Cancelled),
-            SessionEvent::Ended { run, report, measured } => self.handle_end(&run, Some((&report, measured))),
+            SessionEvent::Ended { run, report, measured, seen } => {
+                self.handle_end(&run, Some((&report, measured, seen)))
+            }
             SessionEvent::NotStarted { run } => self.handle_end(&run, None),
             SessionEvent::RetentionExceeded => self.forget_oldest(),
             SessionEvent::Tick => self.end_abandoned(|run| run.abandon_at.is_some_and(|at| at <= now)),
@@ -405,8 +463,12 @@ impl Session {
     /// # Errors
     /// [`StartRejected::NoRunYet`] and [`StartRejected::NothingToRerun`] for a rerun.
     pub fn resolve(&self, request: &RunRequest) -> Result<(Box<RunRequest>, DeferredFailures), StartRejected> {
-        let Selection::LastFailed { limit } = &request.selection else {
-            return Ok((Box::new(request.clone()), DeferredFailures::default()));
+        let limit = match &request.selection {
+            Selection::LastFailed { limit } => limit,
+            Selection::Affected { .. } => {
+                return Ok((Box::new(self.with_last_settings(request)), DeferredFailures::default()));
+            }
+            _ => return Ok((Box::new(request.clone()), DeferredFailures::default())),
         };
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
         let (selection, deferred) = match self.slot.rerun(*limit) {
@@ -420,16 +482,11 @@ impl Session {
             RerunPlan::NoRunYet => return Err(StartRejected::NoRunYet),
             RerunPlan::NothingFailed { framework } => return Err(StartRejected::NothingToRerun { framework }),
         };
-        // A rerun over several frameworks is divided among them. A custom command is already part of the last request.
-        let last_framework = self.slot.last().map(|last| last.framework.as_str());
-        let last_framework = last_framework.filter(|name| !["", CUSTOM_FRAMEWORK].contains(name));
-        let last_framework =
-            last_framework.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned());
-        let framework = last.framework.clone().or(last_framework);
+        let framework = last.framework.clone().or_else(|| self.last_framework());
         let limits = request.limits.or(last.limits);
-        // How often the last request executed its tests was for that run alone.
-        let repetition = request.repetition;
-        Ok((Box::new(RunRequest { selection, framework, limits, repetition, ..last }), deferred))
+        // How often the last request executed its tests, and in which order, was for that run alone.
+        let RunRequest { repetition, order, .. } = *request;
+        Ok((Box::new(RunRequest { selection, framework, limits, repetition, order, ..last }), deferred))
     }
 
     fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
@@ -471,19 +528,31 @@ impl Session {
         abandoned.iter().flat_map(|run| self.end_run(run, KillReason::Abandoned)).collect()
     }
 
-    fn handle_end(&mut self, run: &RunId, result: Option<(&Report, Vec<CoverageMeasurement>)>) -> Vec<Effect> {
+    fn handle_end(&mut self, run: &RunId, result: Option<EndOfRun<'_>>) -> Vec<Effect> {
         let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
-        if let Some((report, measured)) = result.filter(|_| ended.kind == RunKind::Tests) {
+        if let Some((report, measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
+            self.ended_runs += 1;
             let is_cut = report.partial || report.is_scoped || !report.collectors.is_empty();
-            let whole = ended.request.selection.is_whole() && !is_cut;
-            self.index.ingest(measured, whole, report.started_at);
+            let whole = report.ran_all(&ended.request.selection) && !is_cut;
+            let has_measured = !measured.is_empty();
+            if has_measured {
+                Arc::make_mut(&mut self.index).ingest(measured, whole, report.started_at);
+            }
+            let asked = match &ended.request.selection {
+                Selection::Affected { .. } => &self.with_last_settings(&ended.request),
+                _ => &*ended.request,
+            };
+            let replaces_coverage = has_measured && whole;
+            let of_run = EndedRun { run, request: asked, report, has_measured, replaces_coverage };
+            let before = self.baseline.take().map(Arc::unwrap_or_clone);
+            self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
             let deferred = match &ended.request.selection {
                 Selection::All | Selection::LastFailed { .. } => ended.deferred,
                 _ => self.slot.not_run_again_by(report),
             };
             self.slot.fill(run.clone(), report, deferred);
             self.last = Some((run.clone(), report.outcome));
-            if !matches!(ended.request.selection, Selection::LastFailed { .. }) {
+            if !matches!(ended.request.selection, Selection::LastFailed { .. } | Selection::Affected { .. }) {
                 self.last_request = Some(ended.request);
             }
         }
@@ -494,6 +563,20 @@ impl Session {
         };
         effects.extend(self.start_next_or_stop());
         effects
+    }
+
+    // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.
+    fn with_last_settings(&self, request: &RunRequest) -> RunRequest {
+        let last = self.last_request.as_deref().cloned().unwrap_or_default();
+        let RunRequest { selection, limits, repetition, order, .. } = request.clone();
+        RunRequest { selection, limits: limits.or(last.limits), repetition, order, ..last }
+    }
+
+    // A run of several frameworks is divided among them. A custom command is already part of the last request.
+    fn last_framework(&self) -> Option<String> {
+        let last = self.slot.last().map(|last| last.framework.as_str());
+        let last = last.filter(|name| !["", CUSTOM_FRAMEWORK].contains(name));
+        last.map(|name| if name.contains(", ") { ALL_FRAMEWORKS } else { name }.to_owned())
     }
 
     fn start_next_or_stop(&mut self) -> Vec<Effect> {

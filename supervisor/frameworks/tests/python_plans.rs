@@ -99,13 +99,15 @@ fn selects_everything() {
     assert_eq!(steps(&Unittest, &Selection::All), [": ./", ": ./slow", "sub: ./"]);
     let plan = plan(&Pytest, &Selection::All);
     let files: Vec<&str> = plan.files.iter().map(|file| file.path.as_str()).collect();
-    assert_eq!(files, ["pytest/proctor.zip"]);
+    assert_eq!(files, ["pytest/proctor.zip", "pytest/proctor_lines.so"]);
+    assert!(plan.dirs.contains(&"artifacts/pytest-lines".to_owned()), "{:?}", plan.dirs);
     let programs =
         [".venv/bin/python", "venv/bin/python", "../.venv/bin/python", "../venv/bin/python", "python3", "python"];
     assert_eq!(plan.steps[1].programs, programs);
     let env: Vec<String> = plan.steps[0].env.iter().map(|(name, value)| format!("{name}={value}")).collect();
     let wanted = [
         "HYPOTHESIS_STORAGE_DIRECTORY=/cache/hypothesis/workspace",
+        "PROCTOR_COVERAGE=/scratch/artifacts/pytest-lines",
         "PROCTOR_OUTPUT=/scratch/artifacts/kept/pytest-0",
         "PROCTOR_REPORT=/scratch/report",
         "PROCTOR_WORKSPACE=/workspace",
@@ -113,6 +115,12 @@ fn selects_everything() {
         "PYTHONPYCACHEPREFIX=/cache/pycache",
     ];
     assert_eq!(env, wanted);
+    let tree = tree_of(&Pytest);
+    let without = PlanRequest { coverage: CoverageMode::Off, ..want(&Selection::All) };
+    let plan = Pytest.plan(&Pytest.detect(&tree), &tree, &without).unwrap();
+    assert_eq!((plan.files.len(), plan.steps[0].env.contains_key("PROCTOR_COVERAGE")), (1, false));
+    let listing = Pytest.plan_listing(&Pytest.detect(&tree), &tree, &want(&Selection::All)).unwrap();
+    assert!(!listing.steps[0].env.contains_key("PROCTOR_COVERAGE"));
 }
 
 #[test]

@@ -5,8 +5,9 @@ use super::last_run::{no_run_yet, workspace_of_last_run};
 use super::{CommandError, print};
 use crate::clock::Clock;
 use crate::grpc::convert_analysis;
-use crate::runs::{EarlierState, FailingTests, analyze_run, changes_since, failing_sources};
+use crate::runs::{FailingTests, analyze_run, changes_since, failing_sources};
 use proctor_core::bounds::ANALYSIS_PAGE;
+use proctor_core::request::EarlierState;
 use proctor_proto::analysis_text;
 
 /// Names of tests that a person is shown in a pattern; the JSON document has more.

@@ -4,7 +4,8 @@ use super::report_arguments::{FormatName, ReportFiles, RunOutput};
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bounds::{
-    ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX, REPEAT_MAX, RETRY_FAILED_MAX,
+    AFFECTED_TESTS_PAGE, ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX, REPEAT_MAX,
+    RETRY_FAILED_MAX,
 };
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ Examples:
   proctor run                          all tests of this workspace
   proctor run --filter TestParse       only the tests that match the runner's filter
   proctor run --failed                 rerun exactly what failed
+  proctor run --affected               only the tests that your changes may affect
   proctor failures                     file, line and message of each failure
   proctor analyze                      what the failures have in common, and where to look first
   proctor covering internal/a.go:42    tests that execute this line
@@ -30,7 +32,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run a workspace's tests in a sandbox; no daemon, no config.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List the tests of a workspace without running them.
     List(ListArgs),
     /// Show the failures of the last run in this workspace.
@@ -39,6 +41,8 @@ pub(super) enum Command {
     Analyze(AnalyzeArgs),
     /// Show the tests that execute a file or a line, as measured by earlier runs.
     Covering(CoveringArgs),
+    /// Show the tests that changes since the last run, or since a git revision, may affect.
+    Affected(AffectedArgs),
     /// Show earlier runs of a workspace: what broke when, and which tests are flaky or became slow.
     History(HistoryArgs),
     /// Look for what makes a test fail at times: alone, among all tests, and after the test before its failure.
@@ -53,6 +57,8 @@ pub(super) enum Command {
     Doctor(DoctorArgs),
     /// Create a token, or query or drain a running supervisor.
     Admin(AdminArgs),
+    /// Watch a running supervisor: its tenants, its runs and their tests, as they change.
+    Top(TopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -98,6 +104,10 @@ pub(super) struct RunArgs {
     /// Rerun exactly what failed in the last run.
     #[arg(long, conflicts_with_all = ["framework", "test", "filter", "file", "command", "parallel", "headed", "browser"])]
     pub(super) failed: bool,
+    /// Run only the tests that changes may affect: since the last run of all tests (`last_run`), the last state at which all
+    /// passed (`last_green`), or a git revision. All tests run where that is not sure, and the report says why.
+    #[arg(long, value_name = "GITREV", num_args = 0..=1, default_missing_value = "last_run", conflicts_with_all = ["failed", "framework", "test", "filter", "file", "command", "parallel", "headed", "browser"])]
+    pub(super) affected: Option<String>,
     /// Execute the tests N times; all executions share the timeout. Failed if any failed; a test with both results is
     /// reported as flaky.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(REPEAT_MAX)), conflicts_with_all = ["failed", "fresh"])]
@@ -109,7 +119,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETRY_FAILED_MAX)), conflicts_with_all = ["failed", "fresh"])]
     pub(super) retry_failed: Option<u32>,
     /// Run again whenever a file of the workspace changes: what failed first, then all.
-    #[arg(long, conflicts_with = "failed")]
+    #[arg(long, conflicts_with_all = ["failed", "affected"])]
     pub(super) watch: bool,
     /// What to print.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human", hide_possible_values = true, help = format!("What to print: {}", RunOutput::names()))]
@@ -149,6 +159,7 @@ Examples:
                                             exactly these tests
   proctor run --memory 512MiB --timeout 60s --output json
   proctor run --junit build/junit.xml --html report.html
+  proctor run --affected main               what may be affected by the changes since main
   proctor run --watch                       again on every change, until Ctrl-C
   proctor run -- make check                 any command; live output at a terminal
   proctor run --repeat 50 --until-different --test TestPool
@@ -192,6 +203,20 @@ Exit status: 0, even if no test executes it; 2 if the workspace has no such file
 Examples:
   proctor covering internal/a.go            tests that execute any line of the file
   proctor covering internal/a.go:42         tests that execute line 42";
+
+const AFFECTED_HELP: &str = "\
+A test is selected if it failed, was flaky or was skipped when it last ran, if it
+executed a changed line, or if what it imports changed. Settings, lock files, data
+files and whatever cannot be told select all tests, with the reason. It needs a run
+of all tests before; tests of go and pytest are selected.
+
+Exit status: 0, whatever was found; 2 if there is no such revision.
+
+Examples:
+  proctor affected                          since the last run of all or all affected tests
+  proctor affected last_green               since every test passed
+  proctor affected main                     since a branch, tag or commit
+  proctor run --affected                    run them";
 
 const HISTORY_HELP: &str = "\
 Each run is compared with the last result of each of its tests: NEW fail now and
@@ -285,6 +310,11 @@ const DOCTOR_HELP: &str = "\
 Exit status: 0 if every layer and limit is available, 1 if one is missing.
 Changes nothing on the host.";
 
+const TOP_HELP: &str = "\
+Keys: up and down select a run, s stops it (y confirms), q or Esc leaves.
+The caller's user id must be listed in [operators] of the host file.
+Without a terminal, use `proctor admin runs`.";
+
 const ADMIN_HELP: &str = "\
 All subcommands except `token` query a running supervisor over its unix socket.
 The caller's user id must be listed in [operators] of its host file.
@@ -292,6 +322,8 @@ The caller's user id must be listed in [operators] of its host file.
 Examples:
   proctor admin token                       a token for a tenant, with its hash for the host file
   proctor admin runs                        running and waiting runs
+  proctor admin usage --output json         what each tenant uses, for a program
+  proctor admin stop RUN                    cancel a run of any tenant
   proctor admin drain --deadline 2m         let runs finish for two minutes, then stop";
 
 #[derive(Debug, Args)]
@@ -314,6 +346,22 @@ pub(super) struct LastRunArgs {
     /// The workspace; by default this directory, or the nearest parent that has had a run.
     #[arg(long, value_name = "PATH")]
     pub(super) workspace: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = AFFECTED_HELP)]
+pub(super) struct AffectedArgs {
+    /// The state to compare with: `last_run`, `last_green` or a git revision.
+    #[arg(value_name = "GITREV", default_value = "last_run")]
+    pub(super) since: String,
+    #[command(flatten)]
+    pub(super) last_run: LastRunArgs,
+    /// Maximum number of tests to list, 1 to 10,000.
+    #[arg(long, value_name = "N", default_value_t = AFFECTED_TESTS_PAGE.default, value_parser = clap::value_parser!(u32).range(1..=i64::from(AFFECTED_TESTS_PAGE.max)))]
+    pub(super) limit: u32,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -442,11 +490,15 @@ pub(super) enum AdminCommand {
     /// Create a bearer token and its hash for the host file.
     Token,
     /// List the tenants of a running supervisor with their sessions and runs.
-    Tenants(SupervisorSocket),
+    Tenants(AdminListArgs),
+    /// List what each tenant uses now, with its quota: sessions, runs, memory, retained bytes, event streams.
+    Usage(AdminListArgs),
     /// List the sessions of a running supervisor with their waiting runs.
-    Sessions(SupervisorSocket),
+    Sessions(AdminListArgs),
     /// List the running and waiting runs of a running supervisor.
-    Runs(SupervisorSocket),
+    Runs(AdminListArgs),
+    /// Cancel a run of any tenant. It ends as cancelled and keeps its partial results.
+    Stop(StopArgs),
     /// Stop a running supervisor: refuse new work, let runs finish until the deadline, cancel the rest.
     Drain(DrainArgs),
 }
@@ -456,6 +508,44 @@ pub(super) struct SupervisorSocket {
     /// The supervisor's unix socket; the caller's user id must be an operator's.
     #[arg(long, value_name = "PATH", default_value = "/run/proctor/proctor.sock")]
     pub(super) socket: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AdminListArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct StopArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// The run's id, as `proctor admin runs` lists it.
+    #[arg(value_name = "RUN")]
+    pub(super) run: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = TOP_HELP)]
+pub(super) struct TopArgs {
+    #[command(flatten)]
+    pub(super) socket: SupervisorSocket,
+    /// Time between two updates (500ms, 2s), at least 100ms.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    pub(super) interval: Interval,
+}
+
+/// Time between two updates of a live view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Interval(pub(super) std::time::Duration);
+
+fn interval(text: &str) -> Result<Interval, String> {
+    let ms = milliseconds(text)?;
+    let is_valid = (100..=3_600_000).contains(&ms);
+    is_valid.then(|| Interval(std::time::Duration::from_millis(ms))).ok_or_else(|| "from 100ms to 1h".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -7,6 +7,7 @@ use super::report_documents::ShownRun;
 use super::{CommandError, in_process, print, report_documents};
 use crate::clock::Clock;
 use crate::grpc::convert;
+use crate::runs::covering_in;
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_core::bounds::COVERING_TESTS_PAGE;
@@ -45,14 +46,12 @@ pub(super) fn covering(arguments: &CoveringArgs) -> Result<u8, CommandError> {
     let to_failure = |error: WorkspaceError| CommandError::usage(error.to_string());
     let file = workspace.relative(&relative_to_workspace(&below, file)).map_err(to_failure)?;
     let memory = store.memory()?.unwrap_or_default();
-    let found = memory.index.has_measured().then(|| memory.index.covering(&file, line));
-    let measured_at = found.as_ref().and_then(|found| found.measured_at);
-    if found.as_ref().is_some_and(|found| found.tests.is_empty()) {
+    let found = covering_in(&workspace, (&file, line), memory.baseline.as_ref(), &memory.index, &Clock::new());
+    if found.as_ref().is_some_and(|found| found.covering.tests.is_empty()) {
         // A mistyped name has no coverage either, which would read as if no test executed the file.
         workspace.existing(&file).map_err(to_failure)?;
     }
-    let file_changed = measured_at.is_some_and(|since| workspace.changed_since(&file, since));
-    let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0), file_changed);
+    let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0));
     print::text(&text::covering(&answer, &file, line, Reader::Person)).map(|()| 0)
 }
 

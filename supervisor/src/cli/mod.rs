@@ -1,6 +1,7 @@
 //! The command line of `proctor`: dispatches subcommands. Exit codes and outputs are a contract with scripts.
 
 mod admin;
+mod affected;
 mod analyze;
 mod arguments;
 mod config_reload;
@@ -28,7 +29,7 @@ mod run_summary;
 mod serve;
 mod signals;
 mod terminal_report;
-mod token;
+mod top;
 mod watch;
 mod xdg_dirs;
 
@@ -86,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::List(arguments) => list::list(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
+        Command::Affected(arguments) => affected::affected(&arguments),
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Flaky(arguments) => flaky::flaky(&arguments),
@@ -94,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),
+        Command::Top(arguments) => top::top(&arguments),
     };
     let code = result.unwrap_or_else(|failure| {
         logs.report(&format!("proctor: {}", failure.text));

@@ -24,7 +24,7 @@ use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::repetition::Repetition;
 use proctor_core::report::{Report, Summary};
-use proctor_core::request::{self, BrowserOptions, CoverageMode, IfBusy, RunKind, RunRequest, Selection};
+use proctor_core::request::{self, BrowserOptions, CoverageMode, EarlierState, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
 use proctor_core::test_name::TestName;
 use proctor_core::test_order::TestOrder;
@@ -81,7 +81,7 @@ pub(super) async fn run_in(
     signals: &mut Signals,
 ) -> Result<Ended, CommandError> {
     let Terminal { arguments, workspace, targets, session, store } = *terminal;
-    let is_rerun = matches!(request.selection, Selection::LastFailed { .. });
+    let is_rerun_of_failures = matches!(request.selection, Selection::LastFailed { .. });
     // Of a repeated run, the tests of all executions are counted.
     let is_complete = request.selection.is_whole() && request.command.is_empty() && request.repetition.is_once();
     let expected = if is_complete { store.total(request.framework.as_deref()) } else { None };
@@ -105,6 +105,8 @@ pub(super) async fn run_in(
         RunOutput::Human => {
             let analysis = analyze_run(&report, workspace, &Clock::new(), ANALYSIS_PATTERNS_MAX);
             let output_seen = screen.output.is_some();
+            let is_partial = report.affected.as_ref().is_some_and(|affected| affected.left_out > 0);
+            let is_rerun = is_rerun_of_failures || is_partial;
             let view = RunView { output_seen, workspace: &arguments.path, is_rerun, analysis: &analysis };
             print::text(&terminal_report::report(&report, &view))
         }
@@ -310,32 +312,40 @@ fn not_accepted(error: &SessionError, arguments: &RunArgs) -> Result<Ended, Comm
         // run.
         SessionError::Rejected(StartRejected::NothingToRerun { framework }) => {
             let note = text::nothing_to_rerun(framework, Reader::Person);
-            match arguments.output {
-                RunOutput::Human => print::text(&note)?,
-                // Nothing ran, so there is no outcome. The note has the words that agents get, and the other fields are
-                // those that programs read in every report.
-                RunOutput::Report(ReportFormat::Json) => print::document(&json!({
-                    "nothing_ran": reason::NOTHING_TO_RERUN,
-                    "outcome": null,
-                    "exit_code": 0,
-                    "raw_exit_code": null,
-                    "framework": framework,
-                    "summary": Summary::default(),
-                    "partial": false,
-                    "tests": [],
-                    "collectors": [],
-                    "artifacts": [],
-                    "evidence": Evidence { notes: vec![note], ..Evidence::default() },
-                }))?,
-                RunOutput::Events | RunOutput::Report(_) => print::message(&note),
-            }
-            Ok(Ended::NothingToRun)
+            nothing_ran(reason::NOTHING_TO_RERUN, note, framework, arguments)
+        }
+        SessionError::Prepare(PrepareError::NothingAffected(affected)) => {
+            let note = text::nothing_affected(&affected.since, affected.left_out);
+            nothing_ran(reason::NOTHING_AFFECTED, note, "", arguments)
         }
         SessionError::Rejected(StartRejected::NoRunYet) => {
             Err(CommandError::usage("no run here yet: `proctor run` first, then --failed"))
         }
         other => Err(failure(other)),
     }
+}
+
+// Nothing ran, so there is no outcome. The note has the words that agents get, and the other fields are those that programs
+// read in every report.
+fn nothing_ran(reason: &str, note: String, framework: &str, arguments: &RunArgs) -> Result<Ended, CommandError> {
+    match arguments.output {
+        RunOutput::Human => print::text(&note)?,
+        RunOutput::Report(ReportFormat::Json) => print::document(&json!({
+            "nothing_ran": reason,
+            "outcome": null,
+            "exit_code": 0,
+            "raw_exit_code": null,
+            "framework": framework,
+            "summary": Summary::default(),
+            "partial": false,
+            "tests": [],
+            "collectors": [],
+            "artifacts": [],
+            "evidence": Evidence { notes: vec![note], ..Evidence::default() },
+        }))?,
+        RunOutput::Events | RunOutput::Report(_) => print::message(&note),
+    }
+    Ok(Ended::NothingToRun)
 }
 
 fn prepare_failure(error: &PrepareError) -> CommandError {
@@ -356,6 +366,8 @@ fn prepare_failure(error: &PrepareError) -> CommandError {
         | PrepareError::Plan(_)
         | PrepareError::ProjectFile(_)
         | PrepareError::NetworkDenied
+        | PrepareError::NothingAffected(_)
+        | PrepareError::Since(_)
         | PrepareError::PathNotUtf8 => USAGE,
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
     };
@@ -407,6 +419,10 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
 fn selection(arguments: &RunArgs, workspace: &Workspace) -> Result<Selection, CommandError> {
     if arguments.failed {
         return Ok(Selection::LastFailed { limit: None });
+    }
+    if let Some(since) = &arguments.affected {
+        let since = EarlierState::new(since).unwrap_or(EarlierState::LastRun);
+        return Ok(Selection::Affected { since });
     }
     if !arguments.test.is_empty() {
         let names = TestName::parse_all(&arguments.test).map_err(|error| CommandError::usage(error.to_string()))?;

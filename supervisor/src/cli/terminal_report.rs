@@ -63,6 +63,7 @@ pub(super) fn report(report: &Report, view: &RunView<'_>) -> String {
         let missing = format!("{}: {}; {}", missing.name, missing.reason, missing.remedy);
         let _ = writeln!(text, "{} {}", dim("not in force:"), line(&missing));
     }
+    text.push_str(&affected(report));
     text.push_str(&summary(report, view));
     text.push_str(&verdict(report));
     text.push_str(&next_command(report, view));
@@ -140,6 +141,21 @@ fn is_json_event(line: &str, report: &Report) -> bool {
     report.structured && line.starts_with('{') && line.ends_with('}')
 }
 
+// What a run of affected tests selected, and why the others were left out.
+fn affected(report: &Report) -> String {
+    let Some(affected) = &report.affected else { return String::new() };
+    if let Some(reason) = &affected.full_reason {
+        return format!("all tests ran: {}\n", line(reason));
+    }
+    let reasons: Vec<String> =
+        affected.reasons.iter().map(|count| format!("{} {}", count.tests, count.reason)).collect();
+    let mut text = format!("affected since {}: {}\n", line(&affected.since), reasons.join(", "));
+    if affected.left_out > 0 {
+        let _ = writeln!(text, "{} left out: {}", affected.left_out, line(&affected.safe_because));
+    }
+    text
+}
+
 fn verdict(report: &Report) -> String {
     let summary = &report.summary;
     let mut parts = match report.raw_exit_code {
@@ -155,6 +171,9 @@ fn verdict(report: &Report) -> String {
         (summary.xpassed, "passed unexpectedly"),
     ];
     parts.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
+    if let Some(affected) = report.affected.as_ref().filter(|affected| affected.full_reason.is_none()) {
+        parts.push(format!("{} affected of {}", summary.total, summary.total + affected.left_out));
+    }
     if report.partial {
         parts.push("partial".to_owned());
     }

@@ -5,7 +5,7 @@ use crate::host::checks::Check;
 use crate::sessions::QueueOptions;
 use proctor_core::artifact::{Artifact, ArtifactKind};
 use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
-use proctor_core::coverage::{Attribution, CoveringTests};
+use proctor_core::coverage::Attribution;
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::history::TestGroup;
@@ -17,11 +17,15 @@ use proctor_core::queue::Priority;
 use proctor_core::repetition::Repetitions;
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary};
 use proctor_core::request::{CoverageMode, IfBusy, RerunTarget};
+use proctor_core::selection::{AffectedSummary, AffectedTests, CoveringNow, ReasonCount};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 use proctor_proto::v1;
 use proctor_sandbox::Status;
 use std::collections::BTreeSet;
+
+/// Most packages or files without a known test in an answer.
+const NEW_UNITS_MAX: usize = 200;
 
 /// An outcome on the wire.
 #[must_use]
@@ -334,6 +338,7 @@ pub fn report(report: &Report) -> v1::Report {
         repetitions: report.repetitions.as_ref().map(repetitions),
         is_scoped: report.is_scoped,
         quarantined: report.quarantined.as_ref().map(test_group),
+        affected: report.affected.as_ref().map(affected),
     }
 }
 
@@ -443,17 +448,47 @@ fn bounded_ids<'a>(tests: impl Iterator<Item = &'a TestId>, limit: usize) -> Vec
     tests.take(limit).take_while(fits).map(test_id).collect()
 }
 
+/// What a selection of affected tests found.
+fn affected(summary: &AffectedSummary) -> v1::Affected {
+    let count = |count: &ReasonCount| v1::ReasonCount { reason: count.reason.clone(), tests: count.tests };
+    v1::Affected {
+        since: summary.since.clone(),
+        selected: summary.selected,
+        left_out: summary.left_out,
+        full_reason: summary.full_reason.clone(),
+        safe_because: summary.safe_because.clone(),
+        reasons: summary.reasons.iter().map(count).collect(),
+    }
+}
+
+/// The answer of `AffectedTests`, with at most `limit` tests.
+#[must_use]
+pub fn affected_tests(found: &AffectedTests, limit: usize) -> v1::AffectedTestsResponse {
+    let tests = bounded_ids(found.selected.iter().map(|selected| &selected.test), limit);
+    let is_new = |unit: &&str| !found.selected.iter().any(|selected| selected.test.package == **unit);
+    let units = found.targets.iter().filter_map(RerunTarget::package);
+    v1::AffectedTestsResponse {
+        reasons: found.selected.iter().take(tests.len()).map(|selected| selected.reason.to_string()).collect(),
+        tests,
+        full_run_reason: found.full_reason.as_ref().map(ToString::to_string),
+        affected: Some(affected(&found.summary())),
+        new_units: units.filter(is_new).take(NEW_UNITS_MAX).map(str::to_owned).collect(),
+        notes: found.notes.clone(),
+    }
+}
+
 /// The tests that execute a line or file, at most `limit` of them, or as many as one message can hold; empty before any
 /// coverage was measured.
 #[must_use]
-pub fn covering(found: Option<&CoveringTests>, limit: usize, file_changed: bool) -> v1::TestsCoveringResponse {
+pub fn covering(found: Option<&CoveringNow>, limit: usize) -> v1::TestsCoveringResponse {
     let Some(found) = found else { return v1::TestsCoveringResponse::default() };
     v1::TestsCoveringResponse {
         has_coverage: true,
-        tests: bounded_ids(found.tests.iter(), limit),
-        total: found.tests.len() as u64,
-        attribution: attribution(found.attribution).into(),
-        file_changed,
+        tests: bounded_ids(found.covering.tests.iter(), limit),
+        total: found.covering.tests.len() as u64,
+        attribution: attribution(found.covering.attribution).into(),
+        file_changed: found.is_edited == Some(true),
+        line_moved: found.is_moved,
     }
 }
 

@@ -1,13 +1,15 @@
 //! The Host service, for operators.
 
-use super::{Api, status};
+use super::{Api, call_record, status};
 use crate::grpc::convert;
 use crate::host::check_cache::HostCheckCache;
 use crate::host::checks::checks_until;
-use crate::runs::Phase;
+use crate::runs::{Phase, Snapshot};
 use crate::sessions::registry::TenantSessions;
+use crate::tenants::Tenant;
 use proctor_core::bounds::{DRAIN_GRACE_MAX, HOST_PAGE};
 use proctor_core::id::{SessionId, TenantId};
+use proctor_core::quota::Quota;
 use proctor_proto::v1;
 use proctor_proto::v1::host_server::Host;
 use proctor_sandbox::KillSwitch;
@@ -42,11 +44,12 @@ impl Api {
         for TenantSessions { tenant, busy, .. } in tenants {
             for session in busy {
                 for (run, handle) in session.unfinished().await.unwrap_or_default() {
-                    let state = match handle.snapshot().await.map(|snapshot| snapshot.phase) {
-                        Ok(Phase::Queued) => v1::RunState::Queued,
-                        Ok(Phase::Running) => v1::RunState::Running,
-                        // The run has ended since its session was asked.
-                        Ok(Phase::Finished) | Err(_) => continue,
+                    // A run without a snapshot has ended since its session was asked.
+                    let Ok(Snapshot { phase, progress, .. }) = handle.snapshot().await else { continue };
+                    let state = match phase {
+                        Phase::Queued => v1::RunState::Queued,
+                        Phase::Running => v1::RunState::Running,
+                        Phase::Finished => continue,
                     };
                     runs.push(v1::HostRun {
                         run_id: run.to_string(),
@@ -55,11 +58,31 @@ impl Api {
                         outcome: v1::Outcome::Unspecified.into(),
                         age_ms: now.ms_since(handle.accepted_at),
                         state: state.into(),
+                        progress: Some(convert::progress(&progress)),
                     });
                 }
             }
         }
         runs
+    }
+}
+
+// What the tenant uses; `memory_bytes` is that of its running runs.
+fn usage(tenant: &Tenant, memory_bytes: u64) -> v1::TenantUsage {
+    let Quota { running_runs_max, queued_runs_max, in_use_max, retained_bytes_max, .. } = tenant.policy.quota;
+    let runs = |max: u32| (max != u32::MAX).then_some(max.into());
+    let amount = |max: u64| (max != u64::MAX).then_some(max);
+    v1::TenantUsage {
+        sessions_max: tenant.sessions_max as u64,
+        runs_running_max: runs(running_runs_max),
+        runs_queued_max: runs(queued_runs_max),
+        memory_bytes,
+        memory_bytes_max: amount(in_use_max.memory_bytes),
+        cpu_millis_max: amount(in_use_max.cpu_millis),
+        retained_bytes: tenant.usage.retained.bytes.now(),
+        retained_bytes_max: amount(retained_bytes_max),
+        streams: tenant.allowance.subscribers(),
+        streams_max: tenant.allowance.subscribers_max.into(),
     }
 }
 
@@ -99,13 +122,23 @@ impl Host for HostService {
         self.api.operator(&request)?;
         let open = self.api.registry.sessions_by_tenant().await;
         let runs = self.api.unfinished_runs(&open).await;
-        let configured = self.api.access.borrow().tenants.all().iter().map(|tenant| (tenant.id.clone(), 0)).collect();
-        let mut sessions: BTreeMap<TenantId, u64> = configured;
-        sessions.extend(open.into_iter().map(|entry| (entry.tenant, entry.sessions as u64)));
+        let configured: BTreeMap<TenantId, Arc<Tenant>> = self
+            .api
+            .access
+            .borrow()
+            .tenants
+            .all()
+            .iter()
+            .map(|tenant| (tenant.id.clone(), Arc::clone(tenant)))
+            .collect();
+        let mut sessions: BTreeMap<&TenantId, u64> = configured.keys().map(|tenant| (tenant, 0)).collect();
+        sessions.extend(open.iter().map(|entry| (&entry.tenant, entry.sessions as u64)));
         let tenants = sessions.into_iter().map(|(tenant, sessions)| {
-            let (runs_running, runs_queued) =
-                count_by_state(runs.iter().filter(|run| run.tenant_id == tenant.as_str()));
-            v1::TenantStatus { tenant_id: tenant.to_string(), sessions, runs_running, runs_queued }
+            let runs = || runs.iter().filter(|run| run.tenant_id == tenant.as_str());
+            let (runs_running, runs_queued) = count_by_state(runs());
+            let memory_bytes = runs().filter_map(|run| run.progress.as_ref()?.memory_bytes).sum();
+            let usage = configured.get(tenant).map(|tenant| usage(tenant, memory_bytes));
+            v1::TenantStatus { tenant_id: tenant.to_string(), sessions, runs_running, runs_queued, usage }
         });
         Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.collect() }))
     }
@@ -146,6 +179,22 @@ impl Host for HostService {
         runs.truncate(size);
         let next_page_token = runs.last().filter(|_| more).map_or_else(String::new, |run| run.run_id.clone());
         Ok(Response::new(v1::ListRunsResponse { runs, next_page_token }))
+    }
+
+    async fn stop_run(&self, request: Request<v1::StopRunRequest>) -> Result<Response<v1::StopRunResponse>, Status> {
+        self.api.operator(&request)?;
+        let id = &request.get_ref().run_id;
+        call_record::set_run(id);
+        let ended = status::run_ended;
+        // A run's id begins with its session's.
+        let session = id.rsplit_once('-').map_or("", |(session, _)| session);
+        let tenants = self.api.registry.sessions_by_tenant().await;
+        let busy = tenants.iter().flat_map(|tenant| &tenant.busy).find(|busy| busy.id().as_str() == session);
+        let session = busy.ok_or_else(ended)?;
+        let unfinished = session.unfinished().await.unwrap_or_default();
+        let (run, _) = unfinished.into_iter().find(|(run, _)| run.as_str() == id).ok_or_else(ended)?;
+        session.cancel(run).await.map_err(|error| status::session(&error))?;
+        Ok(Response::new(v1::StopRunResponse {}))
     }
 
     async fn drain(&self, request: Request<v1::DrainRequest>) -> Result<Response<v1::DrainResponse>, Status> {

@@ -5,15 +5,19 @@ use super::{Api, call_record, history_answer, run_request, status};
 use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
 use crate::reports::{self, ReportContext, ReportInput};
-use crate::runs::{EarlierState, FailingTests, RunEnd, StartedTests, analyze_run, changes_since, failing_sources};
+use crate::runs::{
+    FailingTests, RunEnd, StartedTests, affected_tests, analyze_run, changes_since, covering_in, failing_sources,
+};
 use crate::sessions::SessionHandle;
+use crate::tenants::Tenant;
 use proctor_core::analysis::WorkspaceChanges;
 use proctor_core::bounds::{
-    ANALYSIS_COVERED_FILES_MAX, ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE, LISTED_TESTS_PAGE,
+    AFFECTED_TESTS_PAGE, ANALYSIS_COVERED_FILES_MAX, ANALYSIS_PAGE, COVERING_TESTS_PAGE, FAILURES_PAGE,
+    LISTED_TESTS_PAGE,
 };
 use proctor_core::id::RunId;
 use proctor_core::report::Report;
-use proctor_core::request::RunKind;
+use proctor_core::request::{EarlierState, RunKind, RunRequest, Selection};
 use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::results_server::Results;
 use proctor_proto::{reason, v1};
@@ -82,17 +86,13 @@ impl Results for Api {
         let message = request.into_inner();
         let session = self.session(&tenant, &message.session_id).await?;
         let file = run_request::covered_file(&message, session.workspace(), &tenant.usage.scan_permits).await?;
-        let covering = session.covering(file.clone(), message.line).await.map_err(|error| status::session(&error))?;
-        let measured_at = covering.as_ref().and_then(|covering| covering.measured_at);
-        let file_changed = match measured_at {
-            Some(since) => {
-                let (workspace, since) = (session.workspace().clone(), self.context.clock.for_file_times(since));
-                let changed = tenant.usage.scan_permits.scan(move || workspace.changed_since(&file, since)).await;
-                changed.unwrap_or(true)
-            }
-            None => false,
-        };
-        Ok(Response::new(convert::covering(covering.as_ref(), COVERING_TESTS_PAGE.clamp(message.limit), file_changed)))
+        let knowledge = session.knowledge().await.map_err(|error| status::session(&error))?;
+        let (workspace, line, clock) = (session.workspace().clone(), message.line, self.context.clock);
+        let look_up =
+            move || covering_in(&workspace, (&file, line), knowledge.baseline.as_deref(), &knowledge.index, &clock);
+        let found = tenant.usage.scan_permits.scan(look_up).await;
+        let found = found.map_err(|_| status::internal("the file could not be read"))?;
+        Ok(Response::new(convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(message.limit))))
     }
 
     async fn affected_tests(
@@ -100,8 +100,11 @@ impl Results for Api {
         request: Request<v1::AffectedTestsRequest>,
     ) -> Result<Response<v1::AffectedTestsResponse>, Status> {
         let tenant = self.tenant(&request)?;
-        self.session(&tenant, &request.get_ref().session_id).await?;
-        Err(status::not_in_this_version("AffectedTests"))
+        let message = request.into_inner();
+        let session = self.session(&tenant, &message.session_id).await?;
+        let run_request = run_request::affected_tests(&message.since, None)?;
+        let limit = AFFECTED_TESTS_PAGE.clamp(message.limit);
+        Ok(Response::new(select_affected(&session, &tenant, run_request, limit).await?))
     }
 
     async fn analyze_failures(
@@ -180,8 +183,31 @@ impl Results for Api {
     }
 }
 
+/// Selects the tests that `request` would run, and runs none.
+pub(super) async fn select_affected(
+    session: &SessionHandle,
+    tenant: &Tenant,
+    request: RunRequest,
+    limit: usize,
+) -> Result<v1::AffectedTestsResponse, Status> {
+    let Selection::Affected { since } = request.selection.clone() else {
+        return Err(status::internal("a request of affected tests names another selection"));
+    };
+    let settings = session.settings_for(request).await.map_err(|error| status::session(&error))?;
+    let knowledge = session.knowledge().await.map_err(|error| status::session(&error))?;
+    let workspace = session.workspace().clone();
+    let select = move || {
+        let scan = workspace.scan().map_err(|error| status::prepare(&error.into()))?;
+        let found = affected_tests(&workspace, &scan, &since, &settings, &knowledge);
+        let found = found.map_err(|error| status::prepare(&error.into()))?;
+        Ok(convert::affected_tests(&found, limit))
+    };
+    let found = tenant.usage.scan_permits.scan(select).await;
+    found.unwrap_or_else(|_| Err(status::internal("the workspace could not be compared")))
+}
+
 /// What `since` of a request names.
-fn earlier_state(since: &str) -> Result<Option<EarlierState>, Status> {
+pub(super) fn earlier_state(since: &str) -> Result<Option<EarlierState>, Status> {
     if since.len() > SINCE_BYTES_MAX || since.chars().any(char::is_control) {
         return Err(status::invalid(
             "since",

@@ -1,6 +1,6 @@
 //! Translates requests on the wire into requests of the domain, and reports each mistake with its field.
 
-use super::status;
+use super::{results_service, status};
 use crate::grpc::convert;
 use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
@@ -12,7 +12,7 @@ use proctor_core::bounds::{
 use proctor_core::filter::Filter;
 use proctor_core::limits::LimitRequest;
 use proctor_core::repetition::Repetition;
-use proctor_core::request::{Browser, BrowserOptions, RunRequest, Selection};
+use proctor_core::request::{Browser, BrowserOptions, EarlierState, RunRequest, Selection};
 use proctor_core::test_name::TestName;
 use proctor_core::test_order::TestOrder;
 use proctor_proto::v1;
@@ -93,6 +93,12 @@ pub(super) fn run_failing_tests(message: &v1::RunFailingTestsRequest) -> Result<
         limits: limits(message.limits.as_ref())?,
         ..RunRequest::default()
     })
+}
+
+/// The run request of `AffectedTests` and `RunAffectedTests`.
+pub(super) fn affected_tests(since: &str, wanted: Option<&v1::Limits>) -> Result<RunRequest, Status> {
+    let since = results_service::earlier_state(since)?.unwrap_or(EarlierState::LastRun);
+    Ok(RunRequest { selection: Selection::Affected { since }, limits: limits(wanted)?, ..RunRequest::default() })
 }
 
 /// The run request of `ListTests`.

@@ -2,14 +2,16 @@
 
 use super::authentication::AuthenticatedTenant;
 use super::event_stream::{EventStream, FollowRequest, RunSubscription, follow};
+use super::results_service::select_affected;
 use super::{Api, call_record, encode_permit, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{Phase, RunEnd, Snapshot};
 use crate::sessions::{QueueOptions, SessionHandle, StartedRun};
 use proctor_core::artifact;
-use proctor_core::bounds::{CONTENT_PAGE, GET_RUN_WAIT_MS_MAX};
+use proctor_core::bounds::{AFFECTED_TESTS_PAGE, CONTENT_PAGE, GET_RUN_WAIT_MS_MAX};
 use proctor_core::event::Stream;
 use proctor_core::request::{RunKind, RunRequest};
+use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_server::Runs;
 use proctor_proto::{reason, v1};
 use std::io;
@@ -51,9 +53,20 @@ impl Runs for Api {
         &self,
         request: Request<v1::RunAffectedTestsRequest>,
     ) -> Result<Response<Self::RunAffectedTestsStream>, Status> {
-        let tenant = self.tenant(&request)?;
-        self.session(&tenant, &request.get_ref().session_id).await?;
-        Err(status::not_in_this_version("RunAffectedTests"))
+        let caller = self.authenticated_tenant(&request)?;
+        self.check_accepting()?;
+        let message = request.into_inner();
+        let session = self.session(&caller.tenant, &message.session_id).await?;
+        run_request::check_enum::<v1::IfBusy>("if_busy", message.if_busy)?;
+        run_request::check_enum::<v1::Priority>("priority", message.priority)?;
+        let run_request = run_request::affected_tests(&message.since, message.limits.as_ref())?;
+        if message.dry_run {
+            let limit = AFFECTED_TESTS_PAGE.clamp(0);
+            let found = select_affected(&session, &caller.tenant, run_request, limit).await?;
+            let event = v1::RunEvent { event: Some(Event::Affected(found)), ..v1::RunEvent::default() };
+            return Ok(Response::new(Box::pin(tokio_stream::once(Ok(event)))));
+        }
+        start(caller, &session, run_request, convert::queue_options(message.if_busy(), message.priority())).await
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {

@@ -87,6 +87,11 @@ pub(super) fn denied(what: &str) -> Status {
     plain(Code::PermissionDenied, reason::NOT_YOURS, format!("no such {what} of this tenant"))
 }
 
+/// For an operator: no such run is unfinished.
+pub(super) fn run_ended() -> Status {
+    failed(reason::RUN_ENDED, "no run with this id is queued or running")
+}
+
 pub(super) fn operators_only() -> Status {
     plain(Code::PermissionDenied, reason::OPERATORS_ONLY, "for operators only")
 }
@@ -94,10 +99,6 @@ pub(super) fn operators_only() -> Status {
 pub(super) fn draining() -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY_ELSEWHERE_DELAY));
     status(Code::Unavailable, reason::DRAINING, &[], StartRejected::Draining.to_string(), details)
-}
-
-pub(super) fn not_in_this_version(what: &str) -> Status {
-    plain(Code::Unimplemented, reason::NOT_IN_THIS_VERSION, format!("{what} is not in this version"))
 }
 
 /// The service or method does not exist.
@@ -300,6 +301,11 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
             | PlanError::ScopeTooLarge
             | PlanError::ScopeLeavesNothing { .. },
         ) => failed(reason::PROJECT_FILE, text),
+        PrepareError::NothingAffected(summary) => {
+            let (since, left_out) = (summary.since.as_str(), summary.left_out.to_string());
+            failed_with(reason::NOTHING_AFFECTED, text, &[("since", since), ("left_out", &left_out)])
+        }
+        PrepareError::Since(_) => invalid("since", text),
         PrepareError::NetworkDenied => plain(Code::PermissionDenied, reason::NETWORK_DENIED, text),
         PrepareError::PathNotUtf8 => invalid("workspace", text),
         PrepareError::HostFailed { .. } => host_failed(text),
@@ -363,9 +369,10 @@ mod tests {
             (unauthenticated("why"), Unauthenticated, reason::UNAUTHENTICATED),
             (not_a_tenant(), PermissionDenied, reason::NOT_A_TENANT),
             (denied("run"), PermissionDenied, reason::NOT_YOURS),
+            (run_ended(), FailedPrecondition, reason::RUN_ENDED),
             (operators_only(), PermissionDenied, reason::OPERATORS_ONLY),
             (draining(), Unavailable, reason::DRAINING),
-            (not_in_this_version("AffectedTests"), Unimplemented, reason::NOT_IN_THIS_VERSION),
+            (prepare(&PrepareError::NothingAffected(Box::default())), FailedPrecondition, reason::NOTHING_AFFECTED),
             (history(&HistoryError::Newer), Unavailable, reason::HISTORY_UNAVAILABLE),
             (no_such_method(), Unimplemented, "UNIMPLEMENTED"),
             (internal("why"), Internal, "INTERNAL"),

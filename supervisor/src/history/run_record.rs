@@ -1,6 +1,7 @@
 //! What the history stores of one run.
 
 use super::{DirectoryKey, WorkspaceKey};
+use crate::hash_prefix::hash_prefix;
 use proctor_core::bounds::HISTORY_RUN_NAMES_BYTES_MAX;
 use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
@@ -29,15 +30,8 @@ impl Conditions {
         let request = RunRequest { selection, repetition, order, ..request.clone() };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&fingerprint.0).update(&serde_json::to_vec(&request).ok()?);
-        Some(Conditions(first_half(&hasher.finalize())))
+        Some(Conditions(hash_prefix(&hasher.finalize())))
     }
-}
-
-/// The first 16 bytes of a hash.
-pub(super) fn first_half(hash: &blake3::Hash) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&hash.as_bytes()[..16]);
-    half
 }
 
 /// A finished run.
@@ -110,7 +104,11 @@ impl RunRecord {
             ended_at: report.ended_at,
             outcome: report.outcome,
             framework: report.framework.clone(),
-            selection: if report.is_scoped { SCOPE_SELECTION } else { selection_name(request) },
+            selection: match &report.affected {
+                _ if report.is_scoped => SCOPE_SELECTION,
+                Some(affected) if affected.full_reason.is_none() => AFFECTED_SELECTION,
+                _ => selection_name(request),
+            },
             is_complete: request.selection.is_whole()
                 && request.command.is_empty()
                 && !left_out
@@ -137,6 +135,9 @@ pub(super) const COMMAND_SELECTION: &str = "command";
 /// What selected the tests of a run of all those that the project file's patterns and exclude leave.
 const SCOPE_SELECTION: &str = "scope";
 
+/// What selected the tests of a run of those that changes may affect.
+const AFFECTED_SELECTION: &str = "affected";
+
 fn selection_name(request: &RunRequest) -> &'static str {
     match &request.selection {
         _ if !request.command.is_empty() => COMMAND_SELECTION,
@@ -145,6 +146,7 @@ fn selection_name(request: &RunRequest) -> &'static str {
         Selection::Matching { filter: None, .. } => "files",
         Selection::Named(_) => "tests",
         Selection::LastFailed { .. } | Selection::Exactly(_) => "rerun",
+        Selection::Affected { .. } => AFFECTED_SELECTION,
     }
 }
 

@@ -5,7 +5,7 @@
 //! below the tenant's root, only their first 256 KiB, and without following a symbolic link. The files are `.git` if it is
 //! a file, the `commondir` of the directory that it names, and `config` and `logs/HEAD` of the repository.
 
-use super::run_record::first_half;
+use crate::hash_prefix::hash_prefix;
 use crate::workspace::{Workspace, open_regular, open_without_links};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::io::Read;
@@ -31,7 +31,7 @@ impl DirectoryKey {
     /// The key of the workspace's directory.
     #[must_use]
     pub fn for_workspace(workspace: &Workspace) -> DirectoryKey {
-        DirectoryKey(first_half(&blake3::hash(workspace.root().as_os_str().as_bytes())))
+        DirectoryKey(hash_prefix(&blake3::hash(workspace.root().as_os_str().as_bytes())))
     }
 }
 
@@ -54,7 +54,7 @@ impl WorkspaceKey {
         for part in [kind.as_bytes(), &name, below.as_os_str().as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
-        WorkspaceKey(first_half(&hasher.finalize()))
+        WorkspaceKey(hash_prefix(&hasher.finalize()))
     }
 }
 

@@ -53,6 +53,7 @@ pub fn document(report: &Report) -> impl Serialize {
         since_last_green,
         repetitions,
         quarantined,
+        affected,
         truncated,
     } = report;
     let tests = tests.iter().map(|test| document_test(test, &mut room)).collect();
@@ -93,6 +94,7 @@ pub fn document(report: &Report) -> impl Serialize {
         since_last_green: since_last_green.as_ref(),
         repetitions: repetitions.as_ref(),
         quarantined: quarantined.as_ref(),
+        affected: affected.as_ref(),
         truncated: DocumentTruncated {
             counts: *truncated,
             calls: room.calls_left_out,
@@ -140,6 +142,8 @@ struct Document<'a> {
     repetitions: Option<&'a proctor_core::repetition::Repetitions>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quarantined: Option<&'a proctor_core::history::TestGroup>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affected: Option<&'a proctor_core::selection::AffectedSummary>,
     truncated: DocumentTruncated,
 }
 

@@ -4,13 +4,14 @@
 use super::repeated_run;
 use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::{EarlierExecutions, RunState};
+use super::seen_files::SeenFilesRecorder;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::history::{RunRecorder, WorkspaceKey};
 use crate::host::environment::home;
 use crate::random_id::random_id;
 use crate::runs::context::{Context, ScanPermits};
-use crate::runs::prepare::{PrepareError, PreparedRun, build_commands};
+use crate::runs::prepare::{AffectedRun, PrepareError, PreparedRun, build_commands};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotState};
 use crate::tenants::policy::Policy;
 use crate::workspace::Workspace;
@@ -21,8 +22,10 @@ use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
+use proctor_core::selection::SeenFiles;
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource, shorten_slice};
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -53,6 +56,12 @@ pub struct RunTask {
     pub kind: RunKind,
     /// Fingerprint of the workspace when it was scanned for this run.
     pub fingerprint: Option<Fingerprint>,
+    /// What selected its tests, if it runs those that are affected by changes.
+    pub affected: Option<AffectedRun>,
+    /// The snapshot of the session, whose files need not be read again after the run.
+    pub earlier: Option<Arc<proctor_core::selection::Snapshot>>,
+    /// The hash of its programs when it was prepared.
+    pub tools: BTreeMap<String, u64>,
     /// Notes that come first in the report.
     pub notes: Vec<String>,
     /// When the run was accepted, for its queue wait.
@@ -75,22 +84,25 @@ pub struct FinishedRun {
     pub end: RunEnd,
     /// The measured coverage.
     pub measured: Vec<CoverageMeasurement>,
+    /// What the run saw of its workspace and host, if that is known.
+    pub seen: Option<SeenFiles>,
 }
 
 /// Drives a run from its place in the host's queue to its end.
 pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> FinishedRun {
     let run = task.run.clone();
-    let (end, measured) = match run_to_end(task, prepared, slot).await {
-        Ok((report, measured)) => (RunEnd::Report(Arc::new(report)), measured),
+    match run_to_end(task, prepared, slot).await {
+        Ok(((report, measured), seen)) => FinishedRun { run, end: RunEnd::Report(Arc::new(report)), measured, seen },
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
-            (RunEnd::NotStarted(not_started), Vec::new())
+            FinishedRun { run, end: RunEnd::NotStarted(not_started), measured: Vec::new(), seen: None }
         }
-    };
-    FinishedRun { run, end, measured }
+    }
 }
 
-type RunResult = Result<(Report, Vec<CoverageMeasurement>), NotStarted>;
+/// The report of a run and its coverage.
+type RanTests = (Report, Vec<CoverageMeasurement>);
+type RunResult = Result<RanTests, NotStarted>;
 
 /// A run that has had its turn.
 struct CompletedRun {
@@ -99,7 +111,11 @@ struct CompletedRun {
     needs_tidying: bool,
 }
 
-async fn run_to_end(mut task: RunTask, prepared: PreparedRun, mut slot: RunSlot) -> RunResult {
+async fn run_to_end(
+    mut task: RunTask,
+    prepared: PreparedRun,
+    mut slot: RunSlot,
+) -> Result<(RanTests, Option<SeenFiles>), NotStarted> {
     if !slot.has_turn() {
         // Files may change while it waits.
         task.fingerprint = None;
@@ -109,11 +125,11 @@ async fn run_to_end(mut task: RunTask, prepared: PreparedRun, mut slot: RunSlot)
     {
         let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
         let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
-        return Ok((report, Vec::new()));
+        return Ok(((report, Vec::new()), None));
     }
     let policy = Arc::clone(&task.policy);
-    let recorder = recorder(&task);
-    let CompletedRun { ran, needs_tidying } = run_on_thread(move || {
+    let (recorder, seen_files) = (recorder(&task), seen_files_recorder(&mut task));
+    let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(move || {
         let mut completed = run_in_turn(task, prepared);
         // The next run of the host does not wait for the history; this run's report, and with it the next run of this
         // session, waits for at most `HISTORY_WAIT`.
@@ -121,14 +137,29 @@ async fn run_to_end(mut task: RunTask, prepared: PreparedRun, mut slot: RunSlot)
         if let (Some(recorder), Ok((report, _))) = (recorder, &mut completed.ran) {
             recorder.record(report);
         }
-        completed
+        let report = completed.ran.as_ref().ok().map(|(report, _)| report);
+        let seen = seen_files.zip(report).and_then(|(seen_files, report)| seen_files.record(report));
+        (completed, seen)
     })
     .await?;
     if let Some(cache) = policy.cache.clone().filter(|_| needs_tidying) {
         // Only the end of this process waits for it.
         drop(spawn_blocking(move || caches::tidy(&cache, policy.cache_bytes_max)));
     }
-    ran
+    ran.map(|ran| (ran, seen))
+}
+
+/// Records what a run of tests saw.
+fn seen_files_recorder(task: &mut RunTask) -> Option<SeenFilesRecorder> {
+    (task.kind == RunKind::Tests).then(|| SeenFilesRecorder {
+        context: Arc::clone(&task.context),
+        scan_permits: task.scan_permits.clone(),
+        runtime: task.runtime.clone(),
+        workspace: task.workspace.clone(),
+        earlier: task.earlier.take(),
+        selected_at: task.affected.as_ref().map(|affected| affected.selected_at),
+        tools: std::mem::take(&mut task.tools),
+    })
 }
 
 /// Records a run of tests; a listing has no results.
@@ -233,6 +264,7 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 }
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
+    let affected = task.affected.take().map(|affected| affected.summary);
     let quarantine = prepared.quarantine.clone();
     task.request.repetition = prepared.repetition;
     let ran = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
@@ -245,6 +277,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     ran.map(|(mut report, measured)| {
         if task.kind == RunKind::Tests {
             let RunRequest { selection, command, framework, .. } = &task.request;
+            report.affected = affected;
             quarantine.mark(&mut report, selection.is_whole() && command.is_empty() && framework.is_none());
         }
         (report, measured)

@@ -6,6 +6,7 @@ use proctor_core::analysis::{
     Analysis, FileState, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, imported_paths, test_files,
 };
 use proctor_core::report::Report;
+use proctor_core::request::EarlierState;
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
 use std::collections::HashSet;
@@ -17,30 +18,6 @@ const SOURCE_BYTES_MAX: u64 = 256 * 1024;
 
 /// Hexadecimal digits of a commit in an answer.
 const COMMIT_DIGITS: usize = 12;
-
-/// A state of the workspace with which an analysis compares it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EarlierState {
-    /// The run before the analysed one.
-    LastRun,
-    /// The last run of all tests that passed before the analysed one.
-    LastGreen,
-    /// A git revision.
-    Revision(String),
-}
-
-impl EarlierState {
-    /// The state that `since` names; `None` for an empty one.
-    #[must_use]
-    pub fn new(since: &str) -> Option<EarlierState> {
-        match since {
-            "" => None,
-            "last_run" => Some(EarlierState::LastRun),
-            "last_green" => Some(EarlierState::LastGreen),
-            revision => Some(EarlierState::Revision(revision.to_owned())),
-        }
-    }
-}
 
 /// The analysis of `report`, a run of `workspace`. Looks at some dozens of files, so not for a tokio thread.
 #[must_use]

@@ -2,6 +2,7 @@
 //!
 //! A run outlives the calls that started it and stays readable until its session forgets it.
 
+mod affected;
 mod combined_exit;
 pub mod context;
 mod driver;
@@ -18,17 +19,20 @@ mod report_limits;
 mod run_killer;
 mod run_state;
 pub mod scheduler;
+mod seen_files;
 mod stack_capture;
 mod tally;
 
+pub use affected::{SinceError, affected_tests, covering_in, request_for};
 pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
     LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,
 };
-pub use failure_analysis::{EarlierState, FailingTests, analyze_run, changes_since, failing_sources};
+pub use failure_analysis::{FailingTests, analyze_run, changes_since, failing_sources};
 pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};
+pub use seen_files::{other_tool, tools_of};
 
 use thiserror::Error;
 

@@ -6,6 +6,7 @@ use crate::history::WorkspaceKey;
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
 use crate::random_id::random_id;
+use crate::runs::SinceError;
 use crate::runs::context::Context;
 use crate::runs::project_file::{ProjectFile, ProjectFileError};
 use crate::runs::quarantine::Quarantine;
@@ -17,7 +18,9 @@ use proctor_core::limits::Limits;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::repetition::Repetition;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
+use proctor_core::selection::AffectedSummary;
 use proctor_core::test_case::Collector;
+use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::detection::{self, DetectError};
 use proctor_frameworks::{
     ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step,
@@ -65,6 +68,12 @@ pub enum PrepareError {
         /// UID of the tenant's runs.
         uid: u32,
     },
+    /// No test is affected by what changed, so nothing was run.
+    #[error("no test is affected by what changed since {}: nothing was run, {} left out", .0.since, .0.left_out)]
+    NothingAffected(Box<AffectedSummary>),
+    /// The state with which the workspace was to be compared does not exist.
+    #[error(transparent)]
+    Since(#[from] SinceError),
     /// The host failed or was short of a resource. Nothing was run.
     #[error("{text}: nothing was run, and the same request may be sent again")]
     HostFailed {
@@ -129,10 +138,27 @@ pub struct ReadyRun {
     pub prepared: PreparedRun,
     /// Fingerprint of the workspace when it was scanned for this run.
     pub fingerprint: Option<Fingerprint>,
+    /// What selected its tests, if it runs those that are affected by changes.
+    pub affected: Option<AffectedRun>,
+    /// The hash of its programs when it was prepared.
+    pub tools: BTreeMap<String, u64>,
     /// Identity of the workspace in the history at that time; `None` without a history.
     pub workspace_key: Option<WorkspaceKey>,
     /// Set while the tenant's caches far exceed their bound: the run must not start then.
     pub cache_exceeded: Option<QuotaExceeded>,
+}
+
+/// How the tests of a run of affected tests were selected.
+#[derive(Debug, Clone)]
+pub struct AffectedRun {
+    /// The request before its tests were selected.
+    pub asked: RunRequest,
+    /// What was selected.
+    pub summary: AffectedSummary,
+    /// Number of runs that had ended in the session: after another one the selection is outdated.
+    pub ended_runs: u64,
+    /// When the workspace was scanned.
+    pub selected_at: Timestamp,
 }
 
 /// Prepares `request` of `session`. Reads only PATH and the origin of the workspace's Python, but not for a tokio

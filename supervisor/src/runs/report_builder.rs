@@ -162,6 +162,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         since_last_green: None,
         repetitions: None,
         quarantined: None,
+        affected: None,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
@@ -318,6 +319,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         since_last_green: None,
         repetitions: None,
         quarantined: None,
+        affected: None,
         truncated: Truncated::default(),
     }
 }

@@ -65,7 +65,7 @@ pub(super) struct StartingRun {
 pub(super) struct Actor {
     pub(super) shared: Arc<SessionShared>,
     pub(super) session: Session,
-    /// Reservation of the coverage index's memory in the tenant's quota.
+    /// Reservation of the memory of the coverage index and the baseline in the tenant's quota.
     index_memory: Option<Reservation>,
     pub(super) runs: HashMap<RunId, RunEntry>,
     pub(super) drivers: JoinSet<FinishedRun>,
@@ -231,6 +231,11 @@ impl Actor {
                 let index = self.session.index();
                 _ = reply.send(index.has_measured().then(|| index.covering(&file, line)));
             }
+            SessionMessage::Knowledge { reply } => _ = reply.send(self.session.knowledge()),
+            SessionMessage::Settings { request, reply } => {
+                let settings = self.session.resolve(&request).map(|(settings, _)| *settings);
+                _ = reply.send(settings.unwrap_or(*request));
+            }
             SessionMessage::Status { reply } => _ = reply.send(self.status()),
             // The use has been recorded above. Without an answer the caller opens another session.
             SessionMessage::Touch { reply } if !self.shared.closing.load(Ordering::Relaxed) => _ = reply.send(()),
@@ -240,6 +245,7 @@ impl Actor {
                     slot: self.session.slot().clone(),
                     index: self.session.index().clone(),
                     last_request: self.session.last_request().cloned(),
+                    baseline: self.session.baseline().map(|baseline| baseline.as_ref().clone()),
                 });
             }
             SessionMessage::Unfinished { reply } => {
@@ -339,7 +345,7 @@ impl Actor {
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
-                FinishedRun { run, end, measured: Vec::new() }
+                FinishedRun { run, end, measured: Vec::new(), seen: None }
             }
         };
         let run = finished.run;
@@ -351,16 +357,18 @@ impl Actor {
             entry.log.clone()
         });
         let ended = run.clone();
-        let has_measured = !finished.measured.is_empty();
+        let (has_measured, has_seen) = (!finished.measured.is_empty(), finished.seen.is_some());
         self.step(match &finished.end {
             RunEnd::Report(report) => {
-                SessionEvent::Ended { run, report: Arc::clone(report), measured: finished.measured }
+                let (measured, seen) = (finished.measured, finished.seen);
+                SessionEvent::Ended { run, report: Arc::clone(report), measured, seen }
             }
             RunEnd::NotStarted(_) => SessionEvent::NotStarted { run },
         })
         .await;
-        if has_measured {
-            let bytes = self.session.index().memory_bytes() as u64;
+        if has_measured || has_seen {
+            let baseline = self.session.baseline().map_or(0, |baseline| baseline.memory_bytes());
+            let bytes = (self.session.index().memory_bytes() + baseline) as u64;
             self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
         let Some(log) = log else { return };

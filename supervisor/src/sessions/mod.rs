@@ -24,7 +24,8 @@ use proctor_core::id::{RunId, SessionId};
 use proctor_core::outcome::Outcome;
 use proctor_core::queue::Priority;
 use proctor_core::request::{IfBusy, RunKind, RunRequest};
-use proctor_core::session::{Session, StartRejected};
+use proctor_core::selection::Baseline;
+use proctor_core::session::{Session, SessionKnowledge, StartRejected};
 use proctor_core::timestamp::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,13 @@ enum SessionMessage {
         file: String,
         line: Option<u32>,
         reply: oneshot::Sender<Option<CoveringTests>>,
+    },
+    Knowledge {
+        reply: oneshot::Sender<SessionKnowledge>,
+    },
+    Settings {
+        request: Box<RunRequest>,
+        reply: oneshot::Sender<RunRequest>,
     },
     Status {
         reply: oneshot::Sender<SessionStatus>,
@@ -147,6 +155,9 @@ pub struct SessionMemory {
     pub index: CoverageIndex,
     /// The last request that ran tests.
     pub last_request: Option<RunRequest>,
+    /// What a selection of affected tests builds on.
+    #[serde(default)]
+    pub baseline: Option<Baseline>,
 }
 
 /// Why a session did not carry out a request.
@@ -219,7 +230,7 @@ pub struct SessionOptions {
 pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
     let SessionOptions { id, context, policy, workspace, idle_max, memory } = options;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session = Session::restore(memory.slot, memory.index, memory.last_request);
+    let session = Session::restore(memory.slot, memory.index, memory.last_request, memory.baseline);
     let shared = Arc::new(SessionShared {
         id,
         workspace,
@@ -320,6 +331,17 @@ impl SessionHandle {
     /// The tests that executed a line or file; `None` before any coverage was measured.
     pub async fn covering(&self, file: String, line: Option<u32>) -> Result<Option<CoveringTests>, SessionError> {
         self.request(|reply| SessionMessage::Covering { file, line, reply }).await
+    }
+
+    /// What the session knows for a selection of affected tests.
+    pub async fn knowledge(&self) -> Result<SessionKnowledge, SessionError> {
+        self.request(|reply| SessionMessage::Knowledge { reply }).await
+    }
+
+    /// `request` with the settings of the last request, as a run of affected tests would have them.
+    pub async fn settings_for(&self, request: RunRequest) -> Result<RunRequest, SessionError> {
+        let request = Box::new(request);
+        self.request(|reply| SessionMessage::Settings { request, reply }).await
     }
 
     /// The current state of the session.

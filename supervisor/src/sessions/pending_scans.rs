@@ -5,14 +5,19 @@ use super::{SessionError, SessionShared, StartRequest, StartedRun};
 use crate::caches;
 use crate::history::WorkspaceKey;
 use crate::runs::context::ScanPermit;
-use crate::runs::prepare::{PrepareError, ReadyRun, prepare};
+use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun, prepare};
+use crate::runs::{affected_tests, other_tool, request_for, tools_of};
 use crate::tenants::policy::Policy;
 use crate::workspace::WorkspaceScan;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use proctor_core::id::RunId;
 use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{Fingerprint, RunKind, RunRequest};
+use proctor_core::request::{EarlierState, Fingerprint, RunKind, RunRequest, Selection};
+use proctor_core::selection::{AffectedTests, FullReason};
+use proctor_core::session::SessionKnowledge;
+use proctor_core::timestamp::Timestamp;
+use proctor_frameworks::PlanError;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, spawn_blocking};
@@ -36,6 +41,8 @@ pub(super) struct ScanRequest {
     /// `None` for a rerun whose selection is not known yet: only the fingerprint is wanted then.
     pub request: Option<Box<RunRequest>>,
     pub kind: RunKind,
+    /// For a request of affected tests, what selects them.
+    pub knowledge: Option<SessionKnowledge>,
 }
 
 /// What a scan found for a request that can be carried out.
@@ -151,13 +158,18 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
     if let Some(text) = shared.context.host.refusal() {
         return refused(PrepareError::HostFailed { text });
     }
+    let scanned_at = shared.context.clock.now();
     let scan = match shared.workspace.scan_within(&mut || permit.try_enlarge()) {
         Ok(scan) => scan?,
         Err(error) => return refused(error.into()),
     };
     let policy = shared.policy.now();
     let workspace_key = policy.history.as_ref().map(|_| WorkspaceKey::for_workspace(&shared.workspace));
-    let ready = |wanted: &RunRequest, kind| ready(shared, &policy, &scan, workspace_key, (wanted, kind));
+    let preparation = Preparation { shared, policy, scan: &scan, scanned_at, workspace_key };
+    let ready = |wanted: &RunRequest, scanned: &ScanRequest| match (&wanted.selection, &scanned.knowledge) {
+        (Selection::Affected { since }, Some(knowledge)) => preparation.ready_affected(since, wanted, knowledge),
+        _ => preparation.ready(wanted, scanned.kind),
+    };
     let mut results: Vec<ScanResult> = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
         // Requests that repeat or arrive together are mostly equal, so each distinct one is prepared once.
@@ -167,7 +179,7 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
             match (earlier, &request.request) {
                 (Some(Err(why)), _) => Err(why.clone()),
                 (Some(Ok(_)), _) | (None, None) => Ok(None),
-                (None, Some(wanted)) => ready(wanted, request.kind).map(|ready| Some(Box::new(ready))),
+                (None, Some(wanted)) => ready(wanted, request).map(|ready| Some(Box::new(ready))),
             }
             .map(|ready| Scanned { fingerprint: scan.fingerprint, ready }),
         );
@@ -175,17 +187,81 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
     Some(results)
 }
 
-fn ready(
-    shared: &SessionShared,
-    policy: &Arc<Policy>,
-    scan: &WorkspaceScan,
+/// What the requests of one scan are prepared from.
+struct Preparation<'a> {
+    shared: &'a SessionShared,
+    policy: Arc<Policy>,
+    scan: &'a WorkspaceScan,
+    scanned_at: Timestamp,
     workspace_key: Option<WorkspaceKey>,
-    (request, kind): (&RunRequest, RunKind),
-) -> Result<ReadyRun, PrepareError> {
-    let policy = Arc::clone(policy);
-    let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, scan, request, kind)?;
-    let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
-    let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
-    let fingerprint = scan.fingerprint;
-    Ok(ReadyRun { request: request.clone(), policy, prepared, fingerprint, workspace_key, cache_exceeded })
+}
+
+impl Preparation<'_> {
+    fn ready(&self, request: &RunRequest, kind: RunKind) -> Result<ReadyRun, PrepareError> {
+        let (shared, policy) = (self.shared, Arc::clone(&self.policy));
+        let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, self.scan, request, kind)?;
+        let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
+        let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
+        let tools = tools_of(&prepared.spec.commands);
+        Ok(ReadyRun {
+            request: request.clone(),
+            policy,
+            prepared,
+            fingerprint: self.scan.fingerprint,
+            affected: None,
+            tools,
+            workspace_key: self.workspace_key,
+            cache_exceeded,
+        })
+    }
+
+    /// Selects the tests that are affected, and prepares their run. A selection that the runner cannot execute, or that runs
+    /// with another program than all tests did, becomes a run of all tests.
+    fn ready_affected(
+        &self,
+        since: &EarlierState,
+        asked: &RunRequest,
+        knowledge: &SessionKnowledge,
+    ) -> Result<ReadyRun, PrepareError> {
+        let affected = affected_tests(&self.shared.workspace, self.scan, since, asked, knowledge)?;
+        if affected.is_nothing() {
+            return Err(PrepareError::NothingAffected(Box::new(affected.summary())));
+        }
+        let baseline = knowledge.baseline.as_deref();
+        let run = |affected: &AffectedTests| self.ready(&request_for(affected, asked, baseline), RunKind::Tests);
+        let full = |reason| AffectedTests::full(affected.since.clone(), reason, affected.known);
+        let instead = match run(&affected) {
+            Ok(ready) => {
+                let tools = baseline.map(|baseline| &baseline.seen.tools);
+                let other =
+                    tools.filter(|_| affected.full_reason.is_none()).and_then(|tools| other_tool(tools, &ready.tools));
+                match other {
+                    Some(what) => full(FullReason::Tools { what }),
+                    None => return Ok(self.with_selection(ready, &affected, asked, knowledge)),
+                }
+            }
+            Err(PrepareError::Plan(PlanError::TooManySteps { .. })) if affected.full_reason.is_none() => {
+                full(FullReason::TooManyCommands)
+            }
+            Err(why) => return Err(why),
+        };
+        Ok(self.with_selection(run(&instead)?, &instead, asked, knowledge))
+    }
+
+    fn with_selection(
+        &self,
+        mut ready: ReadyRun,
+        affected: &AffectedTests,
+        asked: &RunRequest,
+        knowledge: &SessionKnowledge,
+    ) -> ReadyRun {
+        ready.prepared.notes.extend(affected.notes.iter().cloned());
+        ready.affected = Some(AffectedRun {
+            asked: asked.clone(),
+            summary: affected.summary(),
+            ended_runs: knowledge.ended_runs,
+            selected_at: self.scanned_at,
+        });
+        ready
+    }
 }

@@ -3,7 +3,7 @@
 use super::actor::{Actor, Place, RunEntry, StartingRun};
 use super::pending_scans::{Reply, ScanFor, ScanRequest, Scanned};
 use super::{SessionError, StartRequest, StartedRun};
-use crate::runs::prepare::{PrepareError, ReadyRun};
+use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest};
 use crate::runs::{self, FinishedRun, KillOnDrop, NotStarted, RunEnd, RunKiller, RunTask, Spools};
 use crate::tenants::allowance::Reservation;
@@ -42,17 +42,28 @@ impl Actor {
             return;
         }
         // What a rerun runs depends on the run in progress, so it is known only once that has ended.
-        let is_known =
-            self.session.running().is_none() || !matches!(start.request.selection, Selection::LastFailed { .. });
+        let depends = matches!(start.request.selection, Selection::LastFailed { .. } | Selection::Affected { .. });
+        let is_known = self.session.running().is_none() || !depends;
         let resolved = is_known.then(|| self.session.resolve(&start.request).ok()).flatten();
-        let request = ScanRequest { request: resolved.map(|(request, _)| request), kind: start.kind };
+        let request = self.scan_request(resolved.map(|(request, _)| request), start.kind);
         self.scans.enqueue(&self.shared, request, ScanFor::Request { start, reply });
+    }
+
+    fn scan_request(&self, request: Option<Box<RunRequest>>, kind: RunKind) -> ScanRequest {
+        let is_affected = |request: &RunRequest| matches!(request.selection, Selection::Affected { .. });
+        let knowledge = request.as_deref().is_some_and(is_affected).then(|| self.session.knowledge());
+        ScanRequest { request, kind, knowledge }
     }
 
     /// Decides a request once and for all.
     async fn decide(&mut self, start: StartRequest, scanned: Scanned) -> Result<StartedRun, SessionError> {
         let StartRequest { request, kind, options } = start;
-        let is_current = |ready: &ReadyRun| self.session.resolve(&request).is_ok_and(|(now, _)| *now == ready.request);
+        let is_current = |ready: &ReadyRun| {
+            let is_outdated = |affected: &AffectedRun| affected.ended_runs != self.session.ended_runs();
+            let asked = ready.affected.as_ref().map_or(&ready.request, |affected| &affected.asked);
+            !ready.affected.as_ref().is_some_and(is_outdated)
+                && self.session.resolve(&request).is_ok_and(|(now, _)| *now == *asked)
+        };
         let place = match scanned.ready.filter(|ready| self.session.running().is_none() && is_current(ready)) {
             Some(ready) => match self.enter_host_queue(ready, options.priority, None).await {
                 Ok((ready, slot)) => Ok(Place::Host(ready, slot)),
@@ -155,7 +166,7 @@ impl Actor {
         if let Some(entry) = self.runs.get_mut(&run) {
             entry.place = None;
         }
-        self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new() }));
+        self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new(), seen: None }));
     }
 
     /// Drives a run that is ready, and has the workspace scanned anew for one that has waited.
@@ -165,7 +176,8 @@ impl Actor {
             Some(Place::Host(ready, slot)) => self.drive(run, *ready, slot, notes),
             waited => {
                 entry.place = waited;
-                let request = ScanRequest { request: Some(request), kind: entry.kind };
+                let kind = entry.kind;
+                let request = self.scan_request(Some(request), kind);
                 self.starting = Some(StartingRun { run: run.clone(), notes });
                 self.scans.enqueue(&self.shared, request, ScanFor::Run(run));
             }
@@ -217,7 +229,7 @@ impl Actor {
             }
         };
         entry.killer = Some(KillOnDrop(killer.clone()));
-        let ReadyRun { request, policy, prepared, fingerprint, workspace_key, .. } = ready;
+        let ReadyRun { request, policy, prepared, fingerprint, workspace_key, affected, tools, .. } = ready;
         let task = RunTask {
             context: Arc::clone(&self.shared.context),
             policy,
@@ -230,6 +242,9 @@ impl Actor {
             request,
             kind: entry.kind,
             fingerprint,
+            affected,
+            earlier: self.session.baseline().map(|baseline| Arc::clone(&baseline.seen.snapshot)),
+            tools,
             notes,
             accepted_at: entry.accepted_at,
             log: entry.log.clone(),

@@ -234,6 +234,12 @@ impl Allowance {
     pub fn subscribe(&self) -> Option<Reservation> {
         self.usage.subscribers.try_add_one(self.subscribers_max)
     }
+
+    /// Open event streams.
+    #[must_use]
+    pub fn subscribers(&self) -> u64 {
+        self.usage.subscribers.now()
+    }
 }
 
 #[cfg(test)]

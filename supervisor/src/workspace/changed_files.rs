@@ -1,9 +1,11 @@
 //! The files of a workspace that changed since a time or a commit.
 
-use super::git::{GitError, ObjectId, Repository, WorkBudget};
+use super::git::{CommitFiles, GitError, ObjectId, Repository, WorkBudget};
 use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
+use super::snapshot::{link_hash, text_of_source};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
+use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, Snapshot};
 use proctor_core::timestamp::Timestamp;
 use rustix::fs::OFlags;
 use sha1::{Digest, Sha1};
@@ -34,6 +36,52 @@ impl Workspace {
     pub fn files_changed_since_commit(&self, revision: &str) -> Result<(String, Vec<FileChange>), GitError> {
         let mut repository = Repository::open(self)?;
         let before = repository.files_at(revision)?;
+        let changes = self.differences(&mut repository, &before)?;
+        Ok((before.commit.to_string(), changes))
+    }
+
+    /// The same with the texts of the commit and those of `now`, for a selection of tests. Files that git does not track and
+    /// that are no sources are compared with `last_run` instead, as the commit says nothing about them.
+    pub fn texts_changed_since_commit(
+        &self,
+        revision: &str,
+        now: &Snapshot,
+        last_run: &Snapshot,
+    ) -> Result<(String, Vec<ChangedFile>), GitError> {
+        let mut repository = Repository::open(self)?;
+        let before = repository.files_at(revision)?;
+        let mut changes = Vec::new();
+        let untracked: Vec<ChangedFile> = last_run.changes(now);
+        for change in self.differences(&mut repository, &before)? {
+            let path = &change.path;
+            if !change.is_tracked && !Ecosystem::is_source(path) {
+                changes.extend(untracked.iter().find(|untracked| untracked.path == *path).cloned());
+                continue;
+            }
+            let old = match before.files.get(path).filter(|entry| entry.is_regular && Ecosystem::is_source(path)) {
+                Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(path, &content)),
+                None => None,
+            };
+            let new = now.file(path).map(|file| file.text.clone());
+            let how = match change.change {
+                Change::Added => HowChanged::Added,
+                Change::Changed if new.is_some() => HowChanged::Edited,
+                Change::Changed | Change::Removed => HowChanged::Removed,
+            };
+            changes.push(ChangedFile { path: path.clone(), how, old, new });
+        }
+        for (path, entry) in before.files.iter().filter(|(_, entry)| !entry.is_regular) {
+            let old = repository.content(entry.id)?.map(|target| FileText::whole(link_hash(&target)));
+            let new = now.file(path).map(|file| file.text.clone());
+            if old.is_none() || old != new {
+                let how = if new.is_some() { HowChanged::Edited } else { HowChanged::Removed };
+                changes.push(ChangedFile { path: path.clone(), how, old, new });
+            }
+        }
+        Ok((before.commit.to_string(), changes))
+    }
+
+    fn differences(&self, repository: &mut Repository, before: &CommitFiles) -> Result<Vec<FileChange>, GitError> {
         let index = repository.index()?;
         let scan = self.scan().map_err(|error| GitError::Host(std::io::Error::other(error)))?;
         let mut changes = Vec::new();
@@ -55,7 +103,7 @@ impl Workspace {
         }
         let added = scan.tree.files().filter(|path| !before.files.contains_key(*path));
         changes.extend(added.map(|path| change(path, Change::Added, index.has(path))));
-        Ok((before.commit.to_string(), changes))
+        Ok(changes)
     }
 }
 

@@ -9,6 +9,7 @@ mod git;
 mod ignored_dirs;
 mod lookup;
 mod scan;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use proctor_sandbox::exhausted_resource;
 use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
 use scan::ScanError;
+pub use snapshot::metadata_hash;
 use std::ffi::OsString;
 
 use std::hash::{Hash, Hasher};
@@ -121,6 +123,8 @@ pub struct WorkspaceScan {
     pub fingerprint: Option<Fingerprint>,
     /// UID of the workspace's owner.
     pub owner: u32,
+    /// Hash over the metadata of files whose names are not UTF-8, which the tree does not have.
+    pub unnamed: u64,
 }
 
 /// Why a path is refused. No variant reveals where on the host anything is.
@@ -367,7 +371,9 @@ impl Workspace {
     pub fn scan_within(&self, grow: &mut dyn FnMut() -> bool) -> Result<Option<WorkspaceScan>, WorkspaceError> {
         let owner = self.owner()?;
         match scan::scan_dir(&self.0.dir, grow) {
-            Ok(scan::ScanResult { tree, fingerprint }) => Ok(Some(WorkspaceScan { tree, fingerprint, owner })),
+            Ok(scan::ScanResult { tree, fingerprint, unnamed }) => {
+                Ok(Some(WorkspaceScan { tree, fingerprint, owner, unnamed }))
+            }
             Err(ScanError::OverMemory) => Ok(None),
             Err(ScanError::Host(error)) => Err(WorkspaceError::Host(error)),
         }

@@ -2,6 +2,7 @@
 //! left out. Follows no links.
 
 use super::ignored_dirs::{is_always_ignored, is_build_output, is_cache, is_data};
+use crate::hash_prefix::hash_prefix;
 use crate::runs::project_file;
 use proctor_core::bounds::{
     MARKER_BYTES_MAX, MARKERS_BYTES_MAX, PATH_BYTES_MAX, REQUIREMENTS_BYTES_MAX, SCAN_BYTES_LARGE, SCAN_BYTES_SMALL,
@@ -27,6 +28,8 @@ pub(super) struct ScanResult {
     pub(super) tree: FileTree,
     /// `None` if an edit could be overlooked.
     pub(super) fingerprint: Option<Fingerprint>,
+    /// Hash over the metadata of files that the tree cannot name.
+    pub(super) unnamed: u64,
 }
 
 /// Why a scan was aborted.
@@ -43,6 +46,7 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
     let mut walk = Walk {
         tree: FileTree::default(),
         hasher: blake3::Hasher::new(),
+        unnamed: blake3::Hasher::new(),
         entries: 0,
         dropped_data: 0,
         bytes: 0,
@@ -52,14 +56,16 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
         is_root: rustix::process::geteuid().is_root(),
     };
     walk.directory(dir.as_fd(), c".", b"", DirContext { depth: 0, in_build_output: false })?;
-    let Walk { tree, hasher, .. } = walk;
+    let Walk { tree, hasher, unnamed, .. } = walk;
     let fingerprint = (!tree.is_truncated()).then(|| Fingerprint(*hasher.finalize().as_bytes()));
-    Ok(ScanResult { tree, fingerprint })
+    Ok(ScanResult { tree, fingerprint, unnamed: u64::from_le_bytes(hash_prefix(&unnamed.finalize())) })
 }
 
 struct Walk<'a> {
     tree: FileTree,
     hasher: blake3::Hasher,
+    /// Of files whose names are not UTF-8.
+    unnamed: blake3::Hasher,
     entries: usize,
     /// Dropped names of data files.
     dropped_data: usize,
@@ -191,13 +197,16 @@ impl Walk<'_> {
     }
 
     fn hash(&mut self, path: &[u8], found: &Stat) {
-        self.hasher.update(path);
-        for number in [found.st_ino, bytes_of(found), u64::from(found.st_mode)] {
-            self.hasher.update(&number.to_le_bytes());
-        }
-        for (seconds, nanos) in [(found.st_mtime, found.st_mtime_nsec), (found.st_ctime, found.st_ctime_nsec)] {
-            self.hasher.update(&seconds.to_le_bytes());
-            self.hasher.update(&nanos.to_le_bytes());
+        let is_named = str::from_utf8(path).is_ok();
+        for hasher in [Some(&mut self.hasher), (!is_named).then_some(&mut self.unnamed)].into_iter().flatten() {
+            hasher.update(path);
+            for number in [found.st_ino, bytes_of(found), u64::from(found.st_mode)] {
+                hasher.update(&number.to_le_bytes());
+            }
+            for (seconds, nanos) in [(found.st_mtime, found.st_mtime_nsec), (found.st_ctime, found.st_ctime_nsec)] {
+                hasher.update(&seconds.to_le_bytes());
+                hasher.update(&nanos.to_le_bytes());
+            }
         }
     }
 

@@ -179,7 +179,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Coverage is measured for Go only.
+/// Coverage of Go; that of Python depends on the version, and its figures are in the README of the test runners.
 fn measure_coverage() -> Result<()> {
     let copy = SuiteCopy::new(&go_modules().join("github.com/spf13/pflag@v1.0.10"), &[], &[])?;
     anstream::println!("{:<32}{:>10}{:>10}{:>10}", "", "off", "auto", "ratio");

@@ -1,4 +1,5 @@
-//! Expected results of pytest's fixtures. `browser` needs another Python and is tested in `outcome_table/pytest_playwright.rs`.
+//! Expected results of pytest's fixtures. `browser` and `lines` need other Pythons and are tested in
+//! `outcome_table/pytest_playwright.rs` and `outcome_table/python_lines.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

@@ -1,4 +1,5 @@
-//! Expected results of unittest's fixtures. `django` needs a Python with Django and is tested in `outcome_table/django.rs`.
+//! Expected results of unittest's fixtures. `django` needs a Python with Django and is tested in `outcome_table/django.rs`,
+//! `lines` one that reports lines, in `outcome_table/python_lines.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

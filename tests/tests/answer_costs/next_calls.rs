@@ -3,9 +3,10 @@
 use crate::mcp_client::Answer;
 use serde_json::{Value, json};
 
-const TOOLS: [&str; 8] = [
+const TOOLS: [&str; 9] = [
     "run_tests",
     "run_failing_tests",
+    "run_affected_tests",
     "last_test_failures",
     "analyze_failures",
     "tests_covering",

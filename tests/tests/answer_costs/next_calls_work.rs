@@ -43,7 +43,7 @@ fn check(tool: &str, arguments: &Value, made: &Answer) {
         assert!(arguments.get(argument).is_none_or(|given| given == member), "{tool} {arguments}: {data}");
     }
     match tool {
-        "run_tests" | "run_failing_tests" => {
+        "run_tests" | "run_failing_tests" | "run_affected_tests" => {
             assert!(data["outcome"].is_string() || data["nothing_ran"].is_string(), "{data}");
             let named = arguments["tests"].as_array().map_or(0, Vec::len);
             assert!(data["summary"]["total"].as_u64().unwrap_or_default() >= named as u64, "{arguments}: {data}");

@@ -2,14 +2,15 @@
 //! supervisor. Also `proctor doctor`.
 
 use nix::unistd::getuid;
-use proctor_proto::v1::RunTestsRequest;
 use proctor_proto::v1::run_event::Event;
+use proctor_proto::v1::{Outcome, RunTestsRequest};
 use proctor_tests::process::{ProcessOutput, command, program, wait_for_exit};
 use proctor_tests::supervisor_process::SupervisorProcess;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
 
-const COMMANDS: [&str; 4] = ["tenants", "sessions", "runs", "drain"];
+const COMMANDS: [&[&str]; 6] = [&["tenants"], &["usage"], &["sessions"], &["runs"], &["stop", "s-1"], &["drain"]];
 
 fn admin(socket: &Path, arguments: &[&str]) -> ProcessOutput {
     let mut command = command(&program("proctor"));
@@ -44,8 +45,8 @@ async fn operator_lists_and_drains_while_a_tenant_is_refused() {
 
     // The test's user id belongs to tenant alpha.
     for subcommand in COMMANDS {
-        let output = admin(&socket, &[subcommand]);
-        assert_eq!((output.status, output.stdout.as_str()), (5, ""), "{subcommand}: {output:?}");
+        let output = admin(&socket, subcommand);
+        assert_eq!((output.status, output.stdout.as_str()), (5, ""), "{subcommand:?}: {output:?}");
         assert!(output.stderr.starts_with("proctor: permission denied: for operators only\n"), "{output:?}");
         assert!(output.stderr.contains("[operators]"), "the error names the remedy: {output:?}");
     }
@@ -62,18 +63,45 @@ async fn operator_lists_and_drains_while_a_tenant_is_refused() {
     assert_eq!(rows(&sessions), [["1", "1", &*session, "alpha"], ["0", "0", &*idle, "beta"]]);
     let runs = admin(&socket, &["runs"]);
     assert_eq!(rows(&runs), [["running", &*run, "alpha"], ["queued", &*queued_run, "alpha"]]);
+    check_documents(&socket, [&session, &run, &queued_run]);
+    let stopped = admin(&socket, &["stop", &queued_run]);
+    assert_eq!((stopped.status, stopped.stdout), (0, format!("stopped {queued_run}\n")), "{}", stopped.stderr);
+    let report = queued.read_to_end().await;
+    assert_eq!(report.report().outcome(), Outcome::Cancelled);
+    for ended in [&*queued_run, "nonsense", &format!("{session}-99")] {
+        let again = admin(&socket, &["stop", ended]);
+        let text = "proctor: no run with this id is queued or running\n";
+        assert_eq!((again.status, again.stdout.as_str(), again.stderr.as_str()), (5, "", text));
+    }
     let drained = admin(&socket, &["drain", "--deadline", "0"]);
-    assert_eq!(drained.stdout, "drained: 0 runs finished, 2 cancelled\n", "{drained:?}");
+    assert_eq!(drained.stdout, "drained: 0 runs finished, 1 cancelled\n", "{drained:?}");
     assert_eq!((drained.status, supervisor.wait_for_exit().status), (0, 0));
 
     for subcommand in COMMANDS {
-        let output = admin(&socket, &[subcommand]);
-        assert_eq!(output.status, 5, "{subcommand}: {output:?}");
+        let output = admin(&socket, subcommand);
+        assert_eq!(output.status, 5, "{subcommand:?}: {output:?}");
         let expected =
             format!("proctor: {}: no supervisor answers on this socket: No such file or directory", socket.display());
         assert!(output.stderr.starts_with(&expected), "{output:?}");
         assert!(["proctor serve", "--socket"].iter().all(|help| output.stderr.contains(help)), "{output:?}");
     }
+}
+
+/// The lists as documents: one busy session of alpha, and an idle one of beta.
+fn check_documents(socket: &Path, [session, run, queued_run]: [&String; 3]) {
+    let document = |list: &str| admin(socket, &[list, "--output", "json"]).json();
+    let tenants = document("tenants");
+    assert_eq!(tenants[0], json!({"tenant": "alpha", "sessions": 1, "running": 1, "queued": 1}));
+    let usage = document("usage");
+    assert_eq!((&usage[0]["queued"]["used"], &usage[1]["tenant"]), (&json!(1), &json!("beta")));
+    assert_eq!((&usage[0]["streams"]["used"], &usage[1]["streams"]["used"]), (&json!(2), &json!(0)));
+    assert!(usage[0]["retained_bytes"]["max"].as_u64() > usage[0]["retained_bytes"]["used"].as_u64(), "{usage}");
+    let sessions = document("sessions");
+    assert_eq!((&sessions[0]["session"], &sessions[0]["running_run"]), (&json!(session), &json!(run)));
+    assert_eq!((&sessions[1]["last_outcome"], &sessions[1]["queued"]), (&Value::Null, &json!(0)));
+    let runs = document("runs");
+    let states: Vec<_> = runs.as_array().unwrap().iter().map(|run| (&run["run"], &run["state"])).collect();
+    assert_eq!(states, [(&json!(run), &json!("running")), (&json!(queued_run), &json!("queued"))]);
 }
 
 #[test]

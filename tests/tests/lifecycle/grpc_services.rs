@@ -138,20 +138,3 @@ async fn host_calls_are_for_operators_only() {
     let no_tenant = operator.sessions.clone().get_session(request).await.unwrap_err();
     assert_eq!(no_tenant.code(), Code::PermissionDenied, "an operator is not a tenant");
 }
-
-#[tokio::test]
-async fn unimplemented_calls_name_themselves() {
-    let supervisor = SupervisorProcess::start();
-    let client = supervisor.client("alpha").await;
-    let session_id = client.open_session(&supervisor.workspace("alpha", "shop", "go/pass")).await;
-    let affected = v1::RunAffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
-    let tests = v1::AffectedTestsRequest { session_id: session_id.clone(), ..Default::default() };
-    for (name, answer) in [
-        ("RunAffectedTests", client.runs.clone().run_affected_tests(affected).await.map(drop)),
-        ("AffectedTests", client.results.clone().affected_tests(tests).await.map(drop)),
-    ] {
-        let status = answer.unwrap_err();
-        let wanted = format!("{name} is not in this version");
-        assert_eq!((status.code(), status.message()), (Code::Unimplemented, wanted.as_str()));
-    }
-}

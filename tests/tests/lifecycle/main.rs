@@ -9,6 +9,7 @@ mod build_caches;
 mod cancelling_runs;
 mod exact_names;
 mod grpc_services;
+mod live_view;
 mod project_extras;
 mod queueing;
 mod replaced_workspaces;

@@ -17,6 +17,7 @@ mod mcp_client;
 mod mcp_texts;
 mod oldest_javascript_runners;
 mod pytest_playwright;
+mod python_lines;
 mod python_mcp_sdk;
 mod python_mcp_transports;
 mod wrapped_test_scripts;
@@ -157,7 +158,8 @@ fn forms_show_every_feature_of_a_report() {
 }
 
 /// Fixtures without a row, for a reason given in their framework's table.
-const FIXTURES_WITHOUT_ROW: &[&str] = &["go/race", "pytest/browser", "unittest/django"];
+const FIXTURES_WITHOUT_ROW: &[&str] =
+    &["go/race", "pytest/browser", "pytest/lines", "unittest/django", "unittest/lines"];
 
 #[test]
 fn every_row_and_fixture_has_a_test() {

@@ -110,6 +110,7 @@ async fn offers_the_tools_of_the_contract() {
         "get_test_report",
         "last_test_failures",
         "list_tests",
+        "run_affected_tests",
         "run_failing_tests",
         "run_tests",
         "tests_covering",

@@ -5,8 +5,9 @@ use crate::coverage::{Attribution, LineSpan};
 use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
 use crate::report::tests::report;
-use crate::request::RerunTarget;
+use crate::request::{EarlierState, RerunTarget};
 use crate::test_case::{TestCase, TestId, TestOutcome};
+use crate::test_order::TestOrder;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,7 @@ fn files(name: &str) -> Selection {
 }
 
 fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> SessionEvent {
-    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new() }
+    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new(), seen: None }
 }
 
 fn started(effects: &[Effect]) -> Vec<&str> {
@@ -234,7 +235,7 @@ fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
         let mut typo = report(Outcome::NoTests, Vec::new());
         typo.evidence.not_run = vec![TestId { package: String::new(), name: "typo".into() }];
         typo.evidence.running = vec![TestId { package: "p".into(), name: "H".into() }];
-        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new() };
+        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new(), seen: None };
         let _ = session.step(Timestamp(at), end);
         assert_eq!(left(&session), []);
     }
@@ -250,16 +251,22 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         tests: vec![test.into()],
         complete: true,
         attribution: Attribution::Test,
+        started_processes: false,
         files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
     };
-    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None, None);
     let mut at = 0;
     let mut files_after = |test: &str, is_scoped: bool| {
         let _ = session.step(Timestamp(at), request_run(test, Selection::All, 1, IfBusy::Queue));
         let id = TestId { package: "p".into(), name: test.into() };
         let tests = vec![TestCase::new(id, test.into(), TestOutcome::Passed)];
         let report = Report { is_scoped, ..report(Outcome::Passed, tests) };
-        let end = SessionEvent::Ended { run: run(test), report: Arc::new(report), measured: vec![measured(test)] };
+        let end = SessionEvent::Ended {
+            run: run(test),
+            report: Arc::new(report),
+            measured: vec![measured(test)],
+            seen: None,
+        };
         at += 1;
         let _ = session.step(Timestamp(at), end);
         session.index.files()
@@ -270,7 +277,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
 #[test]
 fn a_rerun_keeps_the_limits_of_the_last_request_unless_it_sets_its_own() {
     let limits = |wall_ms| LimitRequest { wall_ms, pids: Some(9), ..LimitRequest::default() };
-    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None);
+    let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None, None);
     let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
     let id = TestId { package: "p".into(), name: "T".into() };
     let _ = session
@@ -297,6 +304,22 @@ fn a_rerun_executes_its_tests_once_unless_it_asks_for_more() {
     assert_eq!(session.resolve(&rerun).unwrap().0.repetition, Repetition::ONCE);
     let own = Repetition { repeat: 3, ..Repetition::ONCE };
     assert_eq!(session.resolve(&RunRequest { repetition: own, ..rerun }).unwrap().0.repetition, own);
+}
+
+#[test]
+fn an_order_of_tests_is_for_its_own_run_alone() {
+    let mut session = Session::default();
+    let id = TestId { package: "p".into(), name: "T".into() };
+    let failed = TestCase::new(id, "p/T".into(), TestOutcome::Failed);
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, vec![failed]));
+    session.last_request = Some(Box::new(RunRequest { order: TestOrder::Reversed, ..RunRequest::default() }));
+    for selection in [Selection::LastFailed { limit: None }, Selection::Affected { since: EarlierState::LastRun }] {
+        let again = RunRequest { selection, ..RunRequest::default() };
+        assert_eq!(session.resolve(&again).unwrap().0.order, TestOrder::Project);
+        let order = TestOrder::Shuffled { seed: Some(1) };
+        assert_eq!(session.resolve(&RunRequest { order, ..again }).unwrap().0.order, order);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) enum TestSelection<'a> {
 impl<'a> TestSelection<'a> {
     pub(crate) fn new(selection: &'a Selection) -> TestSelection<'a> {
         match selection {
-            Selection::All | Selection::LastFailed { .. } | Selection::Named(_) => {
+            Selection::All | Selection::LastFailed { .. } | Selection::Affected { .. } | Selection::Named(_) => {
                 TestSelection::Everything { filter: None }
             }
             Selection::Matching { filter, files } if files.is_empty() => {

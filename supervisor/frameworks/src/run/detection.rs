@@ -58,7 +58,11 @@ fn choose_among(
     let everything = requested == Some(ALL_FRAMEWORKS);
     let files = match selection {
         Selection::Matching { files, .. } => files.as_slice(),
-        Selection::Exactly(_) | Selection::All | Selection::LastFailed { .. } | Selection::Named(_) => &[],
+        Selection::Exactly(_)
+        | Selection::All
+        | Selection::LastFailed { .. }
+        | Selection::Affected { .. }
+        | Selection::Named(_) => &[],
     };
     let may_narrow = files.is_empty() && !matches!(selection, Selection::Exactly(_));
     if let Some(name) = requested.filter(|_| !everything) {

@@ -56,6 +56,41 @@ fn names_what_differs_from_a_commit() {
 }
 
 #[test]
+fn a_selection_gets_the_texts_of_the_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let workspace = repository(dir.path());
+    fs::write(dir.path().join("notes.txt"), "seen by the last run").unwrap();
+    let snapshot = || workspace.snapshot(&workspace.scan().unwrap(), None, None);
+    let last_run = snapshot();
+    let of = |revision: &str| {
+        let (_, changes) = workspace.texts_changed_since_commit(revision, &snapshot(), &last_run).unwrap();
+        let mut shown: Vec<String> = changes
+            .iter()
+            .map(|one| format!("{:?} {} {} {}", one.how, one.path, one.old.is_some(), one.new.is_some()))
+            .collect();
+        shown.sort();
+        shown
+    };
+    assert_eq!(of("HEAD"), [""; 0], "the untracked file is that of the last run");
+    assert_eq!(of("v1"), ["Added new.py false true", "Edited shop/prices.py true true", "Removed old.py true false"]);
+    fs::write(dir.path().join("shop/cart.py"), "cart = 1\r\n").unwrap();
+    fs::write(dir.path().join("notes.txt"), "written since").unwrap();
+    fs::write(dir.path().join("untracked.py"), "").unwrap();
+    fs::remove_file(dir.path().join("shop/item_3.py")).unwrap();
+    symlink("item_4.py", dir.path().join("shop/item_3.py")).unwrap();
+    let worked = of("HEAD");
+    assert_eq!(
+        worked,
+        [
+            "Added untracked.py false true",
+            "Edited notes.txt true true",
+            "Edited shop/cart.py true true",
+            "Edited shop/item_3.py true true"
+        ]
+    );
+}
+
+#[test]
 fn a_file_that_was_only_touched_has_not_changed() {
     let dir = tempfile::tempdir().unwrap();
     let workspace = repository(dir.path());

@@ -120,6 +120,15 @@ impl Repository {
         Ok(CommitFiles { commit, files: tree::files_of_commit(&mut self.objects, commit)? })
     }
 
+    /// The content of a file or link; `None` if it is too large, or not in the workspace.
+    pub(super) fn content(&mut self, id: ObjectId) -> Result<Option<Vec<u8>>, GitError> {
+        match self.objects.read(id) {
+            Ok(object) => Ok(Some(object.content)),
+            Err(GitError::TooLarge | GitError::MissingObject) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The index; empty if there is none.
     pub(super) fn index(&mut self) -> Result<Index, GitError> {
         Index::read(&mut self.objects)

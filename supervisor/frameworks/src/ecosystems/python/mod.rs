@@ -1,5 +1,6 @@
 //! What the two Python adapters share: project detection, selection, the interpreter, and cache locations outside of the workspace.
 
+mod coverage;
 mod detect;
 mod pytest_config;
 mod selection;
@@ -7,6 +8,7 @@ mod stacks;
 mod toolchain;
 mod zip_archive;
 
+pub(crate) use coverage::ingest as ingest_coverage;
 pub(crate) use detect::{
     MANAGE_FILE, MARKERS, PythonRunner, describe_pytest_markers, describe_unittest_markers, is_ambiguous_config,
     is_django, is_manage_file, may_define_load_tests, projects, projects_for_pytest, pytest_collects, requires_package,
@@ -18,16 +20,20 @@ pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
 use crate::contract::{
-    FixedChance, InjectedFile, NameScope, OrderSupport, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport, Step,
-    TestScope,
+    ARTIFACTS, FixedChance, InjectedFile, NameScope, OrderSupport, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport,
+    Step, TestScope,
 };
-use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use toolchain::INTERPRETERS;
 
 /// Module that both runners' plugins import.
 const SHARED: &[u8] = include_bytes!("proctor_python.py");
+
+/// Extension module that stores executed lines (`proctor_lines.c`), beside the archive of the others: Python loads such modules
+/// from files only.
+const LINE_STORAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/proctor_lines.so"));
 
 /// Module that starts the runner's module.
 pub(crate) const START_MODULE: &str = "proctor_start";
@@ -42,11 +48,19 @@ pub(crate) struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
-        let shared: [(&str, &[u8]); 2] =
-            [("proctor_python", SHARED), (START_MODULE, include_bytes!("proctor_start.py"))];
+        let shared: [(&str, &[u8]); 3] = [
+            ("proctor_python", SHARED),
+            ("proctor_coverage", include_bytes!("proctor_coverage.py")),
+            (START_MODULE, include_bytes!("proctor_start.py")),
+        ];
         let modules = [plugins, &shared].concat();
         let modules = zip_archive::archive(format!("{name}/proctor.zip"), &modules);
-        PlanBuilder { name, request, plan: Plan { files: vec![modules], report: true, ..Plan::default() } }
+        let measured = request.coverage == CoverageMode::Auto;
+        let dirs = measured.then(|| format!("{ARTIFACTS}/{}", coverage::directory(name))).into_iter().collect();
+        let storage = measured.then(|| injected(format!("{name}/proctor_lines.so"), LINE_STORAGE.to_vec()));
+        let files = [modules].into_iter().chain(storage).collect();
+        let plan = Plan { files, dirs, artifacts: measured, report: true, ..Plan::default() };
+        PlanBuilder { name, request, plan }
     }
 
     /// Adds a command in the directory of `project`. It runs only `tests`, names by file, unless these are empty.
@@ -97,7 +111,9 @@ impl<'a> PlanBuilder<'a> {
     /// Cache paths contain the workspace's path, so workspaces do not share caches.
     fn environment(&self) -> BTreeMap<String, String> {
         let PlanRequest { workspace, scratch, cache, .. } = *self.request;
-        BTreeMap::from(
+        let lines = (self.request.coverage == CoverageMode::Auto)
+            .then(|| ("PROCTOR_COVERAGE", format!("{scratch}/{ARTIFACTS}/{}", coverage::directory(self.name))));
+        BTreeMap::from_iter(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
                 ("PYTHONPYCACHEPREFIX", format!("{cache}/pycache")),
@@ -105,6 +121,8 @@ impl<'a> PlanBuilder<'a> {
                 ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),
                 ("PROCTOR_WORKSPACE", workspace.to_owned()),
             ]
+            .into_iter()
+            .chain(lines)
             .map(|(name, value)| (name.to_owned(), value)),
         )
     }

@@ -280,9 +280,9 @@ class Selection:
 
     def has(self, package, *names):
         """Whether a test with any of these names is selected."""
-        if not self.tests or not self.tests.get(package, set()).isdisjoint(map(_kept_name, names)):
+        if not self.tests or not self.tests.get(package, set()).isdisjoint(map(kept_name, names)):
             return True
-        if not self.tests.get(ANY_FILE, set()).isdisjoint(map(_kept_name, names)):
+        if not self.tests.get(ANY_FILE, set()).isdisjoint(map(kept_name, names)):
             return True
         above = package.split("/")
         places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]
@@ -322,10 +322,10 @@ class Order:
 
     @staticmethod
     def _key(package, name):
-        return os.path.relpath(os.path.join(START, package), workspace()), _kept_name(name)
+        return os.path.relpath(os.path.join(START, package), workspace()), kept_name(name)
 
 
-def _kept_name(name):
+def kept_name(name):
     """The name as proctor keeps it: a long one is cut, and others may have the same beginning."""
     name = name.encode("utf-8", "replace")
     if len(name) > NAME_MAX:

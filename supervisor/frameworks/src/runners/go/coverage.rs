@@ -119,6 +119,7 @@ pub(super) fn ingest(
             tests,
             complete,
             attribution: Attribution::Package,
+            started_processes: false,
             files: files.clone(),
         }));
     }
@@ -285,6 +286,7 @@ mod tests {
                 tests: vec!["TestA".to_owned(), "TestB".to_owned()],
                 complete: true,
                 attribution: Attribution::Package,
+                started_processes: false,
                 files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
             }]
         );

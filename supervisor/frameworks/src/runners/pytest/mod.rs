@@ -1,8 +1,8 @@
 //! pytest, with an injected plugin (`proctor_pytest.py`) that writes the run's report.
 //!
 //! Needs pytest 7.0, and pytest-xdist 2 if the project uses it; the plugin refuses older ones. The project's settings, plugins
-//! and hooks stay in force. Coverage is not measured, whatever the project's own settings measure. A passing test whose
-//! teardown fails is one test with an error; pytest counts it twice. Files that tests of pytest-playwright leave (screenshots,
+//! and hooks stay in force. The lines of each test are measured beside whatever the project's own settings measure
+//! (`ecosystems/python/proctor_coverage.py`). A passing test whose teardown fails is one test with an error; pytest counts it twice. Files that tests of pytest-playwright leave (screenshots,
 //! traces, videos, and what they write to its `output_path`) go to the run's artifact directory and not to the workspace.
 
 mod command;
@@ -10,11 +10,13 @@ mod command;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, IgnoredDirs, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest, ReservedVariables, Step,
+    CoverageHarvest, Framework, IgnoredDirs, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest,
+    ReservedVariables, Step,
 };
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use proctor_core::request::BrowserOptions;
+use proctor_core::request::{BrowserOptions, CoverageMode};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Adapter for pytest.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +69,7 @@ static MANIFEST: Manifest = Manifest {
     ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
     options: OptionSupport {
         browsers: true,
+        coverage: true,
         scope: python::SCOPE,
         orders: python::ORDERS,
         ..Manifest::DEFAULT.options
@@ -141,11 +144,26 @@ impl Framework for Pytest {
         tree: &FileTree,
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, &PlanRequest { parallel: None, ..request.clone() }, &["--collect-only", "-q"])
+        command::plan(
+            projects,
+            tree,
+            &PlanRequest { parallel: None, coverage: CoverageMode::Off, ..request.clone() },
+            &["--collect-only", "-q"],
+        )
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(ReporterParser::new(PROFILE, plan, request))
+    }
+
+    fn ingest_coverage(
+        &self,
+        _projects: &[Project],
+        _workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        python::ingest_coverage(NAME, artifacts, finished)
     }
 }
 
@@ -153,7 +171,6 @@ impl Framework for Pytest {
 mod tests {
     use super::*;
     use proctor_core::request::Browser;
-    use std::collections::BTreeMap;
 
     #[test]
     fn reads_the_messages_of_a_pytest_that_cannot_start() {

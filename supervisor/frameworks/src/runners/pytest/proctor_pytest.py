@@ -15,6 +15,7 @@ import traceback
 
 import pytest
 
+import proctor_coverage
 import proctor_python
 
 if not hasattr(pytest, "version_tuple"):
@@ -25,6 +26,8 @@ proctor_python.print_stacks_on_signal()
 
 if "PYTEST_XDIST_WORKER" not in os.environ:
     proctor_python.remove_stale_bytecode()
+
+proctor_coverage.start()
 
 # The attribute of a pytest report that carries our description of a failure from the worker to the controller.
 TOLD = "proctor"
@@ -88,6 +91,8 @@ def pytest_configure(config):
     seed = proctor_python.Order().seed
     if seed is not None and hasattr(config.option, "randomly_seed"):  # pytest-randomly shuffles, and seeds random values
         config.option.randomly_seed = seed
+    if proctor_coverage.current is not None:
+        config.pluginmanager.register(Coverage(config, proctor_coverage.current), "proctor_coverage")
     asked = [name for name in BY_EARLIER_RUNS if getattr(config.option, name, False)]
     for name in asked:
         setattr(config.option, name, False)
@@ -235,6 +240,61 @@ class Places:
         if package is None:
             package = self._packages[path] = os.path.relpath(os.path.join(self.root, path), self._start)
         return package, name or os.path.basename(package)
+
+
+class Coverage:
+    """Tells the measurement of lines which test is running, in the process that runs it.
+
+    The lines of a fixture of a class, module or session belong to every test that requested it, by its name or by
+    `getfixturevalue`, and so do those of its teardown.
+    """
+
+    def __init__(self, config, measurement):
+        self._measurement = measurement
+        self._places = Places(config)
+        self._numbers = {}
+        self._used = ()
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self._used = ()
+        self._measurement.begin()
+        yield
+        self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item):
+        # pytest forgets afterwards what the test requested.
+        requested = list(getattr(getattr(item, "_request", None), "_fixture_defs", {}).values())
+        named = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        requested.extend(definition for definitions in named.values() for definition in definitions)
+        self._used = sorted({self._numbers[id(one)][0] for one in requested if id(one) in self._numbers})
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef):
+        if fixturedef.scope == "function":
+            yield
+            return
+        number = self._number(fixturedef)
+        self._measurement.enter(number)
+        outcome = yield
+        self._measurement.leave(number)
+        if outcome.excinfo is None:
+            # The last one that is added is the first one that runs.
+            fixturedef.addfinalizer(lambda: self._measurement.enter(number))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_post_finalizer(self, fixturedef):
+        if fixturedef.scope != "function":
+            self._measurement.leave(self._number(fixturedef))
+
+    def _number(self, fixturedef):
+        # With the definition itself, so that no other one gets its id.
+        return self._numbers.setdefault(id(fixturedef), (len(self._numbers), fixturedef))[0]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self):
+        self._measurement.finish()
 
 
 class Reporter:

@@ -4,7 +4,8 @@
 //! Needs Python 3.8. One command for each directory that unittest can be started in, since two of them may have modules of the
 //! same name. A package with a `load_tests` and no test files is found in a directory called `test...`, or below one. An
 //! exception in a test is a failure, one in its fixtures an error. A test that a `load_tests` adds belongs to the file with its
-//! code, also a doctest, and a library's test to the module that adds it. Coverage is not measured.
+//! code, also a doctest, and a library's test to the module that adds it. The lines
+//! of each test are measured (`ecosystems/python/proctor_coverage.py`).
 //!
 //! In a directory with Django's `manage.py` the tests are run by the project's own test runner (`TEST_RUNNER`), as by
 //! `manage.py test` with all tests below: it creates the test databases, and `proctor_django.py` wraps it. Files and names are
@@ -15,10 +16,13 @@ mod command;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, RerunNames,
+    CoverageHarvest, Framework, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
+    RerunNames,
 };
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
+use proctor_core::request::CoverageMode;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Adapter for unittest.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +52,7 @@ static MANIFEST: Manifest = Manifest {
     node_id_separator: Some("::"),
     build_error_hides_tests: false,
     options: OptionSupport {
+        coverage: true,
         scope: python::SCOPE,
         orders: python::ORDERS,
         parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),
@@ -99,10 +104,20 @@ impl Framework for Unittest {
         tree: &FileTree,
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, request, &["--list"])
+        command::plan(projects, tree, &PlanRequest { coverage: CoverageMode::Off, ..request.clone() }, &["--list"])
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(ReporterParser::new(PROFILE, plan, request))
+    }
+
+    fn ingest_coverage(
+        &self,
+        _projects: &[Project],
+        _workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        python::ingest_coverage(NAME, artifacts, finished)
     }
 }

@@ -8,6 +8,7 @@ import os
 import runpy
 import sys
 
+import proctor_coverage
 import proctor_python
 import proctor_unittest
 
@@ -21,6 +22,7 @@ NOT_FOUND = 127
 def main(arguments):
     proctor_python.print_stacks_on_signal()
     proctor_python.remove_stale_bytecode()
+    proctor_coverage.start()
     manage, more = arguments[0], arguments[1:]
     try:
         import django.test.utils as utils
@@ -67,6 +69,7 @@ class Run:
 
             def run_tests(self, *arguments, **named):
                 failures = super().run_tests(*arguments, **named)
+                proctor_unittest.end_coverage()
                 run.end(runner)
                 return failures
 

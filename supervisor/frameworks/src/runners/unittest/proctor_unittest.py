@@ -16,6 +16,7 @@ import time
 import types
 import unittest
 
+import proctor_coverage
 import proctor_python
 
 # unittest hides frames of modules with this name in their globals, as its own.
@@ -52,6 +53,7 @@ BROUGHT_BY = "proctor_brought_by"
 def main(arguments):
     proctor_python.print_stacks_on_signal()
     proctor_python.remove_stale_bytecode()
+    proctor_coverage.start()
     start = arguments[0]
     patterns = [argument[len("-k=") :] for argument in arguments[1:] if argument.startswith("-k=")]
     report = proctor_python.Report()
@@ -81,10 +83,17 @@ def run(suite, report):
 
     report.write("total", tests=sum(1 for test in each(suite) if type(test).__name__ != UNLOADABLE))
     outcome = unittest.TextTestRunner(resultclass=result, warnings=warnings).run(suite)
+    end_coverage()
     left = unbegun.tell(report, names, outcome)
     if outcome.testsRun == 0 and outcome.wasSuccessful() and not outcome.skipped:
         return NO_TESTS, left
     return (0 if outcome.wasSuccessful() else 1), left
+
+
+def end_coverage():
+    """Ends the measurement of lines, with the fixtures around the last test."""
+    if proctor_coverage.current is not None:
+        proctor_coverage.current.finish(Result.latest and (Result.latest,))
 
 
 def list_tests(suite, report):
@@ -314,8 +323,13 @@ class Result(unittest.TextTestResult):
     An exception is described before unittest removes its own frames from it.
     """
 
+    # File of the test that began last.
+    latest = None
+
     def __init__(self, report, names, unbegun, *arguments, **named):
         super().__init__(*arguments, **named)
+        if proctor_coverage.current is not None:
+            proctor_coverage.current.outside()
         self._report = report
         self._unbegun = unbegun
         self._names = names
@@ -333,8 +347,14 @@ class Result(unittest.TextTestResult):
         if type(test).__name__ != UNLOADABLE:
             package, name = place(test)
             self._report.write("started", package=package, name=name)
+            if proctor_coverage.current is not None:
+                # Fixtures of classes and modules run between the tests.
+                proctor_coverage.current.begin(tuple(sorted({Result.latest or package, package})))
+                Result.latest = package
 
     def stopTest(self, test):
+        if proctor_coverage.current is not None and type(test).__name__ != UNLOADABLE:
+            proctor_coverage.current.end(*place(test))
         super().stopTest(test)
         output = self._written.stop()
         began = self._began.pop(id(test), None)

@@ -1,6 +1,6 @@
 //! `proctor admin token`: creates a bearer token. It is stored nowhere; the host file holds only its hash.
 
-use super::{CommandError, print};
+use crate::cli::{CommandError, print};
 use crate::config::TOKEN_PREFIX;
 
 /// Prints a token of 256 random bits, and its hash for the host file.

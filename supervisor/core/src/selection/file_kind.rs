@@ -1,0 +1,181 @@
+//! What a changed file is to the tests: one table of names for each ecosystem.
+
+/// Languages whose tests can be selected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Ecosystem {
+    /// Go, whose coverage names packages.
+    Go,
+    /// Python, whose imports name modules.
+    Python,
+}
+
+impl Ecosystem {
+    /// The ecosystem of a run of this framework; `None` for others and for runs of several.
+    #[must_use]
+    pub fn of_framework(framework: &str) -> Option<Ecosystem> {
+        match framework {
+            "go" => Some(Ecosystem::Go),
+            "pytest" => Some(Ecosystem::Python),
+            _ => None,
+        }
+    }
+
+    /// Whether a selection reads the text of the file at `path` to find out who imports what.
+    #[must_use]
+    pub fn is_read(self, path: &str) -> bool {
+        let name = file_name(path);
+        match self {
+            Ecosystem::Go => name.ends_with(".go") || name == "go.mod",
+            Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
+        }
+    }
+
+    /// Whether the file at `path` is compared by line.
+    #[must_use]
+    pub fn is_source(path: &str) -> bool {
+        [".go", ".py"].iter().any(|extension| path.ends_with(extension))
+    }
+}
+
+/// What a file is to the tests of an ecosystem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// It decides what is built or run, and how: all tests.
+    Settings(&'static str),
+    /// Source of the product.
+    Source,
+    /// Source that only tests run.
+    Test,
+    /// Set-up of all tests in its directory and below.
+    SetUp,
+    /// Text for people, if no source names it.
+    Documentation,
+    /// Anything else may be read by any test.
+    Data,
+}
+
+/// How a row recognises a file.
+#[derive(Clone, Copy)]
+enum Pattern {
+    /// By its whole name.
+    Name(&'static str),
+    /// By the beginning and the end of its name.
+    Affixes(&'static str, &'static str),
+    /// By a directory above it.
+    Below(&'static str),
+}
+use Pattern::{Affixes, Below, Name};
+
+const LOCK: FileKind = FileKind::Settings("a lock file");
+const BUILD: FileKind = FileKind::Settings("a build file");
+const RUNNER: FileKind = FileKind::Settings("a test runner's settings");
+const TOOLCHAIN: FileKind = FileKind::Settings("the choice of a toolchain");
+const ENVIRONMENT: FileKind = FileKind::Settings("environment variables");
+
+/// The rows of all ecosystems; the first that fits decides, after those of the file's own ecosystem.
+const COMMON: &[(Pattern, FileKind)] = &[
+    (Name(".proctor.yaml"), RUNNER),
+    (Below(".agenticorp"), RUNNER),
+    (Name(".env"), ENVIRONMENT),
+    (Affixes(".env.", ""), ENVIRONMENT),
+    (Name(".envrc"), ENVIRONMENT),
+    (Name(".tool-versions"), TOOLCHAIN),
+    (Name("mise.toml"), TOOLCHAIN),
+    (Name("Makefile"), BUILD),
+    (Name("CMakeLists.txt"), BUILD),
+    (Name("Dockerfile"), BUILD),
+    (Name("package.json"), BUILD),
+    (Name("Cargo.toml"), BUILD),
+    (Name("Cargo.lock"), LOCK),
+    (Name("package-lock.json"), LOCK),
+    (Name("yarn.lock"), LOCK),
+    (Name("pnpm-lock.yaml"), LOCK),
+    (Affixes("", ".lock"), LOCK),
+    (Affixes("", ".md"), FileKind::Documentation),
+    (Affixes("", ".rst"), FileKind::Documentation),
+    (Affixes("", ".adoc"), FileKind::Documentation),
+    (Affixes("LICENSE", ""), FileKind::Documentation),
+    (Affixes("CHANGELOG", ""), FileKind::Documentation),
+    (Name("AUTHORS"), FileKind::Documentation),
+    (Name("CODEOWNERS"), FileKind::Documentation),
+    (Name(".gitignore"), FileKind::Documentation),
+    (Name(".gitattributes"), FileKind::Documentation),
+    (Name(".editorconfig"), FileKind::Documentation),
+    (Below(".github"), FileKind::Documentation),
+];
+
+const GO: &[(Pattern, FileKind)] = &[
+    (Below("testdata"), FileKind::Data),
+    (Below("vendor"), FileKind::Settings("vendored code")),
+    (Name("go.mod"), BUILD),
+    (Name("go.work"), BUILD),
+    (Name("go.sum"), LOCK),
+    (Name("go.work.sum"), LOCK),
+    (Name(".go-version"), TOOLCHAIN),
+    (Affixes("", "_test.go"), FileKind::Test),
+    (Affixes("", ".go"), FileKind::Source),
+];
+
+const PYTHON: &[(Pattern, FileKind)] = &[
+    (Name("pyproject.toml"), BUILD),
+    (Name("setup.py"), BUILD),
+    (Name("setup.cfg"), BUILD),
+    (Name("MANIFEST.in"), BUILD),
+    (Name("tox.ini"), RUNNER),
+    (Name("pytest.ini"), RUNNER),
+    (Name(".pytest.ini"), RUNNER),
+    (Name("pytest.toml"), RUNNER),
+    (Name(".pytest.toml"), RUNNER),
+    (Name("noxfile.py"), RUNNER),
+    (Name(".coveragerc"), RUNNER),
+    (Name("Pipfile"), BUILD),
+    (Name("environment.yml"), BUILD),
+    (Name("environment.yaml"), BUILD),
+    (Affixes("requirements", ".txt"), LOCK),
+    (Affixes("constraints", ".txt"), LOCK),
+    (Name(".python-version"), TOOLCHAIN),
+    (Name("runtime.txt"), TOOLCHAIN),
+    (Name("sitecustomize.py"), FileKind::Settings("a module that every Python imports")),
+    (Name("usercustomize.py"), FileKind::Settings("a module that every Python imports")),
+    (Affixes("", ".pth"), FileKind::Settings("a path file of Python")),
+    (Name("conftest.py"), FileKind::SetUp),
+    (Affixes("test_", ".py"), FileKind::Test),
+    (Affixes("", "_test.py"), FileKind::Test),
+    (Affixes("", ".py"), FileKind::Source),
+];
+
+impl FileKind {
+    /// What the file at `path` is to the tests of `ecosystem`.
+    #[must_use]
+    pub fn of(ecosystem: Ecosystem, path: &str) -> FileKind {
+        let own = match ecosystem {
+            Ecosystem::Go => GO,
+            Ecosystem::Python => PYTHON,
+        };
+        let row = own.iter().chain(COMMON).find(|(pattern, _)| pattern.fits(path));
+        row.map_or(FileKind::Data, |(_, kind)| *kind)
+    }
+}
+
+impl Pattern {
+    fn fits(self, path: &str) -> bool {
+        let name = file_name(path);
+        match self {
+            Name(whole) => name == whole,
+            Affixes(start, end) => {
+                name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
+            }
+            Below(dir) => path.split('/').rev().skip(1).any(|part| part == dir),
+        }
+    }
+}
+
+/// The last part of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The directory of a path; empty for the root.
+pub(super) fn directory(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(dir, _)| dir)
+}

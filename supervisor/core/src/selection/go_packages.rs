@@ -1,0 +1,179 @@
+//! Which packages of a Go workspace import which, read as text: a quoted path that begins with a module's path counts as an import
+//! wherever it stands.
+
+use super::file_kind::{directory, file_name};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Imports of a package whose tests may run or read any other source: as a process, a plugin, or text.
+const REACHES_ALL: [&str; 8] = [
+    "os/exec",
+    "plugin",
+    "go/parser",
+    "go/build",
+    "golang.org/x/tools/go/packages",
+    "golang.org/x/tools/go/analysis/analysistest",
+    "github.com/rogpeppe/go-internal/testscript",
+    "github.com/rogpeppe/go-internal/gotooltest",
+];
+
+/// The packages of a workspace.
+#[derive(Debug, Default)]
+pub(super) struct GoPackages {
+    /// Module paths by directory.
+    modules: BTreeMap<String, String>,
+    packages: BTreeMap<String, Package>,
+}
+
+#[derive(Debug, Default)]
+struct Package {
+    /// Imported packages of the workspace.
+    imports: BTreeSet<String>,
+    /// Those that its test files import.
+    test_imports: BTreeSet<String>,
+    reaches_all: bool,
+    test_reaches_all: bool,
+    has_tests: bool,
+}
+
+impl GoPackages {
+    /// The packages of these files, by their paths; `go.mod` files name the modules.
+    pub(super) fn new(sources: &BTreeMap<String, String>) -> GoPackages {
+        let modules = sources.iter().filter(|(path, _)| file_name(path) == "go.mod");
+        let modules = modules.filter_map(|(path, text)| Some((directory(path).to_owned(), module_path(text)?)));
+        let mut found = GoPackages { modules: modules.collect(), packages: BTreeMap::new() };
+        for (path, text) in sources.iter().filter(|(path, _)| path.ends_with(".go")) {
+            let Some(name) = found.package_of(path) else { continue };
+            let imports = found.imports(text);
+            let reaches_all = quoted(text).any(|path| REACHES_ALL.contains(&path));
+            let package = found.packages.entry(name).or_default();
+            if path.ends_with("_test.go") {
+                package.test_imports.extend(imports);
+                package.test_reaches_all |= reaches_all;
+                package.has_tests = true;
+            } else {
+                package.imports.extend(imports);
+                package.reaches_all |= reaches_all;
+            }
+        }
+        found
+    }
+
+    /// The import path of the package that the file at `path` belongs to.
+    pub(super) fn package_of(&self, path: &str) -> Option<String> {
+        let dir = directory(path);
+        let (root, module) = self
+            .modules
+            .iter()
+            .filter(|(root, _)| root.is_empty() || dir == *root || dir.starts_with(&format!("{root}/")))
+            .max_by_key(|(root, _)| root.len())?;
+        let below = dir.strip_prefix(root.as_str()).unwrap_or(dir).trim_start_matches('/');
+        Some(if below.is_empty() { module.clone() } else { format!("{module}/{below}") })
+    }
+
+    /// Whether the package has files.
+    pub(super) fn has(&self, package: &str) -> bool {
+        self.packages.contains_key(package)
+    }
+
+    /// Whether the package has test files.
+    pub(super) fn has_tests(&self, package: &str) -> bool {
+        self.packages.get(package).is_some_and(|package| package.has_tests)
+    }
+
+    /// The packages whose tests link `package`, itself included.
+    pub(super) fn dependents(&self, package: &str) -> BTreeSet<String> {
+        let mut linked: BTreeSet<&str> = [package].into();
+        // Until no package is added that imports one of them.
+        loop {
+            let imports_one = |of: &Package| of.imports.iter().any(|name| linked.contains(name.as_str()));
+            let more: Vec<&str> = self
+                .packages
+                .iter()
+                .filter(|(name, of)| !linked.contains(name.as_str()) && imports_one(of))
+                .map(|(name, _)| name.as_str())
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            linked.extend(more);
+        }
+        let by_tests =
+            self.packages.iter().filter(|(_, of)| of.test_imports.iter().any(|name| linked.contains(name.as_str())));
+        let by_tests: Vec<&str> = by_tests.map(|(name, _)| name.as_str()).collect();
+        linked.into_iter().chain(by_tests).map(str::to_owned).collect()
+    }
+
+    /// The packages whose tests may run or read any source of the workspace.
+    pub(super) fn reaching_all(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for (name, package) in &self.packages {
+            if package.reaches_all {
+                found.extend(self.dependents(name));
+            }
+            if package.test_reaches_all {
+                found.insert(name.clone());
+            }
+        }
+        found
+    }
+
+    fn imports(&self, text: &str) -> BTreeSet<String> {
+        let of_module = |path: &&str| {
+            let is_in =
+                |module: &str| path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            self.modules.values().any(|module| is_in(module))
+        };
+        quoted(text).filter(of_module).map(str::to_owned).collect()
+    }
+}
+
+fn module_path(go_mod: &str) -> Option<String> {
+    let path = go_mod.lines().find_map(|line| line.trim().strip_prefix("module "))?;
+    let path = path.split("//").next()?.trim().trim_matches(['"', '`']);
+    (!path.is_empty()).then(|| path.to_owned())
+}
+
+// What stands between two quotes of a line. A quote within a string begins another piece, so that none is overlooked.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| line.split(['"', '`'])).filter(|piece| !piece.is_empty() && !piece.contains(' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages() -> GoPackages {
+        let sources = [
+            ("go.mod", "module example.com/m // a comment\n\ngo 1.21\n"),
+            ("a/a.go", "package a\n"),
+            ("b/b.go", "package b\n\nimport \"example.com/m/a\"\n"),
+            ("c/c_test.go", "package c_test\n\nimport (\n\t_ `example.com/m/b`\n)\n"),
+            ("d/d.go", "package d\n\nimport x \"os/exec\"\n"),
+            ("e/e.go", "package e\n\nimport \"example.com/m/d\"\n"),
+            ("f/f_test.go", "package f\n\nimport \"example.com/m/c\"\n"),
+            ("sub/go.mod", "module \"example.com/sub\"\n"),
+            ("sub/s.go", "package s\n\nimport \"example.com/m/a\"\n"),
+        ];
+        GoPackages::new(&sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into())
+    }
+
+    #[test]
+    fn dependents_import_a_package_themselves_or_through_others() {
+        let packages = packages();
+        let names = |package: &str| packages.dependents(package).into_iter().collect::<Vec<_>>();
+        let [a, b, c] = ["a", "b", "c"].map(|name| format!("example.com/m/{name}"));
+        assert_eq!(names(&a), [a.clone(), b.clone(), c.clone(), "example.com/sub".to_owned()]);
+        assert_eq!(names(&b), [b, c.clone()]);
+        // Nobody links the tests of another package.
+        assert_eq!(names(&c), [c, "example.com/m/f".to_owned()]);
+        assert_eq!(packages.package_of("sub/s.go").as_deref(), Some("example.com/sub"));
+        assert_eq!(packages.package_of("x.go").as_deref(), Some("example.com/m"));
+        assert!(packages.has("example.com/m/a") && !packages.has("example.com/m/gone"));
+    }
+
+    #[test]
+    fn knows_the_packages_that_may_start_a_process() {
+        let found: Vec<String> = packages().reaching_all().into_iter().collect();
+        assert_eq!(found, ["example.com/m/d", "example.com/m/e"]);
+    }
+}

@@ -1,0 +1,239 @@
+//! Which Python files of a workspace may import which, read as text: too many are found rather than too few. A line with the word
+//! `import` names every module whose name is a word of it, up to the closing bracket; elsewhere a dotted name does.
+
+use super::file_kind::{directory, file_name};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Words of a file that may import, run or read any other: dynamic imports, listings of directories, processes, plugins.
+const REACHES_ALL: [&str; 24] = [
+    "importlib",
+    "__import__",
+    "import_module",
+    "pkgutil",
+    "runpy",
+    "exec",
+    "eval",
+    "listdir",
+    "scandir",
+    "iterdir",
+    "glob",
+    "rglob",
+    "walk",
+    "subprocess",
+    "popen",
+    "Popen",
+    "system",
+    "spawn",
+    "multiprocessing",
+    "pexpect",
+    "pytester",
+    "testdir",
+    "pytest_plugins",
+    "entry_points",
+];
+
+/// Words of settings and sources that load modules by a convention which no import shows.
+const BY_CONVENTION: [&str; 4] = ["DJANGO_SETTINGS_MODULE", "INSTALLED_APPS", "autodiscover_tasks", "pytest11"];
+
+/// The Python files of a workspace and their possible imports.
+#[derive(Debug, Default)]
+pub(super) struct PythonModules {
+    /// By file: the files that may import it.
+    importers: BTreeMap<String, BTreeSet<String>>,
+    reaching_all: BTreeSet<String>,
+    convention: Option<&'static str>,
+    paths: BTreeSet<String>,
+}
+
+/// What one file says.
+struct Words<'a> {
+    /// Words of its import lines.
+    imported: HashSet<&'a str>,
+    text: &'a str,
+}
+
+impl PythonModules {
+    /// The modules of these sources, and who may import each of them and of `removed`, files that are gone.
+    pub(super) fn new<'a>(sources: &BTreeMap<String, String>, removed: impl Iterator<Item = &'a str>) -> PythonModules {
+        let python: BTreeMap<&str, Words<'_>> = sources
+            .iter()
+            .filter(|(path, _)| path.ends_with(".py"))
+            .map(|(path, text)| (path.as_str(), Words { imported: imported_words(text), text }))
+            .collect();
+        // The files by each word of their imports, so that not every pair of files is compared.
+        let mut by_word: HashMap<&str, Vec<&str>> = HashMap::new();
+        for (path, words) in &python {
+            for word in &words.imported {
+                by_word.entry(word).or_default().push(path);
+            }
+        }
+        let mut found = PythonModules::default();
+        let gone: Vec<&str> = removed.filter(|path| path.ends_with(".py")).collect();
+        for path in python.keys().copied().chain(gone) {
+            let Some(name) = module_name(path) else { continue };
+            let mut importers: BTreeSet<String> = BTreeSet::new();
+            importers.extend(by_word.get(name).into_iter().flatten().map(|path| (*path).to_owned()));
+            let parent = file_name(directory(path));
+            if !parent.is_empty() && name != parent {
+                let dotted = format!("{parent}.{name}");
+                let naming = python.iter().filter(|(_, words)| words.text.contains(&dotted));
+                importers.extend(naming.map(|(path, _)| (*path).to_owned()));
+            }
+            importers.remove(path);
+            found.importers.insert(path.to_owned(), importers);
+        }
+        for (path, words) in &python {
+            if words_of(words.text).any(|word| REACHES_ALL.contains(&word)) {
+                found.reaching_all.insert((*path).to_owned());
+            }
+        }
+        found.convention = BY_CONVENTION.into_iter().find(|word| sources.values().any(|text| text.contains(word)));
+        found.paths = python.keys().map(|path| (*path).to_owned()).collect();
+        found
+    }
+
+    /// A word that shows that modules are loaded by a convention which no import shows.
+    pub(super) fn convention(&self) -> Option<&'static str> {
+        self.convention
+    }
+
+    /// The files that may import the file at `path`, directly or through others, itself included. A `conftest.py` among
+    /// them stands for every file in its directory and below.
+    pub(super) fn dependents(&self, path: &str) -> BTreeSet<String> {
+        self.closure([path.to_owned()])
+    }
+
+    /// The files that may import, run or read any file of the workspace, and those that import them.
+    pub(super) fn reaching_all(&self) -> BTreeSet<String> {
+        self.closure(self.reaching_all.iter().cloned())
+    }
+
+    fn closure(&self, from: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+        let mut found: BTreeSet<String> = BTreeSet::new();
+        let mut pending: Vec<String> = from.into_iter().collect();
+        while let Some(path) = pending.pop() {
+            if !found.insert(path.clone()) {
+                continue;
+            }
+            pending.extend(self.importers.get(&path).into_iter().flatten().cloned());
+            if file_name(&path) == "conftest.py" {
+                pending.extend(self.below(directory(&path)).map(str::to_owned));
+            }
+            // A package's directory is imported with any of its modules.
+            if file_name(&path) == "__init__.py" {
+                let below: Vec<&str> = self.below(directory(&path)).collect();
+                pending.extend(
+                    below.into_iter().flat_map(|module| self.importers.get(module).into_iter().flatten().cloned()),
+                );
+            }
+        }
+        found
+    }
+
+    /// The Python files in a directory and below.
+    pub(super) fn below<'a>(&'a self, dir: &'a str) -> impl Iterator<Item = &'a str> {
+        let is_below =
+            move |path: &&String| dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'));
+        self.paths.iter().filter(is_below).map(String::as_str)
+    }
+}
+
+/// The name by which imports know a file: that of a package for its `__init__.py`.
+fn module_name(path: &str) -> Option<&str> {
+    let name = match file_name(path).strip_suffix(".py")? {
+        "__init__" | "__main__" => file_name(directory(path)),
+        name => name,
+    };
+    (!name.is_empty()).then_some(name)
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+// The words of all lines with an import, and of the lines that continue them.
+fn imported_words(text: &str) -> HashSet<&str> {
+    let mut found = HashSet::new();
+    let (mut is_open, mut is_continued) = (false, false);
+    for line in text.lines() {
+        let is_import = words_of(line).any(|word| word == "import" || word == "from");
+        if !is_import && !is_open && !is_continued {
+            continue;
+        }
+        found.extend(words_of(line));
+        is_open = (is_open || is_import && line.contains('(')) && !line.contains(')');
+        is_continued = line.trim_end().ends_with('\\');
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modules(files: &[(&str, &str)]) -> PythonModules {
+        let sources = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        PythonModules::new(&sources, ["shop/old.py"].into_iter())
+    }
+
+    fn dependents(files: &[(&str, &str)], path: &str) -> Vec<String> {
+        modules(files).dependents(path).into_iter().filter(|found| found != path).collect()
+    }
+
+    #[test]
+    fn finds_who_may_import_a_file() {
+        for (text, is_importer) in [
+            ("import shop.price", true),
+            ("from shop import price", true),
+            ("from shop import (\n    cart,\n    price,\n)\n", true),
+            ("from shop import cart, \\\n    price\n", true),
+            ("try: import shop.price\nexcept ImportError: pass", true),
+            ("def test():\n    from shop.price import total\n", true),
+            ("PLUGINS = ['shop.price']", true),
+            ("from .price import total", true),
+            ("import prices", false),
+            ("price = 3", false),
+            ("", false),
+        ] {
+            let files = [("shop/__init__.py", ""), ("shop/price.py", ""), ("tests/test_a.py", text)];
+            let expected: Vec<&str> = if is_importer { vec!["tests/test_a.py"] } else { vec![] };
+            assert_eq!(dependents(&files, "shop/price.py"), expected, "{text}");
+        }
+        assert_eq!(dependents(&[("a.py", "from shop import old")], "shop/old.py"), ["a.py"], "a removed file");
+    }
+
+    #[test]
+    fn follows_imports_through_other_modules_and_conftest() {
+        let files = [
+            ("shop/__init__.py", "from .cart import Cart"),
+            ("shop/cart.py", "from . import price"),
+            ("shop/price.py", ""),
+            ("tests/unit/conftest.py", "import shop"),
+            ("tests/unit/test_a.py", ""),
+            ("tests/other/test_b.py", ""),
+        ];
+        assert_eq!(
+            dependents(&files, "shop/price.py"),
+            ["shop/__init__.py", "shop/cart.py", "tests/unit/conftest.py", "tests/unit/test_a.py"]
+        );
+        // Whoever imports a module of a package runs its `__init__.py`.
+        let files = [("shop/__init__.py", ""), ("shop/price.py", ""), ("test_c.py", "import price as p")];
+        assert_eq!(dependents(&files, "shop/__init__.py"), ["test_c.py"]);
+    }
+
+    #[test]
+    fn knows_the_files_that_may_reach_any_other() {
+        let files = [
+            ("helpers.py", "import subprocess"),
+            ("test_a.py", "import helpers"),
+            ("test_b.py", "import json"),
+            ("test_c.py", "for path in here.glob('*.json'): pass"),
+        ];
+        assert_eq!(
+            modules(&files).reaching_all().into_iter().collect::<Vec<_>>(),
+            ["helpers.py", "test_a.py", "test_c.py"]
+        );
+        assert_eq!(modules(&files).convention(), None);
+        assert_eq!(modules(&[("settings.py", "INSTALLED_APPS = ['shop']")]).convention(), Some("INSTALLED_APPS"));
+    }
+}

@@ -1,0 +1,332 @@
+//! The text of a file as a selection compares it: a hash of its content, and a hash of each line. So the line numbers of a
+//! measurement can be moved along later edits without keeping the text.
+
+use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
+use crate::coverage::LineSpan;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use similar::{Algorithm, DiffOp, capture_diff_slices};
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most pairs of lines that a diff may have to compare, once equal beginnings and ends are cut off. A larger difference
+/// counts as one changed block.
+const DIFF_PAIRS_MAX: usize = 4_000_000;
+
+/// Bit of a line's hash that is set for lines inside of a function.
+const BODY: u32 = 1;
+
+/// A hash of a whole content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ContentHash(pub [u8; 16]);
+
+/// The text of one file at one time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileText {
+    /// Hash of the content; for a link, of where it leads.
+    pub content: ContentHash,
+    /// `None` for a file that is not compared by line: binary, too large, or no source.
+    lines: Option<LineHashes>,
+}
+
+/// One hash for each line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LineHashes(Arc<[u32]>);
+
+impl FileText {
+    /// A file that is compared as a whole.
+    #[must_use]
+    pub fn whole(content: ContentHash) -> FileText {
+        FileText { content, lines: None }
+    }
+
+    /// A source file with this content at `path`. Text with NUL bytes, and text over [`TEXT_BYTES_MAX`] or
+    /// [`TEXT_LINES_MAX`], is compared as a whole.
+    #[must_use]
+    pub fn of_source(path: &str, bytes: &[u8], content: ContentHash) -> FileText {
+        if bytes.len() > TEXT_BYTES_MAX || bytes.contains(&0) {
+            return FileText::whole(content);
+        }
+        let is_go = path.ends_with(".go");
+        let mut is_body = false;
+        let mut hashes = Vec::new();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            // A changed line ending alone changes no line; the content's hash shows it.
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if hashes.len() == TEXT_LINES_MAX {
+                return FileText::whole(content);
+            }
+            if !matches!(line.first(), None | Some(b' ' | b'\t')) {
+                // gofmt leaves what begins in the first column outside of functions. A function in one line is both, and
+                // counts as a declaration.
+                is_body = is_go && line.starts_with(b"func ") && line.ends_with(b"{");
+                hashes.push(line_hash(line) & !BODY);
+            } else {
+                hashes.push(line_hash(line) & !BODY | u32::from(is_body));
+            }
+        }
+        FileText { content, lines: Some(LineHashes(hashes.into())) }
+    }
+
+    /// Number of lines; 0 for a file that is compared as a whole.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.lines.as_ref().map_or(0, |lines| lines.0.len())
+    }
+
+    /// Memory use in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<FileText>() + self.lines() * size_of::<u32>()
+    }
+
+    fn is_body(&self, line: usize) -> bool {
+        self.lines.as_ref().is_some_and(|lines| lines.0.get(line).is_some_and(|hash| hash & BODY != 0))
+    }
+}
+
+// FNV-1a, folded. Whoever makes two lines equal misleads only a selection of its own tests.
+fn line_hash(line: &[u8]) -> u32 {
+    let hash = line
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
+    let folded = (hash ^ (hash >> 32)) & u64::from(u32::MAX);
+    u32::try_from(folded).unwrap_or_default()
+}
+
+// As hexadecimal digits: a list of numbers would be twice as long in a stored session.
+impl Serialize for LineHashes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut digits = String::with_capacity(self.0.len() * 8);
+        for hash in self.0.iter() {
+            // Writing to a string cannot fail.
+            _ = write!(digits, "{hash:08x}");
+        }
+        serializer.serialize_str(&digits)
+    }
+}
+
+impl<'de> Deserialize<'de> for LineHashes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<LineHashes, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let hash = |chunk: &[u8]| {
+            let text = std::str::from_utf8(chunk).ok().filter(|text| text.len() == 8)?;
+            u32::from_str_radix(text, 16).ok()
+        };
+        let hashes: Option<Vec<u32>> = digits.as_bytes().chunks(8).map(hash).collect();
+        let hashes = hashes.ok_or_else(|| serde::de::Error::custom("line hashes are groups of 8 digits"))?;
+        Ok(LineHashes(hashes.into()))
+    }
+}
+
+/// A changed block: these old lines became these new ones, both counted from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Hunk {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+/// How the lines of an old text have moved in a new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LineMap {
+    /// In order; `None` if the files can only be compared as a whole.
+    hunks: Option<Vec<Hunk>>,
+    old_lines: usize,
+    new_lines: usize,
+    changes_declarations: bool,
+}
+
+impl LineMap {
+    /// Compares two texts of a file.
+    #[must_use]
+    pub fn new(old: &FileText, new: &FileText) -> LineMap {
+        let hunks = match (&old.lines, &new.lines) {
+            _ if old.content == new.content => Some(Vec::new()),
+            // Texts that differ although all of their lines are equal differ in line endings.
+            (Some(before), Some(after)) => Some(diff(&before.0, &after.0)).filter(|hunks| !hunks.is_empty()),
+            _ => None,
+        };
+        let is_declaration = |hunk: &Hunk| {
+            hunk.old.clone().any(|line| !old.is_body(line)) || hunk.new.clone().any(|line| !new.is_body(line))
+        };
+        let changes_declarations = hunks.as_ref().is_none_or(|hunks| hunks.iter().any(is_declaration));
+        LineMap { hunks, old_lines: old.lines(), new_lines: new.lines(), changes_declarations }
+    }
+
+    /// Whether the two texts can be compared by line.
+    #[must_use]
+    pub fn knows_lines(&self) -> bool {
+        self.hunks.is_some()
+    }
+
+    /// Whether a line outside of all function bodies changed, or may have.
+    #[must_use]
+    pub fn changes_declarations(&self) -> bool {
+        self.changes_declarations
+    }
+
+    /// Lines of the new text that changed, from 1. Where lines were removed, those around the place.
+    #[must_use]
+    pub fn changed_lines(&self) -> Vec<LineSpan> {
+        let spans = self.hunks.iter().flatten();
+        spans.filter_map(|hunk| span(&widened(&hunk.new, self.new_lines))).collect()
+    }
+
+    /// The old lines that became `lines` of the new text. Of new lines those that they replaced, else those around the
+    /// place. Without a comparison by line, every old line.
+    #[must_use]
+    pub fn old_lines_around(&self, lines: LineSpan) -> Vec<LineSpan> {
+        self.map(lines, true)
+    }
+
+    /// The old lines that became `lines` of the new text. New lines have those that they replaced, or none.
+    #[must_use]
+    pub fn old_lines(&self, lines: LineSpan) -> Vec<LineSpan> {
+        self.map(lines, false)
+    }
+
+    fn map(&self, lines: LineSpan, around: bool) -> Vec<LineSpan> {
+        let Some(hunks) = &self.hunks else { return span(&(0..self.old_lines)).into_iter().collect() };
+        let index = |line: u32| usize::try_from(line).unwrap_or(usize::MAX);
+        let (first, end) = (index(lines.first).saturating_sub(1), index(lines.last).min(self.new_lines));
+        let mut found = Vec::new();
+        let (mut old_at, mut new_at) = (0, 0);
+        let tail = Hunk { old: self.old_lines..self.old_lines, new: self.new_lines..self.new_lines };
+        for hunk in hunks.iter().chain([&tail]) {
+            // The unchanged lines before the block.
+            let unchanged = first.max(new_at)..end.min(hunk.new.start);
+            if !unchanged.is_empty() {
+                found.extend(span(&(unchanged.start - new_at + old_at..unchanged.end - new_at + old_at)));
+            }
+            if hunk.new.start < end && first < hunk.new.end {
+                let old = if around { widened(&hunk.old, self.old_lines) } else { hunk.old.clone() };
+                found.extend(span(&old));
+            }
+            (old_at, new_at) = (hunk.old.end, hunk.new.end);
+        }
+        found
+    }
+}
+
+// An empty range as the lines around its place.
+fn widened(range: &Range<usize>, lines: usize) -> Range<usize> {
+    if range.is_empty() { range.start.saturating_sub(1)..(range.end + 1).min(lines) } else { range.clone() }
+}
+
+fn span(range: &Range<usize>) -> Option<LineSpan> {
+    let line = |index: usize| u32::try_from(index).ok();
+    (!range.is_empty()).then(|| Some(LineSpan { first: line(range.start + 1)?, last: line(range.end)? })).flatten()
+}
+
+fn diff(old: &[u32], new: &[u32]) -> Vec<Hunk> {
+    let same_start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[same_start..], &new[same_start..]);
+    let same_end = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[..old.len() - same_end], &new[..new.len() - same_end]);
+    let at = |range: Range<usize>| range.start + same_start..range.end + same_start;
+    if old.is_empty() && new.is_empty() {
+        return Vec::new();
+    }
+    if old.len().saturating_mul(new.len()) > DIFF_PAIRS_MAX {
+        return vec![Hunk { old: at(0..old.len()), new: at(0..new.len()) }];
+    }
+    // The blocks are what is between two equal ones: the library lists a removal and an insertion at the same place apart.
+    let end = DiffOp::Equal { old_index: old.len(), new_index: new.len(), len: 0 };
+    let (mut hunks, mut old_at, mut new_at) = (Vec::new(), 0, 0);
+    for op in capture_diff_slices(Algorithm::Myers, old, new).into_iter().chain([end]) {
+        let DiffOp::Equal { old_index, new_index, len } = op else { continue };
+        if old_index > old_at || new_index > new_at {
+            hunks.push(Hunk { old: at(old_at..old_index), new: at(new_at..new_index) });
+        }
+        (old_at, new_at) = (old_index + len, new_index + len);
+    }
+    hunks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(text: &str) -> FileText {
+        let mut content = [0_u8; 16];
+        for (at, byte) in text.bytes().enumerate() {
+            content[at % 16] = content[at % 16].wrapping_mul(31).wrapping_add(byte);
+        }
+        FileText::of_source("a.go", text.as_bytes(), ContentHash(content))
+    }
+
+    fn span(first: u32, last: u32) -> LineSpan {
+        LineSpan { first, last }
+    }
+
+    #[test]
+    fn lines_move_along_edits() {
+        let map = LineMap::new(&text("a\nb\nc\nd\n"), &text("x\ny\na\nb\nd\ne\n"));
+        assert_eq!(map.old_lines(span(3, 3)), [span(1, 1)]);
+        assert_eq!(map.old_lines(span(5, 5)), [span(4, 4)]);
+        assert_eq!(map.old_lines(span(1, 1)), [], "a new line was not measured");
+        assert_eq!(map.old_lines_around(span(1, 1)), [span(1, 1)], "but stands beside one that was");
+        assert_eq!(map.old_lines(span(2, 4)), [span(1, 2)]);
+        assert_eq!(map.changed_lines(), [span(1, 2), span(4, 5), span(6, 6)], "around the removed line, too");
+        let replaced = LineMap::new(&text("a\nb\nc\n"), &text("a\nB\nc\n"));
+        assert_eq!((replaced.old_lines(span(2, 2)), replaced.changed_lines()), (vec![span(2, 2)], vec![span(2, 2)]));
+        assert_eq!(replaced.old_lines(span(9, 9)), [], "behind the end");
+    }
+
+    #[test]
+    fn knows_the_lines_outside_of_function_bodies() {
+        let before = "package a\n\nconst N = 1\n\nfunc F() int {\n\treturn N\n}\n";
+        for (old, new, changes) in [
+            ("\treturn N", "\treturn N + 1", false),
+            ("N = 1", "N = 2", true),
+            ("func F() int", "func F() int64", true),
+            ("\treturn N\n", "", false),
+            ("}\n", "}\n\nfunc G() {\n\tF()\n}\n", true),
+        ] {
+            let map = LineMap::new(&text(before), &text(&before.replace(old, new)));
+            assert!(map.knows_lines());
+            assert_eq!(map.changes_declarations(), changes, "{new}");
+        }
+    }
+
+    #[test]
+    fn texts_that_have_no_lines_to_compare_changed_as_a_whole() {
+        let [binary, changed] = [text("a\0b"), text("a\0c")];
+        assert!(!LineMap::new(&binary, &changed).knows_lines());
+        assert!(!LineMap::new(&text("a\n"), &changed).knows_lines());
+        let endings = LineMap::new(&text("a\nb\n"), &text("a\r\nb\r\n"));
+        assert!(!endings.knows_lines() && endings.changes_declarations(), "only the line endings differ");
+        assert_eq!(LineMap::new(&text("a\nb\n"), &text("a\r\nc\r\n")).changed_lines(), [span(2, 2)]);
+        assert!(
+            text(&"x\n".repeat(TEXT_LINES_MAX + 1)).lines() == 0 && text(&"x".repeat(TEXT_BYTES_MAX + 1)).lines() == 0
+        );
+        assert_eq!(FileText::of_source("a.py", b"caf\xe9\n\xff", ContentHash([1; 16])).lines(), 2, "not UTF-8");
+    }
+
+    proptest! {
+        #[test]
+        fn an_unchanged_line_maps_to_a_line_with_the_same_text(
+            old in prop::collection::vec(0_u8..5, 0..60),
+            new in prop::collection::vec(0_u8..5, 0..60),
+        ) {
+            let join = |lines: &[u8]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+            let map = LineMap::new(&text(&join(&old)), &text(&join(&new)));
+            prop_assume!(map.knows_lines());
+            let changed = map.changed_lines();
+            for line in 1..=u32::try_from(new.len()).unwrap() {
+                let is_changed = changed.iter().any(|span| (span.first..=span.last).contains(&line));
+                let found = map.old_lines(span(line, line));
+                prop_assert!(is_changed || found.len() == 1 && found[0].first == found[0].last);
+                if !is_changed {
+                    prop_assert_eq!(old[found[0].first as usize - 1], new[line as usize - 1]);
+                }
+                let around = map.old_lines_around(span(line, line));
+                prop_assert!(old.is_empty() || !around.is_empty(), "a changed line has old lines beside it");
+            }
+            let json = serde_json::to_string(&text(&join(&old))).unwrap();
+            prop_assert_eq!(serde_json::from_str::<FileText>(&json).unwrap(), text(&join(&old)));
+        }
+    }
+}

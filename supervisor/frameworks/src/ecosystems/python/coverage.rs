@@ -1,0 +1,305 @@
+//! Reads the files in which `proctor_coverage.py` writes the lines of each test, one file per process. Its first lines say what
+//! a record is.
+//!
+//! The lines that ran outside of any test of a process, and a module's own lines where a test imported it, belong to all tests
+//! of that process. A test file's own among them belong to the tests of this file alone, unless another file may import it.
+//! Lines of a fixture of a class, module or session belong to the tests that used it.
+
+use crate::contract::CoverageHarvest;
+use crate::parsing::workspace_paths::{join, leaves_workspace};
+use proctor_core::bounds::{COVERAGE_MEASURED_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bits of a word that hold the line.
+const LINE_BITS: u32 = 17;
+
+/// Flag of a module's or class's own line.
+const OWN_LINE: u32 = 1 << LINE_BITS;
+
+/// Place of the file's number in a word.
+const FILE_SHIFT: u32 = LINE_BITS + 1;
+
+/// Most tests named in a note.
+const NAMED_MAX: usize = 5;
+
+/// Directory below [`ARTIFACTS`](crate::contract::ARTIFACTS) for the files of one framework.
+pub(super) fn directory(framework: &str) -> String {
+    format!("{framework}-lines")
+}
+
+/// One record of a file, without its words.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Record {
+    /// The file with the next number, relative to the workspace.
+    File { path: String },
+    /// Where the runner was started, relative to the workspace.
+    Dir { path: String },
+    /// Lines of a test.
+    Test { package: String, name: String, uses: Vec<u32>, processes: bool, n: u32 },
+    /// Lines that the tests of these test files share; of all files if there is no list.
+    Packages { of: Option<Vec<String>>, n: u32 },
+    /// Lines of a fixture.
+    Fixture { of: u32, n: u32 },
+    /// Numbers of the files that other files may import.
+    Imported { files: BTreeSet<u32> },
+    /// A sentence for the report.
+    Note { text: String },
+}
+
+/// Lines of one test.
+#[derive(Debug)]
+struct TestLines {
+    package: String,
+    name: String,
+    fixtures: Vec<u32>,
+    started_processes: bool,
+    words: Vec<u32>,
+}
+
+/// The content of one file.
+#[derive(Debug, Default)]
+struct ProcessLines {
+    dir: String,
+    /// By number; `None` for a path that cannot be one of the workspace.
+    files: Vec<Option<String>>,
+    tests: Vec<TestLines>,
+    /// Lines that all tests share.
+    everywhere: Vec<u32>,
+    /// Lines that the tests of a test file share.
+    packages: BTreeMap<String, Vec<u32>>,
+    fixtures: BTreeMap<u32, Vec<u32>>,
+    /// `None` if the process ended early.
+    imported: Option<BTreeSet<u32>>,
+    notes: BTreeSet<String>,
+}
+
+impl ProcessLines {
+    /// Reads a file up to its first damaged record, which a note mentions.
+    fn parse(content: &[u8], finished: &BTreeMap<String, BTreeSet<String>>) -> ProcessLines {
+        let mut process = ProcessLines::default();
+        let mut rest = content;
+        while !rest.is_empty() {
+            let Some(after) = process.read_record(rest, finished) else {
+                process.notes.insert(
+                    "a file of measured lines is damaged or cut off: the lines behind that place are left out"
+                        .to_owned(),
+                );
+                break;
+            };
+            rest = after;
+        }
+        process
+    }
+
+    /// Reads one record and returns what is behind it.
+    fn read_record<'c>(
+        &mut self,
+        content: &'c [u8],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Option<&'c [u8]> {
+        let end = memchr::memchr(b'\n', content)?;
+        let (line, rest) = (&content[..end], &content[end + 1..]);
+        let record: Record = serde_json::from_slice(line).ok()?;
+        let (Record::Test { n, .. } | Record::Packages { n, .. } | Record::Fixture { n, .. }) = record else {
+            self.add(record, finished, Vec::new());
+            return Some(rest);
+        };
+        let (words, rest) = rest.split_at_checked(usize::try_from(n).ok()?.checked_mul(4)?)?;
+        let word = |chunk: &[u8]| chunk.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        self.add(record, finished, words.chunks_exact(4).map(word).collect());
+        Some(rest)
+    }
+
+    fn add(&mut self, record: Record, finished: &BTreeMap<String, BTreeSet<String>>, mut words: Vec<u32>) {
+        match record {
+            Record::File { path } => {
+                let is_sound = !path.is_empty() && path.len() <= PATH_BYTES_MAX && !leaves_workspace(&path);
+                self.files.push(is_sound.then_some(path));
+            }
+            Record::Dir { path } => self.dir = path,
+            Record::Test { package, name, uses, processes, .. } => {
+                // Lines of an import are the test's, and in the way of any other that imports the same module later.
+                self.everywhere.extend(words.iter().filter(|word| **word & OWN_LINE != 0));
+                sort(&mut words);
+                let package = join(&self.dir, &package);
+                if finished.get(&package).is_some_and(|names| names.contains(&name)) {
+                    let test = TestLines { package, name, fixtures: uses, started_processes: processes, words };
+                    self.tests.push(test);
+                }
+            }
+            Record::Packages { of: None, .. } => self.everywhere.append(&mut words),
+            Record::Packages { of: Some(packages), .. } => {
+                for package in packages {
+                    let package = join(&self.dir, &package);
+                    if finished.contains_key(&package) {
+                        self.packages.entry(package).or_default().extend(&words);
+                    }
+                }
+            }
+            Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
+            Record::Imported { files } => self.imported = Some(files),
+            Record::Note { text } => _ = self.notes.insert(text),
+        }
+    }
+
+    /// The names of the measured tests by package.
+    fn packages(&self) -> BTreeMap<&str, Vec<String>> {
+        let mut packages: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for test in &self.tests {
+            packages.entry(&test.package).or_default().push(test.name.clone());
+        }
+        packages
+    }
+
+    /// Lines that all tests of a package share, by package.
+    fn shared(&mut self, finished: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, Vec<u32>> {
+        sort(&mut self.everywhere);
+        let packages: BTreeSet<String> = self.tests.iter().map(|test| test.package.clone()).collect();
+        let mut shared = std::mem::take(&mut self.packages);
+        let mut common = Vec::new();
+        for words in self.everywhere.chunk_by(|one, next| one >> FILE_SHIFT == next >> FILE_SHIFT) {
+            let number = words.first().map_or(0, |word| word >> FILE_SHIFT);
+            let file = self.files.get(number as usize).cloned().flatten();
+            let is_own = self.imported.as_ref().is_some_and(|imported| !imported.contains(&number));
+            match file.filter(|file| is_own && finished.contains_key(file)) {
+                Some(package) => shared.entry(package).or_default().extend(words),
+                None => common.extend(words),
+            }
+        }
+        packages.into_iter().for_each(|package| shared.entry(package).or_default().extend(&common));
+        shared.values_mut().for_each(sort);
+        shared
+    }
+
+    /// Lines by file.
+    fn lines(&self, words: &[u32]) -> Vec<(String, Vec<LineSpan>)> {
+        let mut lines = Vec::new();
+        for words in words.chunk_by(|one, next| one >> FILE_SHIFT == next >> FILE_SHIFT) {
+            let number = words.first().map_or(0, |word| word >> FILE_SHIFT);
+            let Some(file) = self.files.get(number as usize).and_then(Option::as_ref) else { continue };
+            let spans = spans(words);
+            if !spans.is_empty() {
+                lines.push((file.clone(), spans));
+            }
+        }
+        lines.truncate(COVERED_FILES_MAX);
+        lines
+    }
+}
+
+/// Sorts words, each once.
+fn sort(words: &mut Vec<u32>) {
+    words.sort_unstable();
+    words.dedup();
+}
+
+/// Lines of words of one file; those of functions and of modules are sorted apart. Python calls a line 0 that has no source.
+fn spans(words: &[u32]) -> Vec<LineSpan> {
+    let mut lines: Vec<u32> = words.iter().map(|word| word & (OWN_LINE - 1)).filter(|line| *line > 0).collect();
+    lines.sort_unstable();
+    let mut spans: Vec<LineSpan> = Vec::new();
+    for line in lines {
+        match spans.last_mut() {
+            Some(span) if line <= span.last + 1 => span.last = line,
+            _ => spans.push(LineSpan { first: line, last: line }),
+        }
+    }
+    spans.truncate(SPANS_PER_FILE_MAX);
+    spans
+}
+
+/// Collects measurements within [`COVERAGE_MEASURED_BYTES_MAX`].
+struct Harvest {
+    measured: Vec<CoverageMeasurement>,
+    bytes_left: usize,
+    left_out: usize,
+}
+
+impl Harvest {
+    fn push(&mut self, measurement: CoverageMeasurement) {
+        let entry = size_of::<(String, Vec<LineSpan>)>();
+        let of_file =
+            |(file, spans): &(String, Vec<LineSpan>)| entry + file.len() + spans.len() * size_of::<LineSpan>();
+        let names = measurement.tests.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>();
+        let bytes = names + measurement.files.iter().map(of_file).sum::<usize>();
+        if bytes > self.bytes_left {
+            self.left_out += measurement.tests.len();
+            return;
+        }
+        self.bytes_left -= bytes;
+        self.measured.push(measurement);
+    }
+}
+
+/// The lines of one framework's tests. `finished` has the names of the finished tests by package.
+pub(crate) fn ingest(
+    framework: &str,
+    artifacts: &[(String, Vec<u8>)],
+    finished: &BTreeMap<String, BTreeSet<String>>,
+) -> CoverageHarvest {
+    let directory = directory(framework);
+    let mut harvest = Harvest { measured: Vec::new(), bytes_left: COVERAGE_MEASURED_BYTES_MAX, left_out: 0 };
+    let mut notes = BTreeSet::new();
+    let mut with_processes = BTreeSet::new();
+    for (path, content) in artifacts {
+        let is_own = path.strip_prefix(&directory).is_some_and(|rest| rest.starts_with('/'));
+        if !is_own {
+            continue;
+        }
+        let mut process = ProcessLines::parse(content, finished);
+        let started = process.tests.iter().filter(|test| test.started_processes);
+        with_processes.extend(started.map(|test| format!("{} of {}", test.name, test.package)));
+        notes.append(&mut process.notes);
+        add_process(process, finished, &mut harvest);
+    }
+    if !with_processes.is_empty() {
+        let named: Vec<&str> = with_processes.iter().take(NAMED_MAX).map(String::as_str).collect();
+        let (count, named) = (with_processes.len(), named.join(", "));
+        notes.insert(format!("{count} test(s) started processes, of which no line is measured: {named}"));
+    }
+    if harvest.left_out > 0 {
+        notes.insert(format!("the lines of {} test(s) are left out: too many", harvest.left_out));
+    }
+    CoverageHarvest { measured: harvest.measured, notes: notes.into_iter().collect() }
+}
+
+fn add_process(mut process: ProcessLines, finished: &BTreeMap<String, BTreeSet<String>>, harvest: &mut Harvest) {
+    let set = |package: &str, tests, files| CoverageMeasurement {
+        package: package.to_owned(),
+        tests,
+        complete: true,
+        attribution: Attribution::File,
+        started_processes: false,
+        files,
+    };
+    let shared = process.shared(finished);
+    for test in &process.tests {
+        let alone = set(&test.package, vec![test.name.clone()], process.lines(&test.words));
+        let started_processes = test.started_processes;
+        harvest.push(CoverageMeasurement { attribution: Attribution::Test, started_processes, ..alone });
+    }
+    let packages = process.packages();
+    for (package, words) in shared {
+        if let Some(tests) = packages.get(package.as_str()) {
+            harvest.push(set(&package, tests.clone(), process.lines(&words)));
+        }
+    }
+    let mut fixtures = std::mem::take(&mut process.fixtures);
+    fixtures.values_mut().for_each(sort);
+    let mut users: BTreeMap<(u32, &str), Vec<String>> = BTreeMap::new();
+    for test in &process.tests {
+        for fixture in test.fixtures.iter().filter(|fixture| fixtures.contains_key(fixture)) {
+            users.entry((*fixture, &test.package)).or_default().push(test.name.clone());
+        }
+    }
+    for ((fixture, package), tests) in users {
+        let words = fixtures.get(&fixture).map_or(&[][..], Vec::as_slice);
+        harvest.push(set(package, tests, process.lines(words)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

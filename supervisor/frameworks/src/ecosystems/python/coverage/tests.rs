@@ -1,0 +1,164 @@
+//! Tests of the files with the lines of Python's tests.
+
+use super::*;
+use proptest::prelude::*;
+
+const A: &str = "sub/test_a.py";
+const B: &str = "sub/test_b.py";
+
+fn finished() -> BTreeMap<String, BTreeSet<String>> {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    BTreeMap::from([(A.to_owned(), names(&["test_x", "test_y"])), (B.to_owned(), names(&["T::test_z"]))])
+}
+
+fn record(json: &str, words: &[u32]) -> Vec<u8> {
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    [json.as_bytes(), b"\n", &words].concat()
+}
+
+fn word(file: u32, line: u32) -> u32 {
+    (file << FILE_SHIFT) | line
+}
+
+/// Two test files that share a fixture and import a module, one test of which never finished.
+fn content() -> Vec<u8> {
+    [
+        record(r#"{"kind":"file","path":"src/m.py"}"#, &[]),
+        record(r#"{"kind":"file","path":"sub/test_a.py"}"#, &[]),
+        record(r#"{"kind":"packages","of":null,"n":3}"#, &[word(0, 1), word(0, 0), word(1, 1)]),
+        record(r#"{"kind":"dir","path":"sub"}"#, &[]),
+        record(r#"{"kind":"fixture","of":7,"n":1}"#, &[word(0, 20)]),
+        record(
+            r#"{"kind":"test","package":"test_a.py","name":"test_x","uses":[7,9],"processes":true,"n":4}"#,
+            &[word(0, 6), word(0, 5), word(0, 5), word(0, 9) | OWN_LINE],
+        ),
+        record(r#"{"kind":"packages","of":["test_a.py","test_none.py"],"n":1}"#, &[word(0, 30)]),
+        record(r#"{"kind":"test","package":"./test_b.py","name":"T::test_z","uses":[],"processes":false,"n":0}"#, &[]),
+        record(
+            r#"{"kind":"test","package":"test_b.py","name":"test_unfinished","uses":[7],"processes":false,"n":1}"#,
+            &[5],
+        ),
+        record(r#"{"kind":"imported","files":[0]}"#, &[]),
+    ]
+    .concat()
+}
+
+fn read(content: &[u8]) -> CoverageHarvest {
+    let others =
+        [("go/17/profile".to_owned(), b"mode: atomic\n".to_vec()), ("pytest-linesx/1".to_owned(), content.to_vec())];
+    let own = [("pytest-lines/1".to_owned(), content.to_vec())];
+    ingest("pytest", &[&others[..], &own].concat(), &finished())
+}
+
+/// Attribution, tests, and lines by file of each measurement.
+fn described(harvest: &CoverageHarvest) -> Vec<String> {
+    let spans =
+        |spans: &[LineSpan]| spans.iter().map(|span| format!("{}-{}", span.first, span.last)).collect::<Vec<_>>();
+    let files = |set: &CoverageMeasurement| {
+        set.files.iter().map(|(file, lines)| format!("{file}:{}", spans(lines).join(","))).collect::<Vec<_>>().join(" ")
+    };
+    let sets = harvest.measured.iter();
+    sets.map(|set| {
+        format!(
+            "{:?} {}::{} {} {}",
+            set.attribution,
+            set.package,
+            set.tests.join(","),
+            set.started_processes,
+            files(set)
+        )
+    })
+    .collect()
+}
+
+#[test]
+fn attributes_lines_to_tests_and_to_those_that_share_them() {
+    let harvest = read(&content());
+    assert_eq!(
+        described(&harvest),
+        [
+            "Test sub/test_a.py::test_x true src/m.py:5-6,9-9",
+            "Test sub/test_b.py::T::test_z false ",
+            "File sub/test_a.py::test_x false src/m.py:1-1,9-9,30-30 sub/test_a.py:1-1",
+            "File sub/test_b.py::T::test_z false src/m.py:1-1,9-9",
+            "File sub/test_a.py::test_x false src/m.py:20-20",
+        ]
+    );
+    assert_eq!(harvest.notes, ["1 test(s) started processes, of which no line is measured: test_x of sub/test_a.py"]);
+}
+
+#[test]
+fn a_test_file_that_others_import_or_may_import_is_shared_by_all() {
+    let text = content();
+    let imported = br#"{"kind":"imported","files":[0]}"#;
+    let at = text.len() - imported.len() - 1;
+    for end in [&b"{\"kind\":\"imported\",\"files\":[0,1]}\n"[..], b""] {
+        let harvest = read(&[&text[..at], end].concat());
+        let of_b = "File sub/test_b.py::T::test_z false src/m.py:1-1,9-9 sub/test_a.py:1-1";
+        assert!(described(&harvest).contains(&of_b.to_owned()), "{:?}", described(&harvest));
+    }
+}
+
+#[test]
+fn a_damaged_file_is_read_up_to_the_damage() {
+    let text = content();
+    let whole = described(&read(&text)).len();
+    for cut in [text.len() - 1, 100, 3] {
+        let harvest = read(&text[..cut]);
+        assert!(described(&harvest).len() <= whole);
+        assert!(harvest.notes.iter().any(|note| note.contains("damaged or cut off")), "{:?}", harvest.notes);
+    }
+    let forged = [
+        r#"{"kind":"test","package":"test_a.py","name":"test_x","uses":[],"processes":false,"n":4294967295}"#,
+        r#"{"kind":"unknown"}"#,
+        "[]",
+    ];
+    for line in forged {
+        let harvest = read(&record(line, &[1]));
+        assert_eq!((harvest.measured.len(), harvest.notes.len()), (0, 1), "{line}");
+    }
+}
+
+#[test]
+fn paths_outside_of_the_workspace_have_no_lines() {
+    for path in ["/etc/passwd", "../x.py", "a/../../x.py", ""] {
+        let file = record(&serde_json::json!({"kind": "file", "path": path}).to_string(), &[]);
+        let dir = record(r#"{"kind":"dir","path":"../sub"}"#, &[]);
+        let test = r#"{"kind":"test","package":"test_a.py","name":"test_x","uses":[],"processes":false,"n":2}"#;
+        let harvest = read(&[file, dir, record(test, &[word(0, 1), word(8000, 1)])].concat());
+        assert!(harvest.measured.iter().all(|set| set.files.is_empty()), "{path}: {:?}", harvest.measured);
+    }
+}
+
+#[test]
+fn keeps_within_its_memory_and_says_what_is_left_out() {
+    let mut harvest = Harvest { measured: Vec::new(), bytes_left: 200, left_out: 0 };
+    for line in 1..5 {
+        harvest.push(CoverageMeasurement {
+            package: A.to_owned(),
+            tests: vec!["test_x".to_owned()],
+            complete: true,
+            attribution: Attribution::Test,
+            started_processes: false,
+            files: vec![("a.py".to_owned(), vec![LineSpan { first: line, last: line }])],
+        });
+    }
+    assert_eq!((harvest.measured.len(), harvest.left_out), (2, 2));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), at in any::<prop::sample::Index>()) {
+        let mut text = content();
+        let at = at.index(text.len());
+        text.splice(at.., bytes);
+        for set in read(&text).measured {
+            prop_assert!(finished()[&set.package].contains(&set.tests[0]));
+            for (file, spans) in &set.files {
+                prop_assert!(!leaves_workspace(file));
+                prop_assert!(spans.iter().all(|span| 1 <= span.first && span.first <= span.last));
+                prop_assert!(spans.is_sorted_by(|one, next| one.last + 1 < next.first));
+            }
+        }
+    }
+}

@@ -1,0 +1,412 @@
+"""Measures which lines of the workspace each test executes, and appends them to a file that proctor reads after the run.
+
+Needs `sys.monitoring` (Python 3.12). The tool id is one that nobody uses, so that tracers, debuggers and the project's own coverage
+measurement stay as they are. Only code in the workspace has events, which an extension module stores (`proctor_lines.c`), or this
+module for a Python that cannot load it. An audit hook sees code before
+it is executed, whoever loads it, and sees processes that a test starts, of which no line is measured. No function of the project
+or of Python is replaced.
+
+What runs outside of any test (at import, during collection, in fixtures of a class, module or session) is written as shared lines,
+with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
+
+The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
+`n` says. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
+"""
+
+import array
+import importlib.machinery
+import importlib.util
+import itertools
+import json
+import os
+import re
+import stat
+import sys
+import types
+
+import proctor_python
+
+# A word: line below 2 ** 17, then a flag, then the file's number.
+LINE_BITS = 17
+OWN_LINE = 1 << LINE_BITS
+FILE_SHIFT = LINE_BITS + 1
+FILES_MAX = 1 << (32 - FILE_SHIFT)
+
+# Most code objects that are measured. A large application has 100,000.
+CODES_MAX = 500_000
+
+# Most bytes that one process writes: proctor reads 128 MiB of all processes.
+BYTES_MAX = 48 * 1024 * 1024
+
+# Most bytes of source that are searched for imports of test files. Beyond, every test file counts as imported by others.
+SOURCE_BYTES_MAX = 64 * 1024 * 1024
+
+# A line about imports, to its end or that of its brackets.
+IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[][^)\]]*)?", re.MULTILINE)
+
+# Code of a function, as opposed to the code of a module or class.
+CO_OPTIMIZED = 1
+
+# What Python reports before it starts a process, or becomes another program.
+STARTS = frozenset(
+    ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
+)
+
+# Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
+TOOL_IDS = (4, 3)
+
+# The measurement of this process, if there is any.
+current = None
+
+
+def start():
+    """Starts the measurement of this process if proctor asked for one, before any module of the project is loaded."""
+    global current
+    directory = os.environ.get("PROCTOR_COVERAGE")
+    if directory and current is None:
+        lines = open_lines()
+        current = Measurement(directory, lines) if lines is not None else Note(directory, why_not())
+    return current
+
+
+def why_not():
+    if sys.version_info < (3, 12):
+        return "lines are not measured test by test: this needs Python 3.12 or newer, and the project's is %d.%d" % sys.version_info[:2]
+    return "lines are not measured test by test: the tool ids of sys.monitoring are in use"
+
+
+def open_lines():
+    """The lines that Python reports to a tool id of our own; None where it has no such events, or no id is left."""
+    monitoring = getattr(sys, "monitoring", None)
+    for tool in TOOL_IDS if monitoring is not None else ():
+        try:
+            monitoring.use_tool_id(tool, "proctor")
+        except ValueError:
+            continue
+        stored = load_storage()
+        return Lines(monitoring, tool) if stored is None else StoredLines(monitoring, tool, stored)
+    return None
+
+
+def load_storage():
+    """The extension module beside the archive of this one; None for a Python that cannot load it."""
+    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "proctor_lines.so")
+    if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", "") or not os.path.isfile(path):
+        return None
+    try:
+        loader = importlib.machinery.ExtensionFileLoader("proctor_lines", path)
+        module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("proctor_lines", path, loader=loader))
+        loader.exec_module(module)
+    except ImportError:
+        return None
+    return module
+
+
+class Lines:
+    """Words of the lines that were executed since they were last taken."""
+
+    def __init__(self, monitoring, tool):
+        self._monitoring, self._tool = monitoring, tool
+        # By id, since a code object's hash is computed from all it has. The code is kept, so that no other gets its id.
+        self._codes = {}
+        self._stopped = False
+        self._listen(*self._callbacks())
+
+    def _callbacks(self):
+        """The callbacks for a line and for the start of a function that has one."""
+        self._words, self._bases = [], {}
+
+        def executed(code, line, add=self._words.append, bases=self._bases, number=id, disable=self._monitoring.DISABLE):
+            add(bases[number(code)] + line)
+            return disable
+
+        def began(code, _):
+            return executed(code, code.co_firstlineno)
+
+        return executed, began
+
+    def _listen(self, executed, began):
+        events = self._monitoring.events
+        self._monitoring.register_callback(self._tool, events.LINE, executed)
+        self._monitoring.register_callback(self._tool, events.PY_START, began)
+
+    def watch(self, code, base):
+        """Asks for the lines of a code object, whose words begin at `base`."""
+        if id(code) in self._codes or len(self._codes) >= CODES_MAX or self._stopped:
+            return
+        self._codes[id(code)] = code
+        first, lines = code.co_firstlineno, {line for _, _, line in code.co_lines() if line}
+        self._add(code, base, max(lines, default=first) - first + 1)
+        events = self._monitoring.events
+        # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
+        self._monitoring.set_local_events(self._tool, code, events.LINE | (events.PY_START if lines == {first} else 0))
+
+    def _add(self, code, base, count):
+        self._bases[id(code)] = base
+
+    def take(self):
+        """The words since the last call. Each line is reported anew from now on."""
+        # Another thread may add words meanwhile.
+        count = len(self._words)
+        words = array.array("I", self._words[:count])
+        del self._words[:count]
+        # Python prepares all code for this as it runs next, which is most of what such a measurement costs.
+        self._monitoring.restart_events()
+        return words
+
+    def silence(self):
+        """Turns off each line that is executed."""
+        self._stopped = True
+        disable = self._monitoring.DISABLE
+        self._listen(lambda code, line: disable, lambda code, offset: disable)
+
+    def stop(self):
+        """Gives the tool id back."""
+        self.silence()
+        for code in self._codes.values():
+            self._monitoring.set_local_events(self._tool, code, 0)
+        self._listen(None, None)
+        self._monitoring.free_tool_id(self._tool)
+
+
+class StoredLines(Lines):
+    """The same, stored by the extension module."""
+
+    def __init__(self, monitoring, tool, stored):
+        self._stored = stored
+        stored.start(None, monitoring.DISABLE)
+        super().__init__(monitoring, tool)
+
+    def _callbacks(self):
+        return self._stored.executed, self._stored.began
+
+    def _add(self, code, base, count):
+        self._stored.watch(code, base, code.co_firstlineno, count)
+
+    def take(self):
+        words = array.array("I")
+        words.frombytes(self._stored.take())
+        if self._stored.disabled():
+            self._monitoring.restart_events()
+        return words
+
+
+class Records:
+    """The file of one process. It is opened for each record: a test may close all descriptors, or change the directory."""
+
+    def __init__(self, directory):
+        self._path = os.path.join(directory, "%d-%s" % (os.getpid(), os.urandom(4).hex()))
+        self._left = BYTES_MAX
+        self._owner = os.getpid()
+        self.is_full = False
+
+    # The defaults are bound before a test can replace these functions.
+    def write(self, kind, record, words=None, open=os.open, write=os.write, close=os.close, pid=os.getpid):
+        if self.is_full or pid() != self._owner:
+            return
+        content = b""
+        if words is not None:
+            record = dict(record, n=len(words))
+            if sys.byteorder == "big":
+                words.byteswap()
+            content = words.tobytes()
+        content = json.dumps(dict(record, kind=kind)).encode() + b"\n" + content
+        self._left -= len(content)
+        if self._left < 0:
+            self.is_full = True
+            content = b'{"kind":"note","text":"the lines of some tests are left out: their process executed too many"}\n'
+        try:
+            file = open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                while content:
+                    content = content[write(file, content) :]
+            finally:
+                close(file)
+        except OSError:
+            self.is_full = True  # The measurement is lost, and nothing else.
+
+
+class Note:
+    """No measurement, and why."""
+
+    def __init__(self, directory, text):
+        self._records, self._text = Records(directory), text
+
+    def begin(self, between=None):
+        if self._text is not None:
+            self._records.write("note", {"text": self._text})
+            self._text = None
+
+    def outside(self, packages=None):
+        pass
+
+    def end(self, package, name, uses=()):
+        pass
+
+    enter = leave = finish = lambda *_: None
+
+
+class Measurement:
+    """The lines of one process, by test."""
+
+    def __init__(self, directory, lines):
+        self._lines = lines
+        self._records = Records(directory)
+        self._owner = os.getpid()
+        self._start = os.getcwd()
+        self._own = proctor_python.workspace() + "/"
+        self._files, self._numbers = [], {}
+        # Words that are written already, by the tests that share them.
+        self._shared = {}
+        self._test = None
+        self._fixtures = []
+        self._started_processes = False
+        self._processes = None
+        self._has_tests = False
+        self._is_over = False
+        os.register_at_fork(after_in_child=self._fork)
+        sys.addaudithook(self._audit)
+
+    def _fork(self):
+        """A forked process is another one, and may be one of many."""
+        self._is_over = True
+        self._lines.silence()
+
+    def _audit(self, event, arguments):
+        if event == "exec":
+            try:
+                if not self._is_over:
+                    self._watch(arguments[0])
+            except Exception:  # A test may replace what this uses; it must not fail because of that.
+                pass
+        elif event in STARTS:
+            self._started_processes = True
+
+    def _watch(self, code):
+        if type(code) is not types.CodeType:
+            return
+        base = self._numbers.get(code.co_filename)
+        if base is None:
+            base = self._numbers[code.co_filename] = self._number(code)
+        if base < 0:
+            return
+        codes = [(code, OWN_LINE)]
+        for code, flag in codes:
+            if code.co_firstlineno < OWN_LINE:
+                flag = 0 if code.co_flags & CO_OPTIMIZED else flag
+                self._lines.watch(code, base + flag)
+                codes.extend((one, flag) for one in code.co_consts if type(one) is types.CodeType)
+
+    # Bound before a test can replace or count it.
+    def _number(self, code, status_of=os.stat):
+        """The first word of a file; -1 if it is not measured."""
+        path = os.path.normpath(os.path.join(self._start, code.co_filename))
+        relative = path[len(self._own) :]
+        is_own = path.startswith(self._own) and proctor_python.is_project_file(path)
+        try:
+            status = status_of(path) if is_own else None
+        except OSError:
+            return -1
+        if status is None or not stat.S_ISREG(status.st_mode) or len(self._files) >= FILES_MAX or self._is_long(code, status):
+            return -1
+        self._files.append(relative)
+        self._records.write("file", {"path": relative})
+        return (len(self._files) - 1) << FILE_SHIFT
+
+    @staticmethod
+    def _is_long(code, status):
+        """Whether a file has lines that no word can hold. A line has at least one byte."""
+        if status.st_size < OWN_LINE:
+            return False
+        codes = [code]
+        for code in codes:
+            codes.extend(one for one in code.co_consts if type(one) is types.CodeType)
+        return any((line or 0) >= OWN_LINE for code in codes for _, _, line in code.co_lines())
+
+    def outside(self, packages=None):
+        """What was executed since the last call is shared: by the tests of these files, or by all of this process."""
+        if not self._is_over:
+            self._share("packages", packages, self._lines.take())
+
+    def _share(self, kind, key, words):
+        known = self._shared.setdefault((kind, key), set())
+        new = array.array("I", set(words) - known)
+        if new:
+            known.update(new)
+            self._records.write(kind, {"of": key}, new)
+
+    def begin(self, between=None):
+        """A test begins; what ran before it is shared by the tests of the files `between`, or by all."""
+        if self._is_over:
+            return
+        self.outside(between)
+        if not self._has_tests:
+            self._has_tests = True
+            self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
+        self._test, self._started_processes, self._processes = array.array("I"), False, processes()
+
+    def end(self, package, name, uses=()):
+        """The test that began has ended. `uses` are the numbers of the fixtures whose lines it shares."""
+        if self._is_over or self._test is None:
+            return
+        self._test.extend(self._lines.take())
+        started = self._started_processes or processes() != self._processes
+        record = {"package": package, "name": proctor_python.kept_name(name), "uses": list(uses), "processes": started}
+        self._records.write("test", record, self._test)
+        self._test, self._fixtures = None, []
+
+    def enter(self, fixture):
+        """What runs from now on belongs to the fixture with this number."""
+        if not self._is_over:
+            self._interrupt()
+            self._fixtures.append(fixture)
+
+    def leave(self, fixture):
+        """The fixture that was entered last ends, if it is this one."""
+        if not self._is_over and self._fixtures[-1:] == [fixture]:
+            self._interrupt()
+            self._fixtures.pop()
+
+    def _interrupt(self):
+        words = self._lines.take()
+        if self._fixtures:
+            self._share("fixture", self._fixtures[-1], words)
+        elif self._test is not None:
+            self._test.extend(words)
+        else:
+            self._share("packages", None, words)
+
+    def finish(self, packages=None):
+        """Writes what was executed since the last test, and ends the measurement."""
+        if self._is_over or os.getpid() != self._owner:
+            return
+        if self._has_tests:
+            self.outside(packages)
+            self._records.write("imported", {"files": self._imported()})
+        self._is_over = True
+        self._lines.stop()
+
+    def _imported(self):
+        """Numbers of the files whose module another measured file may import: it has the name in a line about imports."""
+        names, left = {}, SOURCE_BYTES_MAX
+        for number, path in enumerate(self._files):
+            try:
+                with open(self._own + path, "rb") as file:
+                    content = file.read(left)
+            except OSError:
+                content = b""
+            left -= len(content)
+            for name in set(re.findall(rb"\w+", b"\n".join(IMPORTS.findall(content)))):
+                names.setdefault(name, set()).add(number)
+        if left <= 0:
+            return list(range(len(self._files)))
+        stems = (os.path.basename(path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path) for path in self._files)
+        stems = (stem.partition(".")[0].encode() for stem in stems)
+        return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
+
+
+def processes():
+    """How many processes multiprocessing has made so far: it starts them in a way that Python does not report."""
+    module = sys.modules.get("multiprocessing.process")
+    counter = getattr(module, "_process_counter", None)
+    return repr(counter) if type(counter) is itertools.count else None

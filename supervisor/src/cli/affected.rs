@@ -1,0 +1,44 @@
+//! `proctor affected`: which tests the changes of a workspace may affect. Runs no tests.
+
+use super::arguments::{AffectedArgs, Output};
+use super::last_run::workspace_of_last_run;
+use super::{CommandError, in_process, print};
+use crate::grpc::convert;
+use crate::runs::affected_tests;
+use proctor_core::bounds::AFFECTED_TESTS_PAGE;
+use proctor_core::request::{EarlierState, RunRequest, Selection};
+use proctor_proto::text;
+use serde_json::json;
+
+/// Prints the tests, most likely to fail first. Exit status 0 whatever was found.
+pub(super) fn affected(arguments: &AffectedArgs) -> Result<u8, CommandError> {
+    let (workspace, _) = workspace_of_last_run(arguments.last_run.workspace.as_deref())?;
+    let since = EarlierState::new(&arguments.since).unwrap_or(EarlierState::LastRun);
+    let request = RunRequest { selection: Selection::Affected { since: since.clone() }, ..RunRequest::default() };
+    let runtime = in_process::runtime()?;
+    let found = runtime.block_on(async {
+        let (session, _) = in_process::session(workspace.clone())?;
+        let host = |error: crate::sessions::SessionError| CommandError::host(error.to_string());
+        let (settings, knowledge) = (session.settings_for(request).await, session.knowledge().await);
+        let (settings, knowledge) = (settings.map_err(host)?, knowledge.map_err(host)?);
+        session.close().await;
+        let scan = workspace.scan().map_err(|error| CommandError::host(format!("the workspace {error}")))?;
+        affected_tests(&workspace, &scan, &since, &settings, &knowledge)
+            .map_err(|error| CommandError::usage(error.to_string()))
+    })?;
+    let answer = convert::affected_tests(&found, AFFECTED_TESTS_PAGE.clamp(arguments.limit));
+    match arguments.output {
+        Output::Human => print::text(&text::affected_tests(&answer)).map(|()| 0),
+        Output::Json => {
+            let test = |(test, reason): (&proctor_proto::v1::TestId, &String)| json!({"package": test.package, "name": test.name, "reason": reason});
+            let tests: Vec<_> = answer.tests.iter().zip(&answer.reasons).map(test).collect();
+            print::document(&json!({
+                "affected": found.summary(),
+                "tests": tests,
+                "new_units": answer.new_units,
+                "notes": answer.notes,
+            }))
+            .map(|()| 0)
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Which tests changes affect: selected, run and left out the same way at all entrances, against real runners.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
+
+#[path = "outcome_table/mcp_client.rs"]
+#[expect(dead_code, reason = "these tests use a part of the client")]
+mod mcp_client;
+
+use mcp_client::Mcp;
+use proctor_proto::reason;
+use proctor_proto::v1::run_event::Event;
+use proctor_proto::v1::{AffectedTestsRequest, Outcome, Report, RunAffectedTestsRequest, RunTestsRequest};
+use proctor_tests::grpc_client::Client;
+use proctor_tests::process::wait_until;
+use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+const A: &str = "package a\n\nconst N = 1\n\nfunc F() int {\n\treturn N\n}\n";
+
+/// Three packages: b calls a, and c stands alone.
+const GO: [(&str, &str); 8] = [
+    ("go.mod", "module example.com/m\n\ngo 1.21\n"),
+    ("README.md", "A module.\n"),
+    ("a/a.go", A),
+    (
+        "a/a_test.go",
+        "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {\n\tif F() < 0 {\n\t\tt.Fatal(F())\n\t}\n}\n",
+    ),
+    ("b/b.go", "package b\n\nimport \"example.com/m/a\"\n\nfunc G() int {\n\treturn a.F()\n}\n"),
+    (
+        "b/b_test.go",
+        "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {\n\tif G() > 5 {\n\t\tt.Fatalf(\"got %d\", G())\n\t}\n}\n",
+    ),
+    ("c/c.go", "package c\n\nfunc H() int {\n\treturn 3\n}\n"),
+    ("c/c_test.go", "package c\n\nimport \"testing\"\n\nfunc TestC(t *testing.T) {\n\tH()\n}\n"),
+];
+
+/// A file that was written just before a run counts as written during the run.
+fn write(workspace: &Path, file: &str, content: &str) {
+    let path = workspace.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    let written = fs::metadata(&path).unwrap().modified().unwrap();
+    wait_until("the file is older than the next run", || {
+        SystemTime::now().duration_since(written).is_ok_and(|age| age > Duration::from_millis(40))
+    });
+}
+
+fn write_all(workspace: &Path, files: &[(&str, &str)]) {
+    files.iter().for_each(|(file, content)| write(workspace, file, content));
+}
+
+fn go_workspace() -> TestWorkspace {
+    let workspace = TestWorkspace::empty();
+    write_all(&workspace.path, &GO);
+    workspace
+}
+
+/// What `proctor affected` answers: `full: …`, or the names with their reasons in order.
+fn affected(workspace: &TestWorkspace, since: &str) -> String {
+    let answer = workspace.proctor(&["affected", since, "--output", "json"]);
+    assert_eq!(answer.status, 0, "{answer:?}");
+    let document = answer.json();
+    if let Some(reason) = document["affected"]["full_reason"].as_str() {
+        return format!("full: {reason}");
+    }
+    let test = |test: &Value| format!("{} {}", test["name"].as_str().unwrap(), test["reason"].as_str().unwrap());
+    let tests: Vec<String> = document["tests"].as_array().unwrap().iter().map(test).collect();
+    let new = document["new_units"].as_array().unwrap().iter().map(|unit| format!("new {}", unit.as_str().unwrap()));
+    tests.into_iter().chain(new).collect::<Vec<_>>().join(", ")
+}
+
+/// The JSON report of a run of affected tests.
+fn run_affected(workspace: &TestWorkspace, status: i32) -> Value {
+    let ran = workspace.proctor(&["run", "--affected", "--output", "json"]);
+    assert_eq!(ran.status, status, "{ran:?}");
+    ran.json()
+}
+
+fn names(report: &Value) -> Vec<String> {
+    let mut names: Vec<String> =
+        report["tests"].as_array().unwrap().iter().map(|test| test["name"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn go_tests_follow_lines_imports_and_settings() {
+    let workspace = go_workspace();
+    let path = &workspace.path;
+    assert!(affected(&workspace, "last_run").starts_with("full: no run of all tests has ended here"));
+    let first = run_affected(&workspace, 0);
+    assert_eq!(names(&first), ["TestA", "TestB", "TestC"], "nothing is known yet, so all run: {first}");
+    assert!(first["affected"]["full_reason"].as_str().unwrap().starts_with("no run of all tests"), "{first}");
+    assert_eq!(affected(&workspace, "last_run"), "", "the full run is the new state");
+
+    write(path, "a/a.go", &A.replace("return N", "return N + 1"));
+    let executed = "TestA executed a changed line: a/a.go, TestB executed a changed line: a/a.go";
+    assert_eq!(affected(&workspace, "last_run"), executed);
+    let some = run_affected(&workspace, 0);
+    assert_eq!(names(&some), ["TestA", "TestB"]);
+    assert_eq!(
+        (&some["outcome"], &some["affected"]["selected"], &some["affected"]["left_out"]),
+        (&json!("passed"), &json!(2), &json!(1))
+    );
+    assert!(some["affected"]["safe_because"].as_str().unwrap().contains("1 test(s) left out"), "{some}");
+    let nothing = run_affected(&workspace, 0);
+    assert_eq!((&nothing["nothing_ran"], &nothing["outcome"]), (&json!("NOTHING_AFFECTED"), &json!(null)));
+    let human = workspace.proctor(&["run", "--affected"]);
+    assert!(human.status == 0 && human.stdout.starts_with("no test is affected by what changed since"), "{human:?}");
+
+    write(path, "a/a.go", &A.replace("N = 1", "N = 2"));
+    let imported = "TestA own file or package changed: a/a.go, TestB imports a changed file: a/a.go";
+    assert_eq!(affected(&workspace, "last_run"), imported, "a constant has no line that is measured");
+    let human = workspace.proctor(&["run", "--affected"]);
+    assert!(human.status == 0 && human.stdout.contains("2 passed, 2 affected of 3 (go"), "{human:?}");
+    assert!(human.stdout.contains("\n1 left out: ") && human.stdout.contains("next: proctor run\n"), "{human:?}");
+
+    write(path, "c/more_test.go", "package c\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) {}\n");
+    assert_eq!(affected(&workspace, "last_run"), "TestC own file or package changed: c/more_test.go");
+    assert_eq!(names(&run_affected(&workspace, 0)), ["TestC", "TestMore"]);
+    fs::remove_file(path.join("c/more_test.go")).unwrap();
+    assert_eq!(names(&run_affected(&workspace, 0)), ["TestC"]);
+    assert_eq!(affected(&workspace, "last_run"), "", "the removed test is forgotten");
+
+    write(path, "README.md", "Another text.\n");
+    assert_eq!(affected(&workspace, "last_run"), "", "no source names it");
+    write(path, "b/testdata/in.txt", "1");
+    assert_eq!(affected(&workspace, "last_run"), "full: b/testdata/in.txt was added, and any test may read it");
+    fs::remove_dir_all(path.join("b/testdata")).unwrap();
+    write(path, "go.mod", "module example.com/m\n\ngo 1.22\n");
+    assert_eq!(affected(&workspace, "last_run"), "full: go.mod, a build file, was changed");
+    let all = run_affected(&workspace, 0);
+    assert_eq!(
+        (names(&all), &all["affected"]["left_out"]),
+        (vec!["TestA".into(), "TestB".into(), "TestC".into()], &json!(0))
+    );
+    fs::remove_dir_all(path.join("c")).unwrap();
+    assert_eq!(affected(&workspace, "last_run"), "", "nobody imports what is gone");
+}
+
+#[test]
+fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
+    let workspace = go_workspace();
+    let path = &workspace.path;
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write(path, "a/a.go", &A.replace("return N", "return N + 7"));
+    assert_eq!(workspace.proctor(&["run", "--filter", "TestA"]).status, 0);
+    assert!(
+        affected(&workspace, "last_run").contains("TestB executed a changed line"),
+        "it has not run since the edit"
+    );
+    let failed = run_affected(&workspace, 1);
+    assert_eq!((&failed["outcome"], names(&failed)), (&json!("failed"), vec!["TestA".into(), "TestB".into()]));
+    assert_eq!(affected(&workspace, "last_run"), "TestB failed last time");
+    let since_green = affected(&workspace, "last_green");
+    assert!(since_green.starts_with("TestB failed last time, TestA executed a changed line"), "{since_green}");
+    write(path, "a/a.go", A);
+    let repaired = run_affected(&workspace, 0);
+    assert_eq!((&repaired["outcome"], names(&repaired)), (&json!("passed"), vec!["TestA".into(), "TestB".into()]));
+    assert_eq!(affected(&workspace, "last_green"), "", "every test has passed for these files");
+
+    assert_eq!(workspace.proctor(&["run", "--filter", "TestC", "--env", "MODE=other"]).status, 0);
+    let other = affected(&workspace, "last_run");
+    assert!(other.starts_with("full: the environment variables of the last run differ"), "{other}");
+    let broken = "package a\n\nfunc F() int {\n";
+    write(path, "a/a.go", broken);
+    let built = workspace.proctor(&["run", "--affected", "--output", "json"]);
+    assert_eq!((built.status, built.json()["outcome"].as_str()), (3, Some("build_failed")), "{built:?}");
+}
+
+#[test]
+fn lines_of_a_measurement_move_along_later_edits() {
+    let workspace = go_workspace();
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write(&workspace.path, "a/a.go", &A.replace("const N", "// One,\n// two lines.\nconst N"));
+    let covering = |line: &str| workspace.proctor(&["covering", line]).stdout;
+    let moved = covering("a/a.go:8");
+    assert!(moved.contains("TestA") && moved.contains("TestB"), "{moved}");
+    assert!(
+        moved.ends_with("a/a.go has changed since it was measured: the line was looked up where it was then\n"),
+        "{moved}"
+    );
+    assert!(covering("a/a.go:3").starts_with("no coverage found for a/a.go:3"), "the line is new");
+}
+
+#[test]
+fn python_tests_follow_imports_conftest_and_settings() {
+    let workspace = TestWorkspace::empty();
+    let path = &workspace.path;
+    write_all(
+        path,
+        &[
+            ("requirements.txt", "pytest\n"),
+            ("shop/__init__.py", ""),
+            ("shop/price.py", "def total():\n    return 1\n"),
+            ("shop/cart.py", "from shop import price\n\ndef add():\n    return price.total()\n"),
+            ("tests/test_cart.py", "from shop.cart import add\n\ndef test_cart():\n    assert add()\n"),
+            ("tests/test_alone.py", "def test_alone():\n    pass\n"),
+            ("tests/sub/conftest.py", ""),
+            ("tests/sub/test_sub.py", "def test_sub():\n    pass\n"),
+            ("conftest.py", ""),
+        ],
+    );
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    assert_eq!(affected(&workspace, "last_run"), "");
+    write(path, "shop/price.py", "def total():\n    return 2\n");
+    assert_eq!(affected(&workspace, "last_run"), "test_cart imports a changed file: shop/price.py");
+    let some = run_affected(&workspace, 0);
+    assert_eq!((names(&some), &some["affected"]["left_out"]), (vec!["test_cart".into()], &json!(2)));
+    write(path, "tests/sub/conftest.py", "import json\n");
+    assert_eq!(affected(&workspace, "last_run"), "test_sub set up by a changed file: tests/sub/conftest.py");
+    write(path, "tests/test_new.py", "def test_new():\n    pass\n");
+    assert_eq!(names(&run_affected(&workspace, 0)), ["test_new", "test_sub"]);
+    write(path, "shop/price.py", "def total():\n    return 0\n");
+    assert_eq!(names(&run_affected(&workspace, 1)), ["test_cart"]);
+    assert_eq!(affected(&workspace, "last_run"), "test_cart failed last time");
+    fs::remove_file(path.join("shop/price.py")).unwrap();
+    assert_eq!(affected(&workspace, "last_run"), "test_cart failed last time");
+    write(path, "conftest.py", "import json\n");
+    assert_eq!(affected(&workspace, "last_run"), "full: conftest.py, the set-up of all tests, was changed");
+}
+
+#[test]
+fn a_git_revision_is_compared_without_git() {
+    let workspace = TestWorkspace::empty();
+    let path = &workspace.path;
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../supervisor/src/workspace/changed_files/repository");
+    copy(&repository, path);
+    fs::rename(path.join("dot-git"), path.join(".git")).unwrap();
+    let early = workspace.proctor(&["affected", "no-such-branch"]);
+    assert_eq!(
+        (early.status, early.stderr.as_str()),
+        (2, "proctor: since: no commit no-such-branch in this repository\n")
+    );
+    write_all(
+        path,
+        &[
+            ("requirements.txt", "pytest\n"),
+            ("test_cart.py", "from shop.cart import cart\n\ndef test_cart():\n    assert cart\n"),
+            ("test_prices.py", "from shop.prices import prices\n\ndef test_prices():\n    assert prices\n"),
+            ("test_alone.py", "def test_alone():\n    pass\n"),
+        ],
+    );
+    assert_eq!(workspace.proctor(&["run", "--framework", "pytest"]).status, 0);
+    // The tests themselves are newer than the commit.
+    let own =
+        ["alone", "cart", "prices"].map(|name| format!("test_{name} own file or package changed: test_{name}.py"));
+    assert_eq!(affected(&workspace, "HEAD"), own.join(", "));
+    fs::write(path.join("test_alone.py"), "def test_alone():\n    pass\n").unwrap();
+    write(path, "shop/cart.py", "cart = 2\n");
+    let document = workspace.proctor(&["affected", "v1", "--output", "json"]).json();
+    assert!(document["affected"]["since"].as_str().unwrap().starts_with("commit "), "{document}");
+    assert_eq!(document["affected"]["selected"], 3);
+    let unknown = workspace.proctor(&["run", "--affected", "no-such-branch"]);
+    assert_eq!((unknown.status, unknown.stderr.contains("since: no commit no-such-branch")), (2, true), "{unknown:?}");
+    fs::remove_dir_all(path.join(".git")).unwrap();
+    let none = workspace.proctor(&["affected", "HEAD"]);
+    assert_eq!((none.status, none.stderr.contains("not the root of a git repository")), (2, true), "{none:?}");
+}
+
+#[test]
+fn other_frameworks_run_everything_and_say_so() {
+    let workspace = TestWorkspace::with_fixture("unittest/pass");
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    let reason = affected(&workspace, "last_run");
+    assert!(reason.starts_with("full: tests of unittest are not selected by changes"), "{reason}");
+    assert_eq!(run_affected(&workspace, 0)["outcome"], "passed");
+}
+
+async fn run(client: &Client, session_id: &str, since: &str) -> Result<Report, Status> {
+    let request = RunAffectedTestsRequest { session_id: session_id.into(), since: since.into(), ..Default::default() };
+    let mut events = client.runs.clone().run_affected_tests(request).await?.into_inner();
+    loop {
+        if let Some(Event::Finished(report)) = events.message().await?.unwrap().event {
+            return Ok(report);
+        }
+    }
+}
+
+#[tokio::test]
+async fn grpc_selects_and_runs_for_the_callers_own_session_only() {
+    let supervisor = SupervisorProcess::start();
+    let (alpha, beta) = (supervisor.client("alpha").await, supervisor.client("beta").await);
+    let workspace = supervisor.empty_workspace("alpha", "shop");
+    write_all(&workspace, &GO);
+    chown_tree(&workspace, first_uid(TENANTS[0]));
+    let session = alpha.open_session(&workspace).await;
+    alpha.run(&session).await;
+    let nothing = run(&alpha, &session, "").await.unwrap_err();
+    let info = nothing.get_details_error_info().unwrap();
+    assert_eq!((nothing.code(), info.reason.as_str()), (Code::FailedPrecondition, reason::NOTHING_AFFECTED));
+    assert_eq!(
+        (info.metadata["left_out"].as_str(), info.metadata["since"].as_str()),
+        ("3", "the last run of all tests")
+    );
+
+    write(&workspace, "b/b.go", "package b\n\nimport \"example.com/m/a\"\n\nfunc G() int {\n\treturn a.F() + 9\n}\n");
+    let request = |since: &str| AffectedTestsRequest { session_id: session.clone(), since: since.into(), limit: 0 };
+    let answer = alpha.results.clone().affected_tests(request("last_run")).await.unwrap().into_inner();
+    assert_eq!((answer.tests.len(), answer.tests[0].name.as_str()), (1, "TestB"), "{answer:?}");
+    assert_eq!(answer.reasons, ["executed a changed line: b/b.go"]);
+    let dry = RunAffectedTestsRequest { session_id: session.clone(), dry_run: true, ..Default::default() };
+    let mut events = alpha.runs.clone().run_affected_tests(dry).await.unwrap().into_inner();
+    assert_eq!(events.message().await.unwrap().unwrap().event, Some(Event::Affected(answer.clone())));
+    assert_eq!(events.message().await.unwrap(), None, "the stream starts no run");
+    let report = run(&alpha, &session, "last_run").await.unwrap();
+    assert_eq!((report.outcome(), report.tests.len()), (Outcome::Failed, 1), "{report:?}");
+    let affected = report.affected.unwrap();
+    assert_eq!((affected.selected, affected.left_out, affected.full_reason), (1, 2, None));
+    assert_eq!(alpha.failures(&session).await.total, 1, "it fills the failure slot");
+    let files = alpha.start(RunTestsRequest {
+        session_id: session.clone(),
+        files: vec!["c/c.go".into()],
+        ..Default::default()
+    });
+    files.await.unwrap().read_to_end().await;
+    let again = alpha.results.clone().affected_tests(request("")).await.unwrap().into_inner();
+    assert_eq!(again.reasons, ["failed last time"], "a run of other tests does not hide the failure");
+
+    let invalid = alpha.results.clone().affected_tests(request("-x")).await.unwrap_err();
+    assert_eq!(invalid.code(), Code::InvalidArgument, "{invalid:?}");
+    let denied = beta.results.clone().affected_tests(request("")).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied, "{denied:?}");
+    let denied = run(&beta, &session, "").await.unwrap_err();
+    assert!(denied.code() == Code::PermissionDenied && !format!("{denied:?}").contains("b.go"), "{denied:?}");
+    // The other tenant's own session knows nothing of this one's runs.
+    let own = supervisor.empty_workspace("beta", "shop");
+    write_all(&own, &GO);
+    chown_tree(&own, first_uid(TENANTS[1]));
+    let own = beta.open_session(&own).await;
+    let report = run(&beta, &own, "last_green").await.unwrap();
+    assert_eq!((report.outcome(), report.tests.len()), (Outcome::Passed, 3));
+    assert!(report.affected.unwrap().full_reason.unwrap().starts_with("no run of all tests"));
+}
+
+#[tokio::test]
+async fn mcp_runs_what_is_affected_and_counts_what_it_leaves_out() {
+    let workspace = go_workspace();
+    let mcp = Mcp::start(&workspace).await;
+    mcp.call("run_tests", json!({})).await;
+    let nothing = mcp.call("run_affected_tests", json!({})).await;
+    assert_eq!(nothing.structured["nothing_ran"], reason::NOTHING_AFFECTED, "{nothing:?}");
+    assert!(nothing.text.starts_with("no test is affected by what changed since"), "{nothing:?}");
+    write(&workspace.path, "a/a.go", &A.replace("return N", "return N + 1"));
+    let dry = mcp.call("run_affected_tests", json!({"dry_run": true})).await;
+    assert_eq!(
+        (&dry.structured["affected"]["selected"], &dry.structured["affected"]["left_out"]),
+        (&json!(2), &json!(1))
+    );
+    assert!(
+        dry.text.starts_with("2 of 3 test(s) are affected") && dry.text.contains("TestA: executed a changed line"),
+        "{dry:?}"
+    );
+    let ran = mcp.call("run_affected_tests", json!({"since": "last_run"})).await;
+    assert!(ran.text.starts_with("passed: 2 affected of 3 (go"), "{ran:?}");
+    assert_eq!(ran.structured["affected"]["reasons"], json!({"executed a changed line": 2}), "{ran:?}");
+    assert!(ran.structured["notes"].to_string().contains("1 left out: no measured line"), "{ran:?}");
+    write(&workspace.path, "go.sum", "");
+    let all = mcp.call("run_affected_tests", json!({"since": "last_green"})).await;
+    assert!(all.text.starts_with("passed: 3 tests (go"), "{all:?}");
+    assert_eq!(all.structured["affected"]["full_reason"], "go.sum, a lock file, was added", "{all:?}");
+    mcp.close().await;
+}

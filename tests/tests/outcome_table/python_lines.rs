@@ -1,0 +1,223 @@
+//! The lines that each test of Python executes: pytest, pytest-xdist and unittest, with a Python that reports lines (3.12 or newer).
+
+use proctor_core::coverage::{Attribution, CoverageIndex};
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
+use proctor_tests::test_workspace::{TestWorkspace, copy};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Once;
+
+/// A line, and the tests that execute it: file and names.
+type Expected<'a> = (&'a str, &'a [(&'a str, &'a [&'a str])]);
+
+const PRICE: &str = "tests/test_price.py";
+const STOCK: &str = "tests/test_stock.py";
+const ALL_OF_PRICE: &[&str] = &[
+    "TestRates::test_converted",
+    "TestRates::test_twice",
+    "test_process",
+    "test_rounded[149]",
+    "test_rounded[150]",
+    "test_tax",
+];
+const ALL_OF_STOCK: &[&str] = &["test_has", "test_has_not", "test_without_stock"];
+
+const PYTEST: &[Expected<'_>] = &[
+    ("shop/price.py:5", &[(PRICE, &["test_tax"])]),
+    ("shop/price.py:9", &[(PRICE, &["test_rounded[149]", "test_rounded[150]"])]),
+    ("shop/price.py:10", &[(PRICE, &["test_rounded[150]"])]),
+    ("shop/price.py:11", &[(PRICE, &["test_rounded[149]"])]),
+    ("shop/price.py:25", &[]),
+    // The line of a function that has only one, which is also executed when the module is loaded.
+    ("shop/price.py:20", &[(PRICE, ALL_OF_PRICE), (STOCK, ALL_OF_STOCK)]),
+    ("shop/rates.py:5", &[(PRICE, &["TestRates::test_converted"])]),
+    // A test imported the module: any other may need it from now on.
+    ("shop/rates.py:1", &[(PRICE, ALL_OF_PRICE), (STOCK, ALL_OF_STOCK)]),
+    // A fixture of the session, with its teardown.
+    ("shop/stock.py:3", &[(STOCK, &["test_has", "test_has_not"])]),
+    ("shop/stock.py:6", &[(STOCK, &["test_has", "test_has_not"])]),
+    ("tests/conftest.py:9", &[(STOCK, &["test_has", "test_has_not"])]),
+    ("tests/conftest.py:1", &[(PRICE, ALL_OF_PRICE), (STOCK, ALL_OF_STOCK)]),
+    // A test file's own lines.
+    ("tests/test_price.py:9", &[(PRICE, &["test_tax"])]),
+    ("tests/test_price.py:8", &[(PRICE, ALL_OF_PRICE)]),
+    ("tests/test_stock.py:1", &[(STOCK, ALL_OF_STOCK)]),
+];
+
+const UNITTEST: &[Expected<'_>] = &[
+    ("price.py:5", &[("test_price.py", &["TestPrice.test_parts", "TestPrice.test_tax"])]),
+    (
+        "price.py:9",
+        &[
+            ("test_price.py", &["TestPrice.test_parts", "TestPrice.test_rate", "TestPrice.test_tax"]),
+            ("test_stock.py", &["TestStock.test_has", "TestStock.test_has_not"]),
+        ],
+    ),
+    ("price.py:13", &[]),
+    ("test_stock.py:12", &[("test_stock.py", &["TestStock.test_has"])]),
+    ("test_stock.py:7", &[("test_stock.py", &["TestStock.test_has", "TestStock.test_has_not"])]),
+];
+
+/// A command with a Python on PATH that reports lines.
+fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| ensure_installed("pytest-lines"));
+    let known = search_path();
+    let dirs = [tools().join("pytest-lines/bin")].into_iter().chain(std::env::split_paths(&known));
+    let mut command = workspace.command("proctor");
+    command.args(arguments).env("PATH", std::env::join_paths(dirs).unwrap());
+    wait_for_exit(command.spawn().unwrap())
+}
+
+fn check(workspace: &TestWorkspace, table: &[Expected<'_>]) {
+    let mut wrong = Vec::new();
+    for (place, expected) in table {
+        let output = proctor(workspace, &["covering", place]);
+        let mut found: Vec<(String, Vec<String>)> = Vec::new();
+        for line in output.stdout.lines().skip(1) {
+            match (line.strip_suffix(':'), found.last_mut()) {
+                (Some(package), _) => found.push((package.to_owned(), Vec::new())),
+                (None, Some((_, tests))) if line.starts_with(' ') => tests.push(line.trim().to_owned()),
+                _ => {}
+            }
+        }
+        let expected: Vec<(String, Vec<String>)> = expected
+            .iter()
+            .map(|(package, tests)| ((*package).to_owned(), tests.iter().map(ToString::to_string).collect()))
+            .collect();
+        if found != expected {
+            wrong.push(format!("{place}: {output:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn coverage(output: &ProcessOutput) -> Value {
+    let report = output.json();
+    assert_eq!((output.status, &report["outcome"]), (0, &json!("passed")), "{output:?}");
+    report["coverage"].clone()
+}
+
+#[test]
+fn measures_each_test_of_pytest() {
+    let workspace = TestWorkspace::with_fixture("pytest/lines");
+    let coverage = coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    let notes = "1 test(s) started processes, of which no line is measured: test_process of tests/test_price.py";
+    assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([notes])));
+    check(&workspace, PYTEST);
+}
+
+#[test]
+fn measures_each_test_in_the_workers_of_pytest_xdist() {
+    let workspace = TestWorkspace::with_fixture("pytest/lines");
+    // Each file in one worker, so that files share no process or share one.
+    let settings = "[tool.pytest.ini_options]\npythonpath = [\".\"]\naddopts = \"--dist loadfile\"\n";
+    std::fs::write(workspace.path.join("pyproject.toml"), settings).unwrap();
+    coverage(&proctor(&workspace, &["run", "--parallel", "2", "--output", "json"]));
+    let lines_of_tests: Vec<Expected<'_>> =
+        PYTEST.iter().filter(|(place, _)| !place.ends_with("rates.py:1")).copied().collect();
+    check(&workspace, &lines_of_tests);
+}
+
+#[test]
+fn a_rerun_replaces_the_lines_of_its_tests() {
+    let workspace = TestWorkspace::with_fixture("pytest/lines");
+    coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    let file = workspace.path.join("shop/price.py");
+    let changed = std::fs::read_to_string(&file).unwrap().replace("if cents % 100 >= 50", "if cents % 100 > 40");
+    std::fs::write(file, changed).unwrap();
+    let output = proctor(&workspace, &["run", "--output", "json", "--test", "tests/test_price.py::test_rounded[149]"]);
+    assert_eq!(output.status, 1, "{output:?}");
+    check(
+        &workspace,
+        &[
+            ("shop/price.py:10", &[(PRICE, &["test_rounded[149]", "test_rounded[150]"])]),
+            ("shop/price.py:11", &[]),
+            ("shop/price.py:5", &[(PRICE, &["test_tax"])]),
+        ],
+    );
+}
+
+#[test]
+fn measures_each_test_of_unittest() {
+    let workspace = TestWorkspace::with_fixture("unittest/lines");
+    let coverage = coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([])));
+    check(&workspace, UNITTEST);
+}
+
+#[test]
+fn leaves_the_report_of_the_projects_own_measurement_as_it_is() {
+    let report = |coverage: &str| {
+        let workspace = TestWorkspace::with_fixture("pytest/lines");
+        let settings = "[tool.pytest.ini_options]\npythonpath = [\".\"]\n\
+                        addopts = \"--cov=shop --cov=tests --cov-branch --cov-report=json:lines.json --cov-report=term-missing\"\n\
+                        [tool.coverage.json]\nshow_contexts = true\n";
+        std::fs::write(workspace.path.join("pyproject.toml"), settings).unwrap();
+        let output = proctor(&workspace, &["run", "--coverage", coverage, "--output", "json"]);
+        let lines = std::fs::read_to_string(workspace.path.join("lines.json")).unwrap();
+        let (before, rest) = lines.split_once("\"timestamp\":").unwrap();
+        let printed = output.json()["stdout_tail"].as_str().unwrap().to_owned();
+        let (_, table) = printed.split_once("tests coverage").unwrap();
+        let table: String = table.lines().take_while(|line| !line.contains(" passed")).collect();
+        (format!("{before}{}", rest.split_once(',').unwrap().1), table, output.json()["coverage"]["measured"] == true)
+    };
+    let (with, without) = (report("auto"), report("off"));
+    assert_eq!((with.2, without.2), (true, false));
+    assert_eq!((with.0, with.1), (without.0, without.1));
+}
+
+/// The lines of every test of a third-party suite must be those that coverage.py's contexts have, in the same run.
+#[test]
+fn each_test_of_toolz_has_the_lines_of_coverages_contexts() {
+    let workspace = TestWorkspace::empty();
+    ensure_installed("pyprojects");
+    copy(&tools().join("pyprojects/toolz-1.2.0"), &workspace.path);
+    let settings = "[pytest]\naddopts = --cov=toolz --cov-context=test --cov-report=json:lines.json\n";
+    std::fs::write(workspace.path.join("pytest.ini"), settings).unwrap();
+    // Python's own events have no contexts in coverage.py.
+    std::fs::write(workspace.path.join(".coveragerc"), "[run]\ncore = ctrace\n[json]\nshow_contexts = true\n").unwrap();
+    coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    let entries = std::fs::read_dir(workspace.root().join("state/proctor")).unwrap();
+    let mut stored = entries.map(|entry| entry.unwrap().path().join("memory.json"));
+    let memory = std::fs::read(stored.find(|file| file.exists()).unwrap()).unwrap();
+    let memory: Value = serde_json::from_slice(&memory).unwrap();
+    let index: CoverageIndex = serde_json::from_value(memory["index"].clone()).unwrap();
+    let report = std::fs::read(workspace.path.join("lines.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let mut pairs = 0;
+    for (file, lines) in report["files"].as_object().unwrap() {
+        for (line, contexts) in lines["contexts"].as_object().unwrap() {
+            // `toolz/tests/test_x.py::test_y|run`; the empty context is outside of any test.
+            let contexts = contexts.as_array().unwrap().iter().filter_map(Value::as_str);
+            let expected: BTreeSet<&str> = contexts.filter_map(|context| Some(context.rsplit_once('|')?.0)).collect();
+            let covering = index.covering(file, Some(line.parse().unwrap()));
+            let found: BTreeSet<String> =
+                covering.tests.iter().map(|test| format!("{}::{}", test.package, test.name)).collect();
+            let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+            match covering.attribution {
+                Some(Attribution::Test) => assert_eq!(found, expected, "{file}:{line}"),
+                // Shared by tests of which coverage.py does not know that they need the line.
+                _ => assert!(found.is_superset(&expected), "{file}:{line}: {expected:?} and not {found:?}"),
+            }
+            pairs += expected.len();
+        }
+    }
+    assert!(pairs > 2_000, "{pairs} pairs of test and line");
+}
+
+#[test]
+fn the_extension_module_stores_the_lines_and_the_tool_id_is_given_back() {
+    let workspace = TestWorkspace::with_fixture("pytest/lines");
+    let test = "import sys\n\nimport proctor_coverage\n\n\ndef test_lines():\n    \
+                assert type(proctor_coverage.current._lines).__name__ == 'StoredLines'\n    \
+                assert sys.monitoring.get_tool(sys.monitoring.COVERAGE_ID) is None\n";
+    std::fs::write(workspace.path.join("tests/test_lines.py"), test).unwrap();
+    let ended = "import sys\n\n\ndef pytest_unconfigure():\n    \
+                 print('tools:', [sys.monitoring.get_tool(tool) for tool in range(6)])\n";
+    std::fs::write(workspace.path.join("conftest.py"), ended).unwrap();
+    let output = proctor(&workspace, &["run", "--output", "json"]);
+    coverage(&output);
+    let printed = output.json()["stdout_tail"].as_str().unwrap().to_owned();
+    assert!(printed.contains("tools: [None, None, None, None, None, None]"), "{printed}");
+}
