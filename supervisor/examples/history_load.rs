@@ -78,6 +78,7 @@ fn run(number: u64, tests: u64) -> RunRecord {
             (id, TestResult { outcome, duration_us: Some(us) })
         })
         .collect();
+    let failing_order = if summary.failed > 0 { tests.keys().cloned().collect() } else { Vec::new() };
     let mut conditions = [0; 16];
     conditions[..8].copy_from_slice(&(number / 4).to_le_bytes());
     RunRecord {
@@ -98,6 +99,7 @@ fn run(number: u64, tests: u64) -> RunRecord {
         conditions: Some(Conditions(conditions)),
         tests,
         repeated: Vec::new(),
+        failing_order,
         echoes: Vec::new(),
     }
 }

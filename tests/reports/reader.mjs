@@ -18,7 +18,7 @@ const readers = {
     const { XMLParser, XMLValidator } = await load('fast-xml-parser');
     const valid = XMLValidator.validate(text);
     if (valid !== true) throw new Error(JSON.stringify(valid));
-    const isArray = (name) => ['testsuite', 'testcase', 'property'].includes(name);
+    const isArray = (name) => ['testsuite', 'testcase', 'property', 'flakyFailure', 'rerunFailure'].includes(name);
     const parser = new XMLParser({ ignoreAttributes: false, attributeNamePrefix: '', isArray, trimValues: false, parseAttributeValue: false });
     return parser.parse(text).testsuites;
   },

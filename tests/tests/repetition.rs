@@ -234,60 +234,6 @@ async fn an_agent_repeats_tests_and_reads_which_are_flaky() {
 }
 
 #[test]
-fn names_the_test_that_makes_another_one_fail() {
-    let workspace = TestWorkspace::empty();
-    workspace.write("requirements.txt", "pytest\n");
-    workspace.write("counter.py", COUNTER);
-    // Every second execution has the opposite order.
-    workspace.write(
-        "conftest.py",
-        "from counter import calls\n\ndef pytest_collection_modifyitems(items):\n    \
-         items.sort(key=lambda item: item.name, reverse=calls('order') % 2 == 0)\n",
-    );
-    workspace.write(
-        "test_shop.py",
-        "from counter import calls\n\nstate = {}\n\ndef test_polluter():\n    state['x'] = 1\n\n\
-         def test_victim():\n    assert not state\n\ndef test_alternates():\n    assert calls('alternates') % 2\n",
-    );
-    let victim = workspace.proctor(&["flaky", "test_victim", "--repeat", "20"]);
-    assert_eq!(victim.status, 1, "{victim:?}");
-    assert!(victim.stdout.starts_with("alone: failed 0 of 20 executions (0 %"), "{victim:?}");
-    assert!(victim.stdout.contains("\namong all tests: failed 10 of 20 executions"), "{victim:?}");
-    assert!(victim.stdout.contains("\nwith test_shop.py::test_polluter: failed 10 of 20 executions"), "{victim:?}");
-    let conclusion = "it fails because of another test: test_shop.py::test_polluter is enough";
-    assert!(victim.stdout.contains(conclusion), "{victim:?}");
-    let turns = workspace.proctor(&["flaky", "test_alternates", "--repeat", "6", "--output", "json"]);
-    assert_eq!(turns.status, 1, "{turns:?}");
-    let document = turns.json();
-    assert_eq!(document["stages"].as_array().unwrap().len(), 1, "{document}");
-    assert_eq!(document["stages"][0]["failures"], 3, "{document}");
-    assert!(document["conclusion"].as_str().unwrap().starts_with("it is flaky by itself"), "{document}");
-    let unknown = workspace.proctor(&["flaky", "test_of_nobody", "--repeat", "2"]);
-    assert!(unknown.status == 2 && unknown.stderr.contains("no test is named"), "{unknown:?}");
-}
-
-#[test]
-fn a_search_that_could_not_run_the_tests_is_no_success() {
-    let workspace = TestWorkspace::empty();
-    workspace.write("requirements.txt", "pytest\n");
-    workspace.write("test_shop.py", "def test_sound():\n    pass\n");
-    workspace.write("test_broken.py", "import no_such_module\n");
-    let run = workspace.proctor(&["flaky", "test_sound", "--repeat", "2"]);
-    assert_eq!(run.status, 3, "{run:?}");
-    assert!(run.stdout.contains("nothing follows: the tests did not run to their end"), "{run:?}");
-}
-
-#[test]
-fn a_test_that_sometimes_ends_its_runner_is_flaky() {
-    let workspace = workspace(
-        "import os\n\ndef test_crash():\n    if calls('crash') in {2}:\n        os.abort()\n\ndef test_sound():\n    pass\n",
-    );
-    let run = workspace.proctor(&["flaky", "test_crash", "--repeat", "4"]);
-    assert_eq!(run.status, 1, "{run:?}");
-    assert!(run.stdout.starts_with("alone: failed 1 of 4 executions"), "{run:?}");
-}
-
-#[test]
 fn failed_tests_are_retried_after_a_repetition_that_ended_at_a_difference() {
     let tests = [failing_at("rare", "{2}"), failing_at("first", "{1, 2}")].concat();
     let workspace = workspace(&tests);

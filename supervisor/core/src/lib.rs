@@ -33,5 +33,6 @@ pub mod session;
 pub mod shell_word;
 pub mod test_case;
 pub mod test_name;
+pub mod test_order;
 pub mod timestamp;
 pub mod verdict;

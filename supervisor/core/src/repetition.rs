@@ -61,6 +61,10 @@ pub struct Repetitions {
     /// Results of each counted test, for the history and for commands in this process: messages do not carry them.
     #[serde(skip)]
     pub counts: Arc<BTreeMap<TestId, ResultCounts>>,
+    /// By test, the tests that finished before its first own failure in that execution, in their order, for the history and
+    /// for commands in this process. At most [`HISTORY_RUN_NAMES_BYTES_MAX`] of names.
+    #[serde(skip)]
+    pub failing_orders: Arc<FailingOrders>,
     /// Whether files of the workspace changed between two executions: the history then takes no test for flaky.
     #[serde(skip)]
     pub files_changed: bool,
@@ -72,8 +76,59 @@ impl Repetitions {
     pub fn memory_bytes(&self) -> usize {
         let flaky: usize = self.flaky.iter().map(|flaky| size_of::<FlakyInRun>() + flaky.name_bytes()).sum();
         let counts = self.counts.keys().map(|test| size_of::<(TestId, ResultCounts)>() + test.text_bytes());
-        flaky + counts.sum::<usize>()
+        let orders = self.failing_orders.names_bytes * 2;
+        flaky + counts.sum::<usize>() + orders
     }
+}
+
+/// The order of the tests in the executions in which tests failed first.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FailingOrders {
+    /// The distinct orders.
+    orders: Vec<Vec<TestId>>,
+    /// By failed test, the place of its order.
+    of_test: BTreeMap<TestId, usize>,
+    names_bytes: usize,
+}
+
+impl FailingOrders {
+    /// Keeps the order of an execution for tests that failed in it for the first time.
+    fn add(&mut self, order: &[TestId], failed: Vec<TestId>) {
+        let known = self.orders.iter().position(|known| known == order);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let bytes: usize = order.iter().map(TestId::text_bytes).sum();
+                if self.names_bytes + bytes > HISTORY_RUN_NAMES_BYTES_MAX {
+                    return;
+                }
+                self.names_bytes += bytes;
+                self.orders.push(order.to_vec());
+                self.orders.len() - 1
+            }
+        };
+        self.of_test.extend(failed.into_iter().map(|test| (test, place)));
+    }
+
+    /// The order of the execution in which this test failed first, if it is kept.
+    #[must_use]
+    pub fn of(&self, test: &TestId) -> Option<&[TestId]> {
+        self.of_test.get(test).and_then(|place| self.orders.get(*place)).map(Vec::as_slice)
+    }
+
+    /// The order of the first execution in which a test failed.
+    #[must_use]
+    pub fn first(&self) -> &[TestId] {
+        self.orders.first().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The tests of one execution in the order in which they finished.
+#[must_use]
+pub fn finish_order(tests: &[TestCase]) -> Vec<TestId> {
+    let mut tests: Vec<&TestCase> = tests.iter().collect();
+    tests.sort_by_key(|test| test.position);
+    tests.into_iter().map(TestCase::id).collect()
 }
 
 /// How often one test had each result in the executions of a run. Skips do not count.
@@ -171,6 +226,7 @@ impl FlakyInRun {
 #[derive(Debug, Clone, Default)]
 pub struct ExecutionTally {
     tests: BTreeMap<TestId, Counts>,
+    failing_orders: FailingOrders,
     names_bytes: usize,
 }
 
@@ -204,6 +260,7 @@ impl ExecutionTally {
             let result = results.entry(id).or_insert((found, test.duration_s));
             result.0 = result.0.max(found);
         }
+        let mut failed_first = Vec::new();
         for (id, (result, duration_s)) in results {
             let names = id.text_bytes();
             if !self.tests.contains_key(&id) {
@@ -213,7 +270,7 @@ impl ExecutionTally {
                 self.names_bytes += names;
             }
             let predecessor = predecessors.get(&id);
-            let counts = self.tests.entry(id).or_default();
+            let counts = self.tests.entry(id.clone()).or_default();
             match result {
                 ExecutionResult::Passed => counts.results.passed += 1,
                 ExecutionResult::Echoed => counts.results.echoed += 1,
@@ -223,6 +280,7 @@ impl ExecutionTally {
                         counts.first_failure = number;
                         counts.failed_after = predecessor.cloned();
                         counts.seed = seed.map(str::to_owned);
+                        failed_first.push(id);
                     }
                 }
             }
@@ -231,6 +289,15 @@ impl ExecutionTally {
                 counts.slowest_s = Some(counts.slowest_s.map_or(time, |slowest| slowest.max(time)));
             }
         }
+        if !failed_first.is_empty() {
+            self.failing_orders.add(&finish_order(tests), failed_first);
+        }
+    }
+
+    /// The orders in which tests failed first.
+    #[must_use]
+    pub fn failing_orders(&self) -> FailingOrders {
+        self.failing_orders.clone()
     }
 
     /// Whether any test had both results.

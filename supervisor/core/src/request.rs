@@ -6,6 +6,7 @@ use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
 use crate::test_case::TestId;
 use crate::test_name::TestName;
+use crate::test_order::TestOrder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -46,6 +47,9 @@ pub struct RunRequest {
     /// How often the run executes its tests.
     #[serde(default)]
     pub repetition: Repetition,
+    /// The order of the tests. Left out of the stored form where it is the project's own, as before there was a choice.
+    #[serde(default, skip_serializing_if = "TestOrder::is_own")]
+    pub order: TestOrder,
 }
 
 /// Browser options of a request.

@@ -484,9 +484,9 @@ impl Session {
         };
         let framework = last.framework.clone().or_else(|| self.last_framework());
         let limits = request.limits.or(last.limits);
-        // How often the last request executed its tests was for that run alone.
-        let repetition = request.repetition;
-        Ok((Box::new(RunRequest { selection, framework, limits, repetition, ..last }), deferred))
+        // How often the last request executed its tests, and in which order, was for that run alone.
+        let RunRequest { repetition, order, .. } = *request;
+        Ok((Box::new(RunRequest { selection, framework, limits, repetition, order, ..last }), deferred))
     }
 
     fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
@@ -565,11 +565,11 @@ impl Session {
         effects
     }
 
-    // A run of affected tests has the settings of the last request, as a rerun has.
+    // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.
     fn with_last_settings(&self, request: &RunRequest) -> RunRequest {
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
-        let RunRequest { selection, limits, repetition, .. } = request.clone();
-        RunRequest { selection, limits: limits.or(last.limits), repetition, ..last }
+        let RunRequest { selection, limits, repetition, order, .. } = request.clone();
+        RunRequest { selection, limits: limits.or(last.limits), repetition, order, ..last }
     }
 
     // A run of several frameworks is divided among them. A custom command is already part of the last request.

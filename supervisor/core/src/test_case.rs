@@ -89,6 +89,9 @@ pub struct TestCase {
     /// Seconds from the runner's start until proctor read the result; `None` if the result was read after the runner's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_s: Option<f64>,
+    /// Number of the tests of its execution that finished before it: which tests may have changed something for it.
+    #[serde(skip)]
+    pub position: u64,
     /// File of the failure, relative to the workspace, `/`-separated.
     pub file: Option<String>,
     /// Line of the failure, from 1.
@@ -116,6 +119,7 @@ impl TestCase {
             outcome,
             duration_s: None,
             finished_s: None,
+            position: 0,
             file: None,
             line: None,
             message: None,

@@ -7,6 +7,7 @@ mod support {
 }
 
 use proctor_core::request::{BrowserOptions, RunKind, Selection};
+use proctor_core::test_order::TestOrder;
 use proctor_frameworks::{
     EVERYTHING, FRAMEWORKS, FileTree, Framework, NameScope, ParallelSupport, Plan, PlanError, PlanRequest, ScopeGlobs,
     TOOLCHAINS, TestScope, detection,
@@ -57,6 +58,35 @@ fn the_option_parallel_is_applied_noted_or_refused_as_declared() {
                 assert_eq!(with.unwrap_err(), expected);
             }
             ParallelSupport::Ignored => assert_eq!(with.unwrap(), without, "{name}"),
+        }
+    }
+}
+
+#[test]
+fn orders_are_applied_or_refused_as_declared() {
+    let orders = [
+        TestOrder::Reversed,
+        TestOrder::Shuffled { seed: None },
+        TestOrder::Shuffled { seed: Some(7) },
+        TestOrder::Selected,
+    ];
+    let selection = Selection::All;
+    for framework in FRAMEWORKS {
+        let name = framework.name();
+        let tree = sample(*framework);
+        let choice = detection::choose(&tree, Some(name), &selection).unwrap();
+        let plan_in = |order| {
+            let request = PlanRequest { order, ..want(&selection) };
+            choice.plan(RunKind::Tests, &tree, &request, BrowserOptions::default()).map(|(plan, _)| plan.steps)
+        };
+        let own = plan_in(TestOrder::Project).unwrap();
+        for order in orders {
+            if framework.manifest().options.orders.has(order) {
+                assert_ne!(plan_in(order).unwrap(), own, "{name} ignores {order:?}");
+            } else {
+                let refused = PlanError::NotApplicable { option: "the order", framework: name };
+                assert_eq!(plan_in(order).unwrap_err(), refused);
+            }
         }
     }
 }

@@ -123,6 +123,7 @@ mod tests {
     use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
     use proctor_core::request::{BrowserOptions, CoverageMode, RunKind, Selection};
+    use proctor_core::test_order::TestOrder;
     use proctor_frameworks::{FRAMEWORKS, PlanRequest, detection};
 
     #[test]
@@ -154,6 +155,7 @@ mod tests {
             scope: &proctor_frameworks::EVERYTHING,
             coverage: CoverageMode::Auto,
             parallel: None,
+            order: TestOrder::Project,
             network: Network::None,
             workspace: workspace.root().to_str().unwrap(),
             scratch: SCRATCH,

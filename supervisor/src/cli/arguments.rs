@@ -232,9 +232,21 @@ Examples:
   proctor history --output json | jq '.runs[0].new'";
 
 const FLAKY_HELP: &str = "\
-The test is executed alone, then, if it never failed, with all tests, and then
-with the one that finished before its first failure there. Each step takes
---repeat executions within one --timeout.
+The test is executed under one condition after the other, --repeat times each
+within one --timeout:
+
+  alone                     a test that fails here needs no other one
+  with PYTHONHASHSEED=0, with the seed of a failure, else under cpu pressure
+  (0.2 processors)          if it is flaky alone
+  among all tests, after the tests before it in an earlier run in which it
+  failed, in the reverse order, in random orders: until it fails
+  after half of the tests before that failure, and so on, until one is left
+  under cpu pressure        if no order makes it fail
+
+A condition that the runner or the host lacks is left out, and named. pytest and
+unittest take every order; Go, Jest, Vitest and RSpec random ones; PHPUnit also
+the reverse. A conclusion says \"only\" if the 95 % intervals of the rates with
+and without the condition have nothing in common.
 
 Exit status: 1 if the test failed at least once, 0 if it had results and no
 failure, else that of the outcome that ended a step, 124 for a timeout.
@@ -253,7 +265,7 @@ pub(super) struct FlakyArgs {
     /// The workspace directory.
     #[arg(default_value = ".")]
     pub(super) path: PathBuf,
-    /// Executions of each step.
+    /// Executions under each condition.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=i64::from(REPEAT_MAX)))]
     pub(super) repeat: u32,
     /// The framework (go, pytest, jest); detected from the files if absent.

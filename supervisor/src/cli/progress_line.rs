@@ -3,11 +3,13 @@
 
 use super::print;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use proctor_core::bounds::TEST_CASES_MAX;
 use proctor_core::event::{self, RunEvent};
 use proctor_core::human_units::format_bytes;
-use proctor_core::test_case::CollectorKind;
+use proctor_core::test_case::{CollectorKind, TestId};
 use proctor_proto::printable;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The progress line, and the failing tests printed above it.
@@ -18,6 +20,8 @@ pub(super) struct ProgressLine {
     /// Activity shown before the first test ends.
     work: &'static str,
     latest: RefCell<event::Progress>,
+    /// The tests that failed, so that one that fails again is counted once; at most [`TEST_CASES_MAX`].
+    failed: RefCell<BTreeSet<TestId>>,
 }
 
 impl ProgressLine {
@@ -31,7 +35,7 @@ impl ProgressLine {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         bar.set_message("starting");
         bar.enable_steady_tick(Duration::from_millis(125));
-        ProgressLine { bar, expected, work, latest: RefCell::default() }
+        ProgressLine { bar, expected, work, latest: RefCell::default(), failed: RefCell::default() }
     }
 
     /// Updates the line for an event.
@@ -45,7 +49,7 @@ impl ProgressLine {
             RunEvent::Started { .. } => {}
             RunEvent::TestFinished(test) => {
                 latest.tests_finished += 1;
-                if test.outcome.is_failure() {
+                if test.outcome.is_failure() && self.fails_first(test.id()) {
                     latest.tests_failed += 1;
                     self.print_failure("failed", &test.nodeid);
                 }
@@ -68,6 +72,12 @@ impl ProgressLine {
             _ => return,
         }
         self.bar.set_message(line(&latest, self.expected, self.work));
+    }
+
+    /// Whether this test did not fail before in this run, by a repetition or before a retry.
+    fn fails_first(&self, test: TestId) -> bool {
+        let mut failed = self.failed.borrow_mut();
+        failed.len() >= TEST_CASES_MAX || failed.insert(test)
     }
 
     /// Calls `print` while the line is hidden.
@@ -113,7 +123,27 @@ fn line(progress: &event::Progress, expected: Option<u64>, work: &str) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::test_case::TestId;
+    use proctor_core::test_case::{TestCase, TestOutcome};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_test_that_fails_again_is_counted_once() {
+        let progress = ProgressLine::new(false, None, "building");
+        let finished = |name: &str, outcome| {
+            let id = TestId { package: "p".into(), name: name.into() };
+            RunEvent::TestFinished(Arc::new(TestCase::new(id, format!("p/{name}"), outcome)))
+        };
+        for (name, outcome) in [
+            ("a", TestOutcome::Failed),
+            ("b", TestOutcome::Failed),
+            ("c", TestOutcome::Passed),
+            ("a", TestOutcome::Error),
+            ("b", TestOutcome::Passed),
+        ] {
+            progress.show(&finished(name, outcome));
+        }
+        assert_eq!(progress.latest.borrow().tests_failed, 2);
+    }
 
     #[test]
     fn shows_the_total_of_an_earlier_run() {

@@ -27,6 +27,7 @@ use proctor_core::report::{Report, Summary};
 use proctor_core::request::{self, BrowserOptions, CoverageMode, EarlierState, IfBusy, RunKind, RunRequest, Selection};
 use proctor_core::session::StartRejected;
 use proctor_core::test_name::TestName;
+use proctor_core::test_order::TestOrder;
 use proctor_frameworks::detection::DetectError;
 use proctor_proto::reason;
 use proctor_proto::report_format::ReportFormat;
@@ -406,6 +407,7 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
             }),
         },
         fresh: arguments.fresh,
+        order: TestOrder::Project,
         repetition: Repetition {
             repeat: arguments.repeat.unwrap_or(1),
             until_different: arguments.until_different,

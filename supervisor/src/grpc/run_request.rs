@@ -14,6 +14,7 @@ use proctor_core::limits::LimitRequest;
 use proctor_core::repetition::Repetition;
 use proctor_core::request::{Browser, BrowserOptions, EarlierState, RunRequest, Selection};
 use proctor_core::test_name::TestName;
+use proctor_core::test_order::TestOrder;
 use proctor_proto::v1;
 use tonic::Status;
 
@@ -75,6 +76,7 @@ fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Resu
         env,
         parallel: (message.parallel > 0).then_some(message.parallel),
         browsing: BrowserOptions { headed: message.headed, browser: browser(&message.browser)? },
+        order: TestOrder::Project,
         fresh: message.fresh,
         repetition: repetition(message)?,
     };

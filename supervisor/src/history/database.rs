@@ -30,7 +30,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(4);
 pub(super) const PAGE_BYTES: u64 = 4_096;
 
 /// Each step brings a database from the version before it to its own: its position, from 1. Never edit one; append.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE workspace (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE);
     CREATE TABLE test (
@@ -58,6 +58,8 @@ const MIGRATIONS: [&str; 2] = [
         PRIMARY KEY (run, test)
     ) WITHOUT ROWID;
 ",
+    // The order in which the tests of a run finished that had a failure.
+    "CREATE TABLE test_order (run INTEGER PRIMARY KEY, tests BLOB NOT NULL);",
 ];
 
 /// An open database.

@@ -7,7 +7,7 @@ use super::{HistoryError, HistoryLocation, WorkspaceKey};
 use proctor_core::bounds::{HISTORY_STATISTICS_RUNS_MAX, NEVER_FAILING_RESULTS_MIN};
 use proctor_core::history::TestResult;
 use proctor_core::history::flakiness::{Flaky, FlakyDetector};
-use proctor_core::history::result_encoding::decode;
+use proctor_core::history::result_encoding::{decode, decode_order};
 use proctor_core::history::slowness::{Slowdown, slowdown};
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Summary;
@@ -177,6 +177,40 @@ pub fn look_up(
     look_up().map_err(|error| database.error(error))
 }
 
+/// A run in which a test failed after others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailingRun {
+    /// Id of the run.
+    pub run_id: String,
+    /// The test.
+    pub test: TestId,
+    /// The tests that finished before it, in their order.
+    pub before: Vec<TestId>,
+}
+
+/// The latest run in which the test of this name failed after others; `None` if none is recorded, or if several tests have the
+/// name.
+pub fn failing_run(
+    location: &HistoryLocation,
+    workspace: WorkspaceKey,
+    name: &str,
+) -> Result<Option<FailingRun>, HistoryError> {
+    let Some(database) = Database::open_existing(location)? else { return Ok(None) };
+    let look_up = || -> rusqlite::Result<Option<FailingRun>> {
+        // A database of an earlier version has no orders until the next run.
+        let has_orders = "SELECT count(*) FROM sqlite_master WHERE name = 'test_order'";
+        if database.connection.query_one(has_orders, [], |row| row.get::<_, u64>(0))? == 0 {
+            return Ok(None);
+        }
+        let _transaction = database.connection.unchecked_transaction()?;
+        match workspace_number(&database, workspace)? {
+            Some(workspace) => WorkspaceHistory { database: &database, workspace }.failing_run(name),
+            None => Ok(None),
+        }
+    };
+    look_up().map_err(|error| database.error(error))
+}
+
 fn workspace_number(database: &Database, workspace: WorkspaceKey) -> rusqlite::Result<Option<i64>> {
     let found = "SELECT id FROM workspace WHERE key = ?1";
     database.connection.query_one(found, [workspace.0], |row| row.get(0)).optional()
@@ -334,11 +368,14 @@ impl WorkspaceHistory<'_> {
     // The first tests with this name, else of those whose names contain it, and the number of all. A name is also written
     // behind its package.
     fn matching(&self, name: &str) -> rusqlite::Result<(Vec<(u32, TestId)>, u64)> {
-        let exact = self.matching_by(
-            "name = ?2 OR package || '/' || name = ?2 OR package || '::' || name = ?2 OR package || '.' || name = ?2",
-            name,
-        )?;
+        let exact = self.matching_exactly(name)?;
         if exact.1 > 0 { Ok(exact) } else { self.matching_by("instr(package || '/' || name, ?2) > 0", name) }
+    }
+
+    fn matching_exactly(&self, name: &str) -> rusqlite::Result<(Vec<(u32, TestId)>, u64)> {
+        let condition =
+            "name = ?2 OR package || '/' || name = ?2 OR package || '::' || name = ?2 OR package || '.' || name = ?2";
+        self.matching_by(condition, name)
     }
 
     // A part of a name may match all tests: these are counted, not collected.
@@ -355,6 +392,32 @@ impl WorkspaceHistory<'_> {
             Ok((row.get(0)?, TestId { package: row.get(1)?, name: row.get(2)? }))
         })?;
         Ok((tests.collect::<rusqlite::Result<_>>()?, matches))
+    }
+
+    fn failing_run(&self, name: &str) -> rusqlite::Result<Option<FailingRun>> {
+        let (matching, _) = self.matching_exactly(name)?;
+        let [(number, test)] = matching.as_slice() else { return Ok(None) };
+        let mut select = self.database.connection.prepare(
+            "SELECT run_id, test_order.tests, result.tests FROM test_order JOIN run ON run.id = test_order.run
+             JOIN result ON result.run = run.id WHERE workspace = ?1 ORDER BY run.id DESC LIMIT ?2",
+        )?;
+        let mut rows = select.query(params![self.workspace, HISTORY_STATISTICS_RUNS_MAX])?;
+        let mut bytes = 0;
+        while let Some(row) = rows.next()? {
+            let (order, results) = (row.get_ref(1)?.as_blob()?, row.get_ref(2)?.as_blob()?);
+            bytes += order.len() + results.len();
+            let has_failed = decode(results).any(|(test, result)| test == *number && result.outcome.is_failure());
+            let is_ordered = has_failed && decode_order(order).any(|test| test == *number);
+            let before = decode_order(order).take_while(|test| is_ordered && test != number);
+            let before = before.map(|test| self.name(test)).collect::<rusqlite::Result<Vec<_>>>()?;
+            if !before.is_empty() {
+                return Ok(Some(FailingRun { run_id: row.get(0)?, test: test.clone(), before }));
+            }
+            if bytes > RESULTS_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     fn flaky(&self, stored: &[StoredResults], limit: usize) -> rusqlite::Result<Vec<Flaky<TestId>>> {

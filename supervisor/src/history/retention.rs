@@ -81,11 +81,13 @@ fn remove(database: &Database, selected: &str, parameters: &[u64]) -> rusqlite::
     {
         let mut delete = transaction.prepare_cached("DELETE FROM run WHERE id = ?1 RETURNING workspace")?;
         let mut delete_results = transaction.prepare_cached("DELETE FROM result WHERE run = ?1")?;
+        let mut delete_order = transaction.prepare_cached("DELETE FROM test_order WHERE run = ?1")?;
         let mut delete_repeated = transaction.prepare_cached("DELETE FROM repeated WHERE run = ?1")?;
         for run in &runs {
             workspaces.insert(delete.query_one([run], |row| row.get::<_, i64>(0))?);
             delete_results.execute([run])?;
             delete_repeated.execute([run])?;
+            delete_order.execute([run])?;
         }
     }
     for workspace in workspaces {

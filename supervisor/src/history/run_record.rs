@@ -7,17 +7,18 @@ use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
 use proctor_core::id::RunId;
 use proctor_core::outcome::Outcome;
-use proctor_core::repetition::{Repetition, Repetitions};
+use proctor_core::repetition::{Repetition, Repetitions, finish_order};
 use proctor_core::report::{Report, Summary};
 use proctor_core::request::{Fingerprint, RunRequest, Selection};
 use proctor_core::test_case::{TestCase, TestId};
+use proctor_core::test_order::TestOrder;
 use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A hash of what a test's result may depend on: framework, command, environment, limits, options, and the files of the
-/// workspace by name, size, mode, time and inode. Which tests ran with it, and how often, is not part of it, as a result
-/// that depends on that is flaky. Toolchains, ignored directories and what is outside the workspace are not part of it.
+/// workspace by name, size, mode, time and inode. Which tests ran with it, in which order and how often, is not part of it,
+/// as a result that depends on that is flaky. Toolchains, ignored directories and what is outside the workspace are not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conditions(pub [u8; 16]);
 
@@ -25,7 +26,8 @@ impl Conditions {
     /// The conditions of a run of `request` in a workspace with this fingerprint.
     #[must_use]
     pub fn new(fingerprint: &Fingerprint, request: &RunRequest) -> Option<Conditions> {
-        let request = RunRequest { selection: Selection::All, repetition: Repetition::ONCE, ..request.clone() };
+        let (selection, repetition, order) = (Selection::All, Repetition::ONCE, TestOrder::Project);
+        let request = RunRequest { selection, repetition, order, ..request.clone() };
         let mut hasher = blake3::Hasher::new();
         hasher.update(&fingerprint.0).update(&serde_json::to_vec(&request).ok()?);
         Some(Conditions(hash_prefix(&hasher.finalize())))
@@ -71,6 +73,8 @@ pub struct RunRecord {
     pub tests: BTreeMap<TestId, TestResult>,
     /// Tests that it executed with both results: the number of executions, and the failures among them.
     pub repeated: Vec<(TestId, u64, u64)>,
+    /// The tests in the order in which they finished, if one failed: of several executions, that of the first in which one did.
+    pub failing_order: Vec<TestId>,
     /// Failed tests that only echo the failure of their subtest: they are in no comparison.
     pub echoes: Vec<TestId>,
 }
@@ -118,6 +122,7 @@ impl RunRecord {
                 .filter(|_| !files_changed)
                 .and_then(|fingerprint| Conditions::new(fingerprint, request)),
             tests,
+            failing_order: failing_order(report),
             repeated: repetitions.filter(|_| !files_changed).map(flaky_counts).unwrap_or_default(),
             echoes,
         }
@@ -142,6 +147,14 @@ fn selection_name(request: &RunRequest) -> &'static str {
         Selection::Named(_) => "tests",
         Selection::LastFailed { .. } | Selection::Exactly(_) => "rerun",
         Selection::Affected { .. } => AFFECTED_SELECTION,
+    }
+}
+
+fn failing_order(report: &Report) -> Vec<TestId> {
+    match &report.repetitions {
+        Some(repetitions) => repetitions.failing_orders.first().to_vec(),
+        None if report.tests.iter().any(|test| test.outcome.is_failure()) => finish_order(&report.tests),
+        None => Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The store as its callers use it: comparison, bounds, and databases that cannot be used.
 
 use super::DirectoryKey;
-use super::query::{HistoryAnswer, HistoryQuery, NeverFailing, look_up};
+use super::query::{FailingRun, HistoryAnswer, HistoryQuery, NeverFailing, failing_run, look_up};
 use super::run_record::{Conditions, RunRecord};
 use super::{Comparison, History, HistoryError, HistoryLocation, WorkspaceKey};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
@@ -91,6 +91,7 @@ fn run(run_id: &str, passed: &[&str], failed: &[&str]) -> RunRecord {
         conditions: None,
         tests: tests.into_iter().collect(),
         repeated: Vec::new(),
+        failing_order: Vec::new(),
         echoes: Vec::new(),
     }
 }
@@ -199,7 +200,10 @@ fn a_database_of_version_1_is_brought_to_this_version() {
     let store = Store::new();
     store.record(run("1", &[], &["a"]));
     let edit = Connection::open(store.file()).unwrap();
-    edit.execute_batch("ALTER TABLE run DROP COLUMN directory; DROP TABLE repeated; PRAGMA user_version = 1;").unwrap();
+    edit.execute_batch(
+        "ALTER TABLE run DROP COLUMN directory; DROP TABLE repeated; DROP TABLE test_order; PRAGMA user_version = 1;",
+    )
+    .unwrap();
     drop(edit);
     let fresh = Store { history: History::start(), ..store };
     let second = fresh.record(run("2", &[], &["a"]));
@@ -627,6 +631,7 @@ fn a_run_whose_files_changed_meanwhile_makes_no_test_flaky() {
             retries: 0,
             flaky: Vec::new(),
             counts: Arc::new(BTreeMap::from([(id("a"), both)])),
+            failing_orders: Arc::default(),
             files_changed,
         });
         let keys = (WorkspaceKey([1; 16]), DirectoryKey([1; 16]));
@@ -637,4 +642,20 @@ fn a_run_whose_files_changed_meanwhile_makes_no_test_flaky() {
     assert!(record(false).conditions.is_some());
     let changed = record(true);
     assert!(changed.repeated.is_empty() && changed.conditions.is_none());
+}
+
+#[test]
+fn the_order_of_the_latest_run_in_which_a_test_failed_after_others_is_kept() {
+    let store = Store::new();
+    let order = |names: &[&str]| -> Vec<TestId> { names.iter().map(|name| id(name)).collect() };
+    let failing = |name: &str| failing_run(&store.location(), WORKSPACE, name).unwrap();
+    store.record(run("0", &["a"], &[]));
+    assert_eq!(failing("a"), None);
+    store.record(RunRecord { failing_order: order(&["c", "a", "b"]), ..run("1", &["c", "a"], &["b"]) });
+    store.record(RunRecord { failing_order: order(&["a", "c", "b"]), ..run("2", &["b", "c"], &["a"]) });
+    store.record(RunRecord { failing_order: order(&["b"]), ..filtered(run("3", &[], &["b"])) });
+    let expected = FailingRun { run_id: "1".to_owned(), test: id("b"), before: order(&["c", "a"]) };
+    assert_eq!(failing("p/b"), Some(expected), "run 3 had no test before it");
+    assert_eq!(failing("a"), None, "it was the first");
+    assert_eq!(failing("no such test"), None);
 }

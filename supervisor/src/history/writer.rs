@@ -6,7 +6,7 @@ use super::database::{Database, PAGE_BYTES, move_aside};
 use super::retention::{self, LAST_RUN_LAG};
 use super::run_record::RunRecord;
 use super::{Comparison, HistoryError, HistoryLocation, Job};
-use proctor_core::history::result_encoding::encode;
+use proctor_core::history::result_encoding::{encode, encode_order};
 use proctor_core::history::{SinceLastRun, TestResult};
 use proctor_core::test_case::TestId;
 use rusqlite::{OptionalExtension, Transaction, TransactionBehavior, params};
@@ -145,7 +145,7 @@ fn insert_in(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result
         .execute(params![id, encode(&results)])?;
     let mut add_repeated = transaction
         .prepare_cached("INSERT OR IGNORE INTO repeated (run, test, executions, failures) VALUES (?1, ?2, ?3, ?4)")?;
-    let numbers: BTreeMap<&TestId, u32> = if run.repeated.is_empty() {
+    let numbers: BTreeMap<&TestId, u32> = if run.repeated.is_empty() && run.failing_order.is_empty() {
         BTreeMap::new()
     } else {
         tests.iter().map(|(number, test)| (test.id, *number)).collect()
@@ -154,6 +154,12 @@ fn insert_in(transaction: &Transaction<'_>, run: &RunRecord) -> rusqlite::Result
         if let Some(number) = numbers.get(test) {
             add_repeated.execute(params![id, number, executions, failures])?;
         }
+    }
+    let order: Vec<u32> = run.failing_order.iter().filter_map(|test| numbers.get(test).copied()).collect();
+    if !order.is_empty() {
+        transaction
+            .prepare_cached("INSERT INTO test_order (run, tests) VALUES (?1, ?2)")?
+            .execute(params![id, encode_order(&order)])?;
     }
     Ok((workspace, comparison))
 }

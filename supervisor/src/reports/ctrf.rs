@@ -106,9 +106,22 @@ fn test(entry: &Entry<'_>, budget: &mut Budget) -> Option<Value> {
     {
         test.insert("testId".to_owned(), case.nodeid.as_str().into());
     }
+    let mut extra = Map::new();
     if entry.duration_s.is_none() {
         // The format requires a number.
-        test.insert("extra".to_owned(), json!({ "durationKnown": false }));
+        extra.insert("durationKnown".to_owned(), false.into());
+    }
+    if entry.is_quarantined {
+        test.insert("tags".to_owned(), json!(["quarantined"]));
+    }
+    if let Some(flaky) = entry.flaky {
+        // The format's flag alone is for a test that passed in the end: this one is a failure.
+        test.insert("flaky".to_owned(), true.into());
+        let counts = json!({ "executions": flaky.executions, "failures": flaky.failures });
+        extra.insert("repetitions".to_owned(), counts);
+    }
+    if !extra.is_empty() {
+        test.insert("extra".to_owned(), extra.into());
     }
     if let Some(file) = entry.file {
         test.insert("filePath".to_owned(), file.into());

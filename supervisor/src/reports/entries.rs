@@ -3,11 +3,13 @@
 
 use proctor_core::hung_test::HungTest;
 use proctor_core::outcome::Outcome;
+use proctor_core::repetition::{FlakyInRun, ResultCounts};
 use proctor_core::report::Report;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use proctor_proto::difference::{self, LineKind};
 use proctor_proto::printable::block;
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Suite of the entry for a run that failed as a whole.
@@ -54,6 +56,12 @@ pub(super) struct Entry<'a> {
     pub(super) duration_s: Option<f64>,
     /// What a person reads first; empty for a passed test.
     pub(super) message: Cow<'a, str>,
+    /// Whether the project has it in quarantine.
+    pub(super) is_quarantined: bool,
+    /// Its results in several executions of the run, if it passed and failed.
+    pub(super) flaky: Option<&'a FlakyInRun>,
+    /// Executions that it failed, where they were counted.
+    pub(super) failures: u64,
 }
 
 impl Entry<'_> {
@@ -86,6 +94,14 @@ impl Entry<'_> {
         test.output.as_deref().map(block).filter(|output| !output.trim().is_empty())
     }
 
+    /// What a reader knows of a failure besides: that it is known, and that the test also passed.
+    pub(super) fn marks(&self) -> Vec<String> {
+        let flaky = self.flaky.map(|flaky| {
+            format!("flaky: failed {} of {} executions ({})", flaky.failures, flaky.executions, flaky.rate)
+        });
+        self.is_quarantined.then(|| "in quarantine".to_owned()).into_iter().chain(flaky).collect()
+    }
+
     /// Whether it needs attention.
     pub(super) fn is_failure(&self) -> bool {
         matches!(self.status, Status::Failed | Status::Error)
@@ -108,12 +124,41 @@ pub(super) fn entries<'a>(report: &'a Report) -> Vec<Entry<'a>> {
     let run = needs_entry(report).then(|| run(report));
     let collectors = report.collectors.iter().map(collector);
     let running = evidence.running.iter().map(cut_off);
-    let tests = report.tests.iter().map(test);
+    let marks = Marks::new(report);
+    let tests = report.tests.iter().map(|case| marks.add_to(test(case), case));
     let not_run = evidence
         .not_run
         .iter()
         .map(|id| named(Subject::NotRun, id, Status::Skipped, "not_run", "was selected and did not run"));
     run.into_iter().chain(collectors).chain(running).chain(tests).chain(not_run).collect()
+}
+
+/// What a report says of tests beside their results.
+struct Marks<'a> {
+    quarantined: BTreeSet<(&'a str, &'a str)>,
+    flaky: BTreeMap<(&'a str, &'a str), &'a FlakyInRun>,
+    counts: Option<&'a BTreeMap<TestId, ResultCounts>>,
+}
+
+impl<'a> Marks<'a> {
+    fn new(report: &'a Report) -> Marks<'a> {
+        let key = |test: &'a TestId| (test.package.as_str(), test.name.as_str());
+        let quarantined = report.quarantined.iter().flat_map(|group| &group.tests).map(key).collect();
+        let flaky = report.repetitions.iter().flat_map(|repetitions| &repetitions.flaky);
+        let flaky = flaky.map(|flaky| (key(&flaky.test), flaky)).collect();
+        Marks { quarantined, flaky, counts: report.repetitions.as_ref().map(|repetitions| &*repetitions.counts) }
+    }
+
+    fn add_to(&self, entry: Entry<'a>, test: &'a TestCase) -> Entry<'a> {
+        let key = (test.package.as_str(), test.name.as_str());
+        let counted = self.counts.and_then(|counts| counts.get(&test.id()));
+        Entry {
+            is_quarantined: entry.is_failure() && self.quarantined.contains(&key),
+            flaky: self.flaky.get(&key).copied(),
+            failures: counted.map_or(0, |counts| counts.failures()),
+            ..entry
+        }
+    }
 }
 
 // A reader that counts failures must find one in every run that did not pass.
@@ -142,6 +187,9 @@ fn run(report: &Report) -> Entry<'_> {
         line: None,
         duration_s: Some(report.duration_s),
         message: message.into(),
+        is_quarantined: false,
+        flaky: None,
+        failures: 0,
     }
 }
 
@@ -163,6 +211,9 @@ fn named<'a>(
         line: None,
         duration_s: None,
         message,
+        is_quarantined: false,
+        flaky: None,
+        failures: 0,
     }
 }
 
@@ -181,6 +232,9 @@ fn collector(collector: &Collector) -> Entry<'_> {
         line: collector.line,
         duration_s: None,
         message: collector.message.as_str().into(),
+        is_quarantined: false,
+        flaky: None,
+        failures: 0,
     }
 }
 
@@ -201,6 +255,9 @@ fn test(test: &TestCase) -> Entry<'_> {
         line: test.line,
         duration_s: test.duration_s,
         message: test.message.as_deref().unwrap_or_default().into(),
+        is_quarantined: false,
+        flaky: None,
+        failures: 0,
     }
 }
 

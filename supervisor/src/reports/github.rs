@@ -45,7 +45,9 @@ fn annotation(entry: &Entry<'_>) -> String {
             let _ = write!(command, "line={line},");
         }
     }
-    let title = format!("{} {}", entry.suite, entry.name);
+    let marks = entry.marks().iter().map(|mark| format!(" ({mark})")).collect::<String>();
+    let name = format!("{} {}", entry.suite, entry.name);
+    let title = format!("{}{marks}", cut(&name, NAME_BYTES));
     let mut message = block(&entry.message).into_owned();
     if let Some(details) = entry.details() {
         if !message.is_empty() {
@@ -56,7 +58,7 @@ fn annotation(entry: &Entry<'_>) -> String {
     if message.is_empty() {
         message = entry.kind.replace('_', " ");
     }
-    let _ = writeln!(command, "title={}::{}", property(cut(&title, NAME_BYTES)), data(cut(&message, MESSAGE_BYTES)));
+    let _ = writeln!(command, "title={}::{}", property(&title), data(cut(&message, MESSAGE_BYTES)));
     command
 }
 

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use proctor_core::test_case::TestOutcome;
 use proctor_core::timestamp::Timestamp;
 use proctor_proto::printable::{block, line};
-use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{FlakyOrRerun, NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestRerun, TestSuite};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,6 +20,12 @@ const RESULT_BYTES: usize = 160;
 
 /// Bytes of the element around a case's output.
 const OUTPUT_BYTES: usize = 80;
+
+/// Most elements for failures in further executions; the property has their number.
+const RERUNS_MAX: u64 = 8;
+
+/// Bytes of such an element, and of a property with a mark.
+const RERUN_BYTES: usize = 200;
 
 /// Bytes of a suite's tags without its name.
 const SUITE_BYTES: usize = 200;
@@ -87,7 +93,8 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
         .map(|name| xml_bytes(name))
         .sum();
     let is_xpassed = matches!(entry.subject, Subject::Test(test) if test.outcome == TestOutcome::Xpassed);
-    let result_bytes = if entry.status == Status::Passed && !is_xpassed { 0 } else { RESULT_BYTES };
+    let marks_bytes = entry.marks().len() * RERUN_BYTES;
+    let result_bytes = if entry.status == Status::Passed && !is_xpassed { 0 } else { RESULT_BYTES } + marks_bytes;
     if !budget.take_entry(entry, suite_bytes + CASE_BYTES + names + result_bytes + message_bytes) {
         return None;
     }
@@ -108,6 +115,7 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
         if !text.is_empty() {
             status.set_description(text);
         }
+        add_reruns(&mut status, entry, beginning(message), budget);
     }
     let mut case = TestCase::new(name, status);
     case.set_classname(suite);
@@ -116,6 +124,13 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
     }
     let place = [("file", file), ("line", entry.line.map(|line| line.to_string()))];
     case.extra.extend(place.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
+    if entry.is_quarantined {
+        case.add_property(("proctor.quarantine", "true"));
+    }
+    if let Some(flaky) = entry.flaky {
+        let counts = format!("failed {} of {} executions", flaky.failures, flaky.executions);
+        case.add_property(("proctor.flaky", counts.as_str()));
+    }
     if is_xpassed {
         case.add_property(("proctor.outcome", entry.kind));
     }
@@ -125,6 +140,33 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
         case.set_system_out(output);
     }
     Some(case)
+}
+
+/// Adds the failures of several executions as Surefire and nextest write them. A test that also passed has a `flakyFailure`
+/// for each failed execution, beside its `failure`: no reader takes it for a success. One that only failed has a
+/// `rerunFailure` for each failure behind the first.
+fn add_reruns(status: &mut TestCaseStatus, entry: &Entry<'_>, message: &str, budget: &mut Budget) {
+    let (kind, count) = match entry.flaky {
+        Some(flaky) => (FlakyOrRerun::Flaky, flaky.failures),
+        None => (FlakyOrRerun::Rerun, entry.failures.saturating_sub(1)),
+    };
+    if !entry.is_failure() || count == 0 {
+        return;
+    }
+    let first = message.lines().next().unwrap_or_default();
+    status.set_rerun_kind(kind);
+    for number in 0..count.min(RERUNS_MAX) {
+        let is_kept = number == 0 && kind == FlakyOrRerun::Flaky;
+        let text = if is_kept { first } else { "failed again: the message of the first failure is kept" };
+        if !budget.take_text(RERUN_BYTES + xml_bytes(text)) {
+            return;
+        }
+        let mut rerun =
+            TestRerun::new(if entry.status == Status::Error { NonSuccessKind::Error } else { NonSuccessKind::Failure });
+        rerun.set_type(entry.kind);
+        rerun.set_message(text);
+        status.add_rerun(rerun);
+    }
 }
 
 /// Escapes what XML cannot hold even as a reference and printable text still has: noncharacters. The writer drops tabs, which

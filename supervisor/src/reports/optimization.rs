@@ -5,6 +5,7 @@ use super::budget::{LeftOut, cut};
 use super::entries::{Entry, Subject, entries, headline};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
+use proctor_core::repetition::FlakyInRun;
 use proctor_core::report::Report;
 use proctor_core::shell_word::shell_word;
 use proctor_core::test_case::TestId;
@@ -26,6 +27,9 @@ const SLOW_PART: f64 = 0.05;
 /// And at least this long, in seconds.
 const SLOW_S: f64 = 0.5;
 
+/// Numbers of tests at a time for which the least time is given.
+const PARALLEL: [f64; 3] = [2.0, 4.0, 8.0];
+
 /// Bytes of the sentence about what is left out.
 const LEFT_OUT_BYTES: usize = 200;
 
@@ -35,7 +39,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     let run = if run_id.is_empty() { String::new() } else { format!(" Run {}.", code(run_id)) };
     let mut plan = format!("# Optimization plan\n\nLast run: {}.{run}\n", prose(&headline(report)));
     broken(&mut plan, report);
-    flaky(&mut plan, context);
+    flaky(&mut plan, report, context);
     slow(&mut plan, report, context);
     uncovered(&mut plan, context);
     never_failing(&mut plan, context);
@@ -85,6 +89,9 @@ fn broken(plan: &mut String, report: &Report) {
         if !message.is_empty() {
             let _ = write!(text, ": {}", prose(cut(message, TEXT_BYTES)));
         }
+        for mark in entry.marks() {
+            let _ = write!(text, " ({})", prose(&mark));
+        }
         let next = match entry.subject {
             Subject::Test(test) => run_test(&test.nodeid),
             Subject::Run => "proctor report".to_owned(),
@@ -95,13 +102,23 @@ fn broken(plan: &mut String, report: &Report) {
     more(plan, total - failing.len().min(ITEMS_MAX) as u64, "proctor run --failed");
 }
 
-fn flaky(plan: &mut String, context: &ReportContext) {
-    let Some(history) = &context.history else {
+fn flaky(plan: &mut String, report: &Report, context: &ReportContext) {
+    let known = context.history.as_ref().map_or(&[][..], |history| &history.flaky);
+    // Of a run without a history, or whose files changed meanwhile, what it showed in itself.
+    let in_run = report.repetitions.iter().flat_map(|repetitions| &repetitions.flaky);
+    let in_run: Vec<&FlakyInRun> = in_run.filter(|flaky| known.iter().all(|known| known.test != flaky.test)).collect();
+    if context.history.is_none() && in_run.is_empty() {
         return unknown(plan, "Flaky", "there is no history of this workspace.");
-    };
+    }
     let none = "No test passed and failed on the same files, command and environment.";
-    section(plan, "Flaky", history.flaky.len() as u64, none);
-    for flaky in history.flaky.iter().take(ITEMS_MAX) {
+    let total = known.len() + in_run.len();
+    section(plan, "Flaky", total as u64, none);
+    for flaky in in_run.iter().take(ITEMS_MAX) {
+        let (failures, executions, rate) = (flaky.failures, flaky.executions, flaky.rate);
+        let text = format!("{} failed {failures} of {executions} executions of this run ({rate})", test(&flaky.test));
+        item(plan, &text, &hunt(&flaky.test));
+    }
+    for flaky in known.iter().take(ITEMS_MAX.saturating_sub(in_run.len())) {
         let (rate, percent) = (flaky.rate, |part: f64| format!("{:.0} %", part * 100.0));
         let text = format!(
             "{} failed {} of {} runs on equal files (95 % interval of the rate: {} to {})",
@@ -111,9 +128,9 @@ fn flaky(plan: &mut String, context: &ReportContext) {
             percent(rate.low),
             percent(rate.high)
         );
-        item(plan, &text, &trend(&flaky.test));
+        item(plan, &text, &hunt(&flaky.test));
     }
-    more(plan, history.flaky.len().saturating_sub(ITEMS_MAX) as u64, "proctor history --flaky");
+    more(plan, total.saturating_sub(ITEMS_MAX) as u64, "proctor history --flaky");
 }
 
 fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
@@ -134,6 +151,7 @@ fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
         count,
         "No test became slower, and none takes 5 % of the time of all tests and half a second.",
     );
+    parallelism(plan, report, all_s);
     for (id, slowdown) in slower.iter().take(ITEMS_MAX) {
         let (before, now) = (slowdown.before_us / 1e6, slowdown.now_us / 1e6);
         let (earlier, factor) = (slowdown.earlier_runs, slowdown.factor());
@@ -150,6 +168,26 @@ fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
         item(plan, &text, &run_test(&case.nodeid));
     }
     more(plan, count.saturating_sub(2 * ITEMS_MAX as u64), "proctor history --slow");
+}
+
+/// What the times of the tests allow: a bound, and what it assumes. Nothing for a run whose times do not add up to it.
+fn parallelism(plan: &mut String, report: &Report, all_s: f64) {
+    let times = || report.tests.iter().filter_map(|test| test.duration_s);
+    let is_once = report.repetitions.is_none() && !report.partial && report.truncated.tests == 0;
+    if !is_once || all_s < SLOW_S || times().count() < 2 {
+        return;
+    }
+    let longest_s = times().fold(0.0, f64::max);
+    let bounds = PARALLEL.map(|count| format!("{:.2} s with {count:.0} at a time", longest_s.max(all_s / count)));
+    let cpu_s = report.resources.cpu_user_s + report.resources.cpu_system_s;
+    let _ = writeln!(
+        plan,
+        "The run took {:.2} s and {cpu_s:.2} s of processor time; its tests took {all_s:.2} s together, the longest \
+         {longest_s:.2} s. In parallel they take at least {}: if none waits for another, each keeps its time, and start and \
+         build of the runner are left out.\n",
+        report.duration_s,
+        bounds.join(", "),
+    );
 }
 
 fn uncovered(plan: &mut String, context: &ReportContext) {
@@ -222,6 +260,15 @@ fn run_test(nodeid: &str) -> String {
         return "proctor run --failed".to_owned();
     }
     format!("proctor run --test={}", shell_word(nodeid))
+}
+
+/// The search for the cause of a flaky test.
+fn hunt(id: &TestId) -> String {
+    let name = id.full_name();
+    match name.len() > NAME_BYTES || name.chars().any(char::is_control) || name.starts_with('-') {
+        true => "proctor history --flaky".to_owned(),
+        false => format!("proctor flaky {}", shell_word(&name)),
+    }
 }
 
 fn trend(id: &TestId) -> String {

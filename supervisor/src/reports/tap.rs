@@ -9,7 +9,7 @@ use serde_json::json;
 use std::fmt::Write as _;
 
 /// Bytes of the lines of a YAML block, without the message and the path.
-const DIAGNOSTIC_BYTES: usize = 200;
+const DIAGNOSTIC_BYTES: usize = 320;
 
 /// Bytes of the name of a long text.
 const LONG_FIELD_BYTES: usize = 16;
@@ -81,6 +81,12 @@ fn diagnostic(entry: &Entry<'_>, budget: &mut Budget) -> Option<String> {
     field("kind", json!(entry.kind));
     if let Some(file) = entry.file {
         field("at", json!({ "file": line(file), "line": entry.line }));
+    }
+    if entry.is_quarantined {
+        field("quarantined", json!(true));
+    }
+    if let Some(flaky) = entry.flaky {
+        field("flaky", json!({ "executions": flaky.executions, "failures": flaky.failures }));
     }
     if let Some(duration_s) = entry.duration_s {
         field("duration_ms", json!(duration_s * 1_000.0));

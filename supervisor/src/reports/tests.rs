@@ -256,3 +256,30 @@ fn the_json_document_is_proctors_own_with_the_fields_of_pytest_json_report() {
     assert_eq!(document["tests"][1]["call"], serde_json::json!({ "duration": 0.25, "outcome": "passed" }));
     assert_eq!(serde_json::from_value::<Report>(document).unwrap(), report, "a report can be read back");
 }
+
+#[test]
+fn the_plan_has_what_the_run_showed_in_itself_and_the_bound_of_its_times() {
+    let slow = |name: &str, seconds| TestCase { duration_s: Some(seconds), ..test(name, TestOutcome::Passed) };
+    let mut report = report(Outcome::Passed, vec![slow("a", 6.0), slow("b", 1.0), slow("c", 1.0)]);
+    let bounds =
+        "In parallel they take at least 6.00 s with 2 at a time, 6.00 s with 4 at a time, 6.00 s with 8 at a time";
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(plan.contains("its tests took 8.00 s together, the longest 6.00 s") && plan.contains(bounds), "{plan}");
+    let mut tally = proctor_core::repetition::ExecutionTally::default();
+    for (number, outcome) in [(1, TestOutcome::Failed), (2, TestOutcome::Passed)] {
+        tally.add(number, &[test("a", outcome)], &std::collections::BTreeMap::new(), "");
+    }
+    report.repetitions = Some(proctor_core::repetition::Repetitions {
+        requested: 2,
+        executions: 2,
+        failed: 1,
+        retries: 0,
+        flaky: tally.flaky().1,
+        counts: std::sync::Arc::default(),
+        failing_orders: std::sync::Arc::default(),
+        files_changed: false,
+    });
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(plan.contains("\n## Flaky (1)\n\n- `pkg` `a` failed 1 of 2 executions of this run (50 %"), "{plan}");
+    assert!(plan.contains("  Next: `proctor flaky pkg/a`\n") && !plan.contains("In parallel"), "{plan}");
+}

@@ -199,6 +199,7 @@ pub fn prepare(
         scope: &scope,
         coverage: request.coverage,
         parallel: request.parallel,
+        order: request.order,
         network,
         workspace: root,
         scratch: SCRATCH,
@@ -327,6 +328,7 @@ fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
         (_, Selection::Matching { .. }) => "a filter or file",
         (_, Selection::Named(_)) => "a list of tests",
         _ if request.parallel.is_some() => "parallel",
+        _ if !request.order.is_own() => "the order",
         _ => match request.browsing.requested_option() {
             Some(option) => option,
             None => return Ok(()),

@@ -221,6 +221,7 @@ impl<'a> RepeatedRun<'a> {
             self.stop("the failed tests were not retried: a command of the request always runs whole".to_owned());
             return None;
         }
+        self.earlier.is_retry = true;
         self.retried = failed.iter().cloned().collect();
         let targets = failed.into_iter().map(RerunTarget::from_test).collect();
         let request = RunRequest { selection: Selection::Exactly(targets), ..self.task.request.clone() };
@@ -321,6 +322,7 @@ impl<'a> RepeatedRun<'a> {
     fn finish(self, mut report: Report) -> Report {
         let RepeatedRun { task, tally, executions, failed, retries, notes, is_cut_off, files_changed, .. } = self;
         let counts = Arc::new(tally.counts());
+        let failing_orders = Arc::new(tally.failing_orders());
         task.log.replace_files_blocking(task.spools.settled());
         let (total, flaky) = tally.flaky();
         let mut own = bounded_notes(notes.into_iter().chain(flaky_notes(total, &flaky)).collect());
@@ -337,7 +339,8 @@ impl<'a> RepeatedRun<'a> {
             report.partial = true;
         }
         let requested = task.request.repetition.repeat;
-        report.repetitions = Some(Repetitions { requested, executions, failed, retries, flaky, counts, files_changed });
+        report.repetitions =
+            Some(Repetitions { requested, executions, failed, retries, flaky, counts, failing_orders, files_changed });
         report
     }
 }

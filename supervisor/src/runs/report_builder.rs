@@ -460,7 +460,8 @@ mod tests {
         let (_, flaky) = tally.flaky();
         assert!(!flaky.is_empty());
         let (requested, executions, failed, retries) = (u32::MAX, u32::MAX, u32::MAX, u32::MAX);
-        Repetitions { requested, executions, failed, retries, flaky, counts, files_changed: true }
+        let failing_orders = Arc::default();
+        Repetitions { requested, executions, failed, retries, flaky, counts, failing_orders, files_changed: true }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use proctor_core::event::{Progress, RunEvent, RunnerEvent, Stream};
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Exit;
+use proctor_core::report::Summary;
 use proctor_core::test_case::{Collector, TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::{ExpectedTests, Parser, Step};
@@ -27,6 +28,8 @@ const SIGKILL: i32 = 9;
 pub(super) struct EarlierExecutions {
     /// Whether the run executes its tests more than once.
     pub(super) is_repeated: bool,
+    /// Whether this execution is a retry, whose tests are counted already.
+    pub(super) is_retry: bool,
     /// Whether this execution has tests that no other one counts, so that its total is that of the run.
     pub(super) has_total: bool,
     /// Layers and limits in force; subscribers are told once.
@@ -310,14 +313,15 @@ impl RunState {
         }
         self.progress_sent_at = Instant::now();
         let tests_finished = self.tally.summary.total;
+        let counted = if self.earlier.is_retry { Summary::default() } else { self.tally.summary };
         Some(RunEvent::Progress(Progress {
-            tests_finished: self.earlier.tests_finished + tests_finished,
+            tests_finished: self.earlier.tests_finished + counted.total,
             // A runner that reports more than it announced has not announced all. Of a repeated run it announces one execution.
             tests_total: self
                 .parser
                 .total()
                 .filter(|total| *total >= tests_finished && (!self.earlier.is_repeated || self.earlier.has_total)),
-            tests_failed: self.earlier.tests_failed + self.tally.summary.failures(),
+            tests_failed: self.earlier.tests_failed + counted.failures(),
             elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,
             running: self.parser.running().into_iter().next(),
@@ -331,6 +335,7 @@ mod tests {
     use proctor_core::isolation::Network;
     use proctor_core::outcome::KillReason;
     use proctor_core::request::{CoverageMode, Selection};
+    use proctor_core::test_order::TestOrder;
     use proctor_frameworks::runners::go::Go;
     use proctor_frameworks::{FileTree, Framework, PlanRequest};
 
@@ -344,6 +349,7 @@ mod tests {
             scope: &proctor_frameworks::EVERYTHING,
             coverage: CoverageMode::Off,
             parallel: None,
+            order: TestOrder::Project,
             network: Network::None,
             workspace: "/workspace",
             scratch: "/scratch",

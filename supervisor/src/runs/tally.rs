@@ -47,8 +47,9 @@ impl Tally {
         match event {
             RunnerEvent::TestStarted(test) => RunEvent::TestStarted(test),
             RunnerEvent::TestFinished(test) => {
+                let position = self.summary.total;
                 self.summary.count(test.outcome);
-                let test = Arc::new(self.within_budget(test.bounded()));
+                let test = Arc::new(TestCase { position, ..self.within_budget(test.bounded()) });
                 self.list(&test);
                 RunEvent::TestFinished(test)
             }

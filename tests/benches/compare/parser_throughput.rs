@@ -125,6 +125,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Off,
         parallel: None,
+        order: proctor_core::test_order::TestOrder::Project,
         network: Network::None,
         workspace: go_event_stream::WORKSPACE,
         scratch: "/scratch",

@@ -23,6 +23,7 @@ pub fn want(selection: &Selection) -> PlanRequest<'_> {
         scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Auto,
         parallel: None,
+        order: proctor_core::test_order::TestOrder::Project,
         network: Network::None,
         workspace: WORKSPACE,
         scratch: "/scratch",

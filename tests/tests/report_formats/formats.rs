@@ -175,3 +175,64 @@ fn a_run_that_was_cut_off_is_red_for_every_reader() {
     let tap = readers::javascript("tap", &workspace.path.join("report.tap"));
     assert_eq!((&tap["ok"], &tap["fail"]), (&json!(false), &json!(2)), "{tap}");
 }
+
+#[test]
+fn every_format_marks_a_flaky_test_in_quarantine_and_keeps_it_red() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("requirements.txt", "pytest\n");
+    workspace.write(".proctor.yaml", "quarantine:\n  - test_turns\n");
+    workspace.write(
+        "test_shop.py",
+        "import pathlib\n\ndef test_turns():\n    \
+         file = pathlib.Path('__pycache__') / 'turns'\n    file.parent.mkdir(exist_ok=True)\n    \
+         turns = len(file.read_text()) if file.exists() else 0\n    file.write_text('x' * (turns + 1))\n    \
+         assert turns % 2, 'an even turn'\n\ndef test_broken():\n    assert False\n",
+    );
+    let run = workspace.proctor(&[
+        "run",
+        "--repeat",
+        "3",
+        "--junit",
+        "junit.xml",
+        "--ctrf",
+        "ctrf.json",
+        "--tap",
+        "report.tap",
+        "--output",
+        "github",
+    ]);
+    assert_eq!(run.status, 1, "{run:?}");
+    let marks = "(in quarantine) (flaky%3A failed 2 of 3 executions (67 %25%2C 95 %25 interval";
+    assert!(run.stdout.contains(&format!("title=test_shop.py test_turns {marks}")), "{run:?}");
+    let by_python = readers::python("junit_reader.py", &[&workspace.path.join("junit.xml")]);
+    assert_eq!((&by_python["tests"], &by_python["failures"]), (&json!(2), &json!(2)), "{by_python}");
+    let by_javascript = readers::javascript("junit", &workspace.path.join("junit.xml"));
+    let cases = by_javascript["testsuite"][0]["testcase"].as_array().unwrap();
+    let case = |name: &str| cases.iter().find(|case| case["name"] == name).unwrap();
+    let turns = case("test_turns");
+    assert_eq!(turns["flakyFailure"].as_array().map(Vec::len), Some(2), "{turns}");
+    assert!(turns["failure"]["message"].as_str().unwrap().contains("an even turn"), "{turns}");
+    let property = |name: &str| {
+        let properties = turns["properties"]["property"].as_array().unwrap();
+        properties.iter().find(|property| property["name"] == name).map(|property| &property["value"])
+    };
+    assert_eq!(property("proctor.quarantine"), Some(&json!("true")));
+    assert_eq!(property("proctor.flaky"), Some(&json!("failed 2 of 3 executions")));
+    let broken = case("test_broken");
+    assert_eq!(broken["rerunFailure"].as_array().map(Vec::len), Some(2), "{broken}");
+    let ctrf = readers::javascript("ctrf", &workspace.path.join("ctrf.json"));
+    let test = ctrf["tests"].as_array().unwrap().iter().find(|test| test["name"] == "test_turns").unwrap();
+    assert_eq!(
+        (&test["flaky"], &test["tags"], &test["status"]),
+        (&json!(true), &json!(["quarantined"]), &json!("failed"))
+    );
+    assert_eq!(test["extra"]["repetitions"], json!({"executions": 3, "failures": 2}));
+    let tap = readers::javascript("tap", &workspace.path.join("report.tap"));
+    let failures = tap["failures"].as_array().unwrap();
+    let diag = failures.iter().map(|failure| &failure["diag"]).find(|diag| diag["quarantined"] == true).unwrap();
+    assert_eq!(diag["flaky"], json!({"executions": 3, "failures": 2}), "{tap}");
+    for format in ["html", "optimization"] {
+        let text = workspace.proctor(&["report", "--format", format]).stdout;
+        assert!(text.contains("in quarantine") && text.contains("flaky: failed 2 of 3 executions"), "{format}: {text}");
+    }
+}

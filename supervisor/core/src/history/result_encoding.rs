@@ -49,6 +49,36 @@ pub fn decode(bytes: &[u8]) -> impl Iterator<Item = (u32, TestResult)> {
     })
 }
 
+/// Encodes the order of a run's tests: one byte of version, then the difference of each number to the one before it, in
+/// zigzag form, as a LEB128 varint: some two bytes a test.
+#[must_use]
+pub fn encode_order(tests: &[u32]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + tests.len() * 2);
+    bytes.push(VERSION);
+    let mut last = 0_i64;
+    for test in tests {
+        let difference = i64::from(*test) - last;
+        last = i64::from(*test);
+        push_varint(&mut bytes, ((difference << 1) ^ (difference >> 63)).cast_unsigned());
+    }
+    bytes
+}
+
+/// Decodes an order. Ends early at bytes that no encoder wrote.
+pub fn decode_order(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let mut rest = match bytes.split_first() {
+        Some((&VERSION, rest)) => rest,
+        _ => &[],
+    };
+    let mut test = 0_i64;
+    std::iter::from_fn(move || {
+        let value = take_varint(&mut rest)?;
+        let difference = (value >> 1).cast_signed() ^ -(value & 1).cast_signed();
+        test = test.checked_add(difference)?;
+        u32::try_from(test).ok()
+    })
+}
+
 fn outcome_code(outcome: TestOutcome) -> u64 {
     match outcome {
         TestOutcome::Passed => 0,
@@ -128,6 +158,16 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_order_is_decoded_as_it_was(tests in proptest::collection::vec(any::<u32>(), 0..50)) {
+            prop_assert_eq!(decode_order(&encode_order(&tests)).collect::<Vec<_>>(), tests);
+        }
+
+        #[test]
+        fn a_damaged_order_ends_early(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            prop_assert!(decode_order(&bytes).count() <= bytes.len());
+        }
+
         #[test]
         fn decodes_what_it_encoded(
             results in proptest::collection::btree_map(

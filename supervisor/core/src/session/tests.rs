@@ -5,8 +5,9 @@ use crate::coverage::{Attribution, LineSpan};
 use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
 use crate::report::tests::report;
-use crate::request::RerunTarget;
+use crate::request::{EarlierState, RerunTarget};
 use crate::test_case::{TestCase, TestId, TestOutcome};
+use crate::test_order::TestOrder;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -303,6 +304,22 @@ fn a_rerun_executes_its_tests_once_unless_it_asks_for_more() {
     assert_eq!(session.resolve(&rerun).unwrap().0.repetition, Repetition::ONCE);
     let own = Repetition { repeat: 3, ..Repetition::ONCE };
     assert_eq!(session.resolve(&RunRequest { repetition: own, ..rerun }).unwrap().0.repetition, own);
+}
+
+#[test]
+fn an_order_of_tests_is_for_its_own_run_alone() {
+    let mut session = Session::default();
+    let id = TestId { package: "p".into(), name: "T".into() };
+    let failed = TestCase::new(id, "p/T".into(), TestOutcome::Failed);
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, vec![failed]));
+    session.last_request = Some(Box::new(RunRequest { order: TestOrder::Reversed, ..RunRequest::default() }));
+    for selection in [Selection::LastFailed { limit: None }, Selection::Affected { since: EarlierState::LastRun }] {
+        let again = RunRequest { selection, ..RunRequest::default() };
+        assert_eq!(session.resolve(&again).unwrap().0.order, TestOrder::Project);
+        let order = TestOrder::Shuffled { seed: Some(1) };
+        assert_eq!(session.resolve(&RunRequest { order, ..again }).unwrap().0.order, order);
+    }
 }
 
 #[test]

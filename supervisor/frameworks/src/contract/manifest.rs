@@ -1,6 +1,7 @@
 //! What a framework declares about itself, as data: everything in proctor that depends on frameworks is derived from it.
 
 use crate::contract::{IgnoredDirs, NameScope, ReservedVariables, ScopeSupport, StackDump, Toolchain};
+use proctor_core::test_order::TestOrder;
 
 /// A framework's description. Each adapter has one, and [`FRAMEWORKS`](crate::FRAMEWORKS) leads to all of them.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,8 @@ pub struct Manifest {
     pub node_id_separator: Option<&'static str>,
     /// The options of a request that it can carry out.
     pub options: OptionSupport,
+    /// Sources of chance that a request can take away by a variable.
+    pub fixed_chance: &'static [FixedChance],
     /// How its processes print their stacks at the deadline; `None` if they cannot.
     pub stack_dump: Option<StackDump>,
     /// How the names of its tests relate to each other in a rerun.
@@ -60,6 +63,46 @@ pub struct OptionSupport {
     pub coverage: bool,
     /// `browser` and `headed`: whether it drives browsers, perhaps only with a plugin of the project.
     pub browsers: bool,
+    /// The orders of tests that it can be told.
+    pub orders: OrderSupport,
+}
+
+/// The orders of tests that a runner can be told, besides the project's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OrderSupport {
+    /// The reverse of its own.
+    pub reversed: bool,
+    /// A random order, from a seed that it prints or is given.
+    pub shuffled: bool,
+    /// The order in which the request names the tests.
+    pub selected: bool,
+}
+
+impl OrderSupport {
+    /// No other order.
+    pub const NONE: OrderSupport = OrderSupport { reversed: false, shuffled: false, selected: false };
+
+    /// Whether the runner can be told this order.
+    #[must_use]
+    pub fn has(self, order: TestOrder) -> bool {
+        match order {
+            TestOrder::Project => true,
+            TestOrder::Reversed => self.reversed,
+            TestOrder::Shuffled { .. } => self.shuffled,
+            TestOrder::Selected => self.selected,
+        }
+    }
+}
+
+/// A source of chance that a variable of the environment takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedChance {
+    /// The variable.
+    pub variable: &'static str,
+    /// The value that fixes it.
+    pub value: &'static str,
+    /// What is random without it.
+    pub what: &'static str,
 }
 
 /// What a framework does with the option `parallel`.
@@ -123,7 +166,9 @@ impl Manifest {
             parallel: ParallelSupport::Applied,
             coverage: false,
             browsers: false,
+            orders: OrderSupport::NONE,
         },
+        fixed_chance: &[],
         stack_dump: None,
         rerun_names: RerunNames::PLAIN,
         reserved: ReservedVariables::NONE,

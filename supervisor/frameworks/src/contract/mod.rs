@@ -15,7 +15,7 @@ mod unscanned;
 pub use file_tree::FileTree;
 pub use framework::Framework;
 pub(crate) use framework::split_node_id;
-pub use manifest::{Manifest, OptionSupport, ParallelSupport, RerunNames};
+pub use manifest::{FixedChance, Manifest, OptionSupport, OrderSupport, ParallelSupport, RerunNames};
 pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
 pub use project::Project;

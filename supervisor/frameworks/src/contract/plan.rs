@@ -3,6 +3,7 @@
 use super::{StackRequest, TestScope};
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -28,6 +29,8 @@ pub struct PlanRequest<'a> {
     pub coverage: CoverageMode,
     /// Requested number of tests that run at the same time within one package.
     pub parallel: Option<u32>,
+    /// The order of the tests: one that the manifest's [`OrderSupport`](crate::OrderSupport) has.
+    pub order: TestOrder,
     /// Whether the run will have a network.
     pub network: Network,
     /// Absolute path of the workspace inside the sandbox, without a trailing slash.
@@ -49,6 +52,7 @@ impl<'a> PlanRequest<'a> {
             scope: &crate::contract::EVERYTHING,
             coverage: CoverageMode::Off,
             parallel: None,
+            order: TestOrder::Project,
             network: Network::None,
             workspace: "/w",
             scratch: "/s",

@@ -207,10 +207,13 @@ fn plan(
     let request = &PlanRequest { selection: scoped.as_ref().unwrap_or(request.selection), ..request.clone() };
     Ok(match kind {
         RunKind::Tests => {
-            let OptionSupport { parallel, browsers, .. } = framework.manifest().options;
+            let OptionSupport { parallel, browsers, orders, .. } = framework.manifest().options;
             let not_applicable = |option| PlanError::NotApplicable { option, framework: framework.name() };
             if request.parallel.is_some() && parallel == ParallelSupport::Refused {
                 return Err(not_applicable("parallel"));
+            }
+            if !orders.has(request.order) {
+                return Err(not_applicable("the order"));
             }
             let mut plan = framework.plan(projects, tree, request)?;
             if let (Some(_), ParallelSupport::NoEffect(note)) = (request.parallel, parallel) {

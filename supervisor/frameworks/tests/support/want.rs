@@ -11,6 +11,7 @@ pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
         scope: &proctor_frameworks::EVERYTHING,
         coverage: CoverageMode::Off,
         parallel: None,
+        order: proctor_core::test_order::TestOrder::Project,
         network: Network::None,
         workspace: "/workspace",
         scratch: "/scratch",

@@ -126,6 +126,10 @@ fn detail(input: ReportInput<'_>, entry: &Entry<'_>, message: &str, budget: &mut
         detail.insert("file".to_owned(), line(file).into());
         detail.extend(entry.line.map(|line| ("line".to_owned(), line.into())));
     }
+    let marks = entry.marks();
+    if !marks.is_empty() && budget.take_text(bytes_of(&marks) + DETAIL_BYTES) {
+        detail.insert("marks".to_owned(), marks.into());
+    }
     let (expected, actual, stack) = match entry.subject {
         Subject::Test(test) => (test.expected.as_deref(), test.actual.as_deref(), test.stack.as_deref()),
         Subject::Collector(collector) => (None, None, Some(collector.output.as_str())),

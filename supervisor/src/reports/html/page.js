@@ -194,6 +194,7 @@
     if (flaky) parts.push(el('p', { class: 'where' }, `Flaky: failed ${flaky.failures} of ${flaky.runs} runs of the same files (95 % interval ${flaky.low} to ${flaky.high} %).`));
     if (test[TREND] === 1) parts.push(el('p', { class: 'where' }, 'New: it passed, or had never run, before this run.'));
     if (test[TREND] === 2) parts.push(el('p', { class: 'where' }, 'It failed the last time as well.'));
+    if (detail.marks) parts.push(el('p', { class: 'where' }, detail.marks.join(' · ')));
     if (detail.message) parts.push(el('pre', { class: groupOf(kind) === 'failed' ? 'message' : 'message quiet' }, detail.message));
     if (detail.expected !== undefined || detail.actual !== undefined) parts.push(section('Expected and actual', sideBySide(detail.expected, detail.actual)));
     if (detail.source) parts.push(section(detail.source.edited ? 'Source (the file was changed since the run began)' : 'Source', sourceLines(detail)));

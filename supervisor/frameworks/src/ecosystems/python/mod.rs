@@ -20,9 +20,11 @@ pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
 use crate::contract::{
-    ARTIFACTS, InjectedFile, NameScope, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport, Step, TestScope,
+    ARTIFACTS, FixedChance, InjectedFile, NameScope, OrderSupport, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport,
+    Step, TestScope,
 };
-use proctor_core::request::CoverageMode;
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use toolchain::INTERPRETERS;
 
@@ -65,12 +67,32 @@ impl<'a> PlanBuilder<'a> {
     pub(crate) fn add(&mut self, project: &Project, args: Vec<String>, tests: &BTreeMap<String, Vec<String>>) {
         let mut env = self.environment();
         env.extend(scope_variable(self.request.scope));
+        env.extend(self.order_variable());
         if !tests.is_empty() {
             let path = format!("{}/{}.json", self.name, self.plan.steps.len());
             env.insert("PROCTOR_SELECTION".to_owned(), format!("{}/{path}", self.request.scratch));
             self.plan.files.push(injected(path, serde_json::json!(tests).to_string().into_bytes()));
         }
         self.plan.steps.push(Step { programs: interpreters(&project.dir), args, dir: project.dir.clone(), env });
+    }
+
+    /// The order as both runners' plugins read it; that of the selection is in a file.
+    fn order_variable(&mut self) -> Option<(String, String)> {
+        let value = match self.request.order {
+            TestOrder::Project => return None,
+            TestOrder::Reversed => "reversed".to_owned(),
+            TestOrder::Shuffled { seed: None } => "shuffled".to_owned(),
+            TestOrder::Shuffled { seed: Some(seed) } => format!("shuffled:{seed}"),
+            TestOrder::Selected => {
+                let path = format!("{}/order.json", self.name);
+                let value = format!("{}/{path}", self.request.scratch);
+                if self.plan.files.iter().all(|file| file.path != path) {
+                    self.plan.files.push(injected(path, selected_order(self.request.selection)));
+                }
+                value
+            }
+        };
+        Some(("PROCTOR_ORDER".to_owned(), value))
     }
 
     /// Adds a sentence for the report.
@@ -120,6 +142,16 @@ fn scope_variable(scope: &TestScope) -> Option<(String, String)> {
     (!lists.is_empty()).then(|| ("PROCTOR_SCOPE".to_owned(), serde_json::json!(lists).to_string()))
 }
 
+/// The files and names of an exact selection, in its order.
+fn selected_order(selection: &Selection) -> Vec<u8> {
+    let targets: &[RerunTarget] = if let Selection::Exactly(targets) = selection { targets } else { &[] };
+    let test = |target: &RerunTarget| match target {
+        RerunTarget::Test(test) => Some([test.package.clone(), test.name.clone()]),
+        RerunTarget::Package(_) | RerunTarget::Name(_) => None,
+    };
+    serde_json::json!(targets.iter().filter_map(test).collect::<Vec<_>>()).to_string().into_bytes()
+}
+
 fn injected(path: String, bytes: Vec<u8>) -> InjectedFile {
     InjectedFile { path, bytes, executable: false }
 }
@@ -130,6 +162,13 @@ fn interpreters(dir: &str) -> Vec<String> {
     let own = (0..=depth).flat_map(|up| INTERPRETERS.iter().map(move |python| format!("{}{python}", "../".repeat(up))));
     own.chain(["python3", "python"].map(str::to_owned)).collect()
 }
+
+/// Both runners' plugins order the tests themselves.
+pub(crate) const ORDERS: OrderSupport = OrderSupport { reversed: true, shuffled: true, selected: true };
+
+/// Python takes a new seed for the hashes of strings in each process, which decides the order of sets.
+pub(crate) const FIXED_CHANCE: &[FixedChance] =
+    &[FixedChance { variable: "PYTHONHASHSEED", value: "0", what: "the hash seed of Python" }];
 
 /// Both runners' plugins apply every glob of a scope.
 pub(crate) const SCOPE: ScopeSupport = ScopeSupport { names: NameScope::Adapter, files: true };

@@ -7,6 +7,7 @@ import faulthandler
 import json
 import linecache
 import os
+import random
 import re
 import reprlib
 import signal
@@ -22,6 +23,9 @@ CUT = "…"
 
 # Most frames of a stack on either side of the cut: a recursion has a thousand.
 FRAMES_MAX = 32
+
+# The directory of the project; tests may change the working directory.
+START = os.getcwd()
 
 # Most exceptions of a chain of causes.
 CAUSES_MAX = 8
@@ -283,6 +287,42 @@ class Selection:
         above = package.split("/")
         places = ["."] + ["/".join(above[: count + 1]) for count in range(len(above))]
         return any("" in self.tests.get(place, ()) for place in places)
+
+
+class Order:
+    """The order of the tests that the request asks for: `reversed`, `shuffled`, `shuffled:SEED`, or a file that names them."""
+
+    def __init__(self):
+        self._wanted = os.environ.get("PROCTOR_ORDER", "")
+        self.is_own = not self._wanted
+        kind, _, seed = self._wanted.partition(":")
+        self.is_shuffled = kind == "shuffled"
+        self.seed = int(seed) if self.is_shuffled and seed else None
+
+    def of(self, tests, place):
+        """The tests in this order. `place` has the file and the name of a test; the tests of a file stay together in a random order."""
+        if self._wanted == "reversed":
+            return tests[::-1]
+        if self.is_shuffled:
+            return self._shuffled(tests, place)
+        with open(self._wanted, encoding="utf-8") as file:
+            named = {tuple(pair): number for number, pair in enumerate(json.load(file))}
+        return sorted(tests, key=lambda test: named.get(self._key(*place(test)), len(named)))
+
+    def _shuffled(self, tests, place):
+        chance = random.Random(self.seed) if self.seed is not None else random.SystemRandom()
+        files = {}
+        for test in tests:
+            files.setdefault(place(test)[0], []).append(test)
+        groups = list(files.values())
+        chance.shuffle(groups)
+        for group in groups:
+            chance.shuffle(group)
+        return [test for group in groups for test in group]
+
+    @staticmethod
+    def _key(package, name):
+        return os.path.relpath(os.path.join(START, package), workspace()), kept_name(name)
 
 
 def kept_name(name):

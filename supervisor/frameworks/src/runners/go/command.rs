@@ -8,6 +8,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use proctor_core::request::CoverageMode;
+use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 
 /// File in which the go tool looks for its telemetry mode, below `$HOME`, which is `home` in the scratch directory. Without
@@ -34,6 +35,7 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     if let Some(parallel) = request.parallel {
         common.push(format!("-parallel={}", parallel.max(1)));
     }
+    common.extend(shuffle(request.order));
     common.extend(scope::skip_expression(request.scope).map(|names| format!("-skip={names}")));
     for group in scope::apply(groups(projects, tree, request.selection)?, tree, projects, request.scope)? {
         plan.steps.push(step(group, tree, request, &common));
@@ -43,6 +45,15 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
         plan.notes.push(MODULE_BOUNDARY_NOTE.to_owned());
     }
     Ok(plan)
+}
+
+/// The option for an order within each package: `go test` prints the seed that it picks.
+fn shuffle(order: TestOrder) -> Option<String> {
+    match order {
+        TestOrder::Shuffled { seed: Some(seed) } => Some(format!("-shuffle={seed}")),
+        TestOrder::Shuffled { seed: None } => Some("-shuffle=on".to_owned()),
+        TestOrder::Project | TestOrder::Reversed | TestOrder::Selected => None,
+    }
 }
 
 /// The plan of a listing. `-list` takes the filter's place; only its first level can be listed.

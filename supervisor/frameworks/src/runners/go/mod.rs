@@ -30,8 +30,8 @@ mod tracker;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    CoverageHarvest, Framework, Manifest, NameScope, OptionSupport, Parser, Plan, PlanError, PlanRequest, ScopeSupport,
-    StackDump, StackSource,
+    CoverageHarvest, Framework, Manifest, NameScope, OptionSupport, OrderSupport, Parser, Plan, PlanError, PlanRequest,
+    ScopeSupport, StackDump, StackSource,
 };
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
@@ -52,6 +52,7 @@ static MANIFEST: Manifest = Manifest {
     build_error_hides_tests: false,
     options: OptionSupport {
         coverage: true,
+        orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
         scope: ScopeSupport { names: NameScope::Adapter, files: true },
         ..Manifest::DEFAULT.options
     },

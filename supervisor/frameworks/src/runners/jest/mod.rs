@@ -13,12 +13,13 @@
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Manifest, NameScope, OptionSupport, Plan, PlanError, PlanRequest, ScopeSupport, Step, TestScope,
+    Manifest, NameScope, OptionSupport, OrderSupport, Plan, PlanError, PlanRequest, ScopeSupport, Step, TestScope,
 };
 use crate::ecosystems::js::{
     self, Arity, Flag, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
 use crate::formats::reporter_protocol::RunnerProfile;
+use proctor_core::test_order::TestOrder;
 
 /// Adapter for Jest.
 #[derive(Debug, Clone, Copy)]
@@ -177,6 +178,7 @@ static MANIFEST: Manifest = Manifest {
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
     options: OptionSupport {
+        orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
         scope: ScopeSupport { names: NameScope::Titles, files: true },
         ..Manifest::DEFAULT.options
     },
@@ -251,5 +253,10 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     let in_parallel = |option: &String| option == "--runInBand" || option.starts_with("--maxWorkers=");
     args.extend(options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option)));
     args.extend(request.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
+    if let TestOrder::Shuffled { seed } = request.order {
+        // Within each file; Jest prints the seed that it picks.
+        args.extend(["--randomize", "--showSeed"].map(str::to_owned));
+        args.extend(seed.map(|seed| format!("--seed={seed}")));
+    }
     args
 }

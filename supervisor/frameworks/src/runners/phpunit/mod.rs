@@ -20,13 +20,14 @@ mod selection;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
-    RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
+    Framework, InjectedFile, Manifest, OptionSupport, OrderSupport, ParallelSupport, Parser, Plan, PlanError,
+    PlanRequest, REPORT, RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
 };
 use crate::ecosystems::path_selection::PathSelection;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::thread_stacks;
 use proctor_core::hung_test::StackSignal;
+use proctor_core::test_order::TestOrder;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -126,6 +127,7 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["php", "phpt"],
     node_id_separator: Some("::"),
     options: OptionSupport {
+        orders: OrderSupport { reversed: true, shuffled: true, selected: false },
         parallel: ParallelSupport::NoEffect("parallel has no effect: PHPUnit runs tests one at a time"),
         ..Manifest::DEFAULT.options
     },
@@ -203,6 +205,18 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
     Ok(plan)
 }
 
+/// PHPUnit prints the seed of a random order, which it picks if there is none.
+fn order_options(order: TestOrder) -> Vec<String> {
+    match order {
+        TestOrder::Project | TestOrder::Selected => Vec::new(),
+        TestOrder::Reversed => vec!["--order-by=reverse".to_owned()],
+        TestOrder::Shuffled { seed } => {
+            let seed = seed.map(|seed| format!("--random-order-seed={seed}"));
+            ["--order-by=random".to_owned()].into_iter().chain(seed).collect()
+        }
+    }
+}
+
 /// One command for each path: PHPUnit takes one before version 11.
 fn steps(
     selection: &PathSelection<'_>,
@@ -214,6 +228,7 @@ fn steps(
     let mut args: Vec<String> = [script].into_iter().chain(OPTIONS.map(str::to_owned)).collect();
     // In one argument, so that a filter stays a filter whatever it begins with.
     args.extend(selection.filter.iter().map(|filter| format!("--filter={filter}")));
+    args.extend(order_options(request.order));
     let step = |path: Option<&str>| Step {
         programs: vec!["php".to_owned()],
         // From `./`, so that no file can be read as an option.

@@ -67,7 +67,14 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["py"],
     node_id_separator: Some("::"),
     ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
-    options: OptionSupport { browsers: true, coverage: true, scope: python::SCOPE, ..Manifest::DEFAULT.options },
+    options: OptionSupport {
+        browsers: true,
+        coverage: true,
+        scope: python::SCOPE,
+        orders: python::ORDERS,
+        ..Manifest::DEFAULT.options
+    },
+    fixed_chance: python::FIXED_CHANCE,
     stack_dump: Some(python::STACK_DUMP),
     rerun_names: python::RERUN_NAMES,
     reserved: ReservedVariables {

@@ -88,6 +88,9 @@ def pytest_configure(config):
     # Keeps artifacts out of the workspace. A worker of pytest-xdist reads the project's settings once more.
     if _keeps_artifacts(config):
         config.option.output = os.environ["PROCTOR_OUTPUT"]
+    seed = proctor_python.Order().seed
+    if seed is not None and hasattr(config.option, "randomly_seed"):  # pytest-randomly shuffles, and seeds random values
+        config.option.randomly_seed = seed
     if proctor_coverage.current is not None:
         config.pluginmanager.register(Coverage(config, proctor_coverage.current), "proctor_coverage")
     asked = [name for name in BY_EARLIER_RUNS if getattr(config.option, name, False)]
@@ -187,8 +190,21 @@ def pytest_ignore_collect(collection_path):
     return True if is_left_out and collection_path.name != "conftest.py" else None
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config, items):
+    _select(config, items)
+    order = proctor_python.Order()
+    found = list(items)
+    yield
+    if order.is_own:
+        return
+    # The last word, behind plugins that shuffle: the order in which pytest found the tests, changed as the request asks.
+    kept, places = set(items), Places(config)
+    if not (order.is_shuffled and config.pluginmanager.hasplugin("randomly")):
+        items[:] = order.of([item for item in found if item in kept], lambda item: places.of(item.nodeid))
+
+
+def _select(config, items):
     selection, places = proctor_python.Selection(), Places(config)
 
     def is_wanted(item):

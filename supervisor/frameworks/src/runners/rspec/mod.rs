@@ -20,14 +20,15 @@ mod selection;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, InjectedFile, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest, REPORT,
-    RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
+    Framework, InjectedFile, Manifest, OptionSupport, OrderSupport, ParallelSupport, Parser, Plan, PlanError,
+    PlanRequest, REPORT, RerunNames, ReservedVariables, StackDump, StackSource, Step, Toolchain,
 };
 use crate::ecosystems::path_selection::{PathSelection, path_selections};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use crate::parsing::thread_stacks;
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::Selection;
+use proctor_core::test_order::TestOrder;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -109,6 +110,7 @@ static MANIFEST: Manifest = Manifest {
     extensions: &["rb"],
     node_id_separator: Some(" > "),
     options: OptionSupport {
+        orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
         parallel: ParallelSupport::NoEffect("parallel has no effect: RSpec runs examples one at a time"),
         ..Manifest::DEFAULT.options
     },
@@ -190,6 +192,11 @@ fn step(
     };
     // In one argument, so that a filter stays a filter whatever it begins with.
     args.extend(selection.filter.iter().map(|filter| format!("--example={filter}")));
+    args.extend(match request.order {
+        TestOrder::Shuffled { seed: Some(seed) } => Some(format!("--order=rand:{seed}")),
+        TestOrder::Shuffled { seed: None } => Some("--order=rand".to_owned()),
+        TestOrder::Project | TestOrder::Reversed | TestOrder::Selected => None,
+    });
     // From `./`, so that no file can be read as an option.
     args.extend(selection.paths.iter().map(|path| format!("./{path}")));
     Step { programs: vec![program.to_owned()], args, dir: dir.clone(), env }

@@ -54,9 +54,11 @@ static MANIFEST: Manifest = Manifest {
     options: OptionSupport {
         coverage: true,
         scope: python::SCOPE,
+        orders: python::ORDERS,
         parallel: ParallelSupport::NoEffect("parallel has no effect: unittest runs tests one at a time"),
         ..Manifest::DEFAULT.options
     },
+    fixed_chance: python::FIXED_CHANCE,
     stack_dump: Some(python::STACK_DUMP),
     rerun_names: RerunNames { is_reported_only_on_failure: is_fixture, ..python::RERUN_NAMES },
     toolchains: &[&python::PYTHON],

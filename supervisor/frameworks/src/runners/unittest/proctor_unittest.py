@@ -151,6 +151,9 @@ def chosen(suite, selection):
             return False
         return selection.has(package, *(part for own in (name, test.id()) for part in (own, own.rpartition(".")[0] + ".")))
 
+    order = proctor_python.Order()
+    if not order.is_own:
+        return unittest.TestSuite(order.of([test for test in each(suite) if is_wanted(test)], place))
     return unittest.TestSuite(filter(is_wanted, each(suite))) if selection.tests or not SCOPE.is_everything else suite
 
 

@@ -13,9 +13,10 @@
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Manifest, OptionSupport, Plan, PlanError, PlanRequest};
+use crate::contract::{InjectedFile, Manifest, OptionSupport, OrderSupport, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsFramework, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::RunnerProfile;
+use proctor_core::test_order::TestOrder;
 use serde::Serialize;
 
 /// Adapter for Vitest.
@@ -135,7 +136,11 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
-    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
+    options: OptionSupport {
+        scope: js::TITLE_SCOPE,
+        orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
+        ..Manifest::DEFAULT.options
+    },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
@@ -172,10 +177,19 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         let kept = options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option));
         let launch = js::launch_with_report(tree, &group, request, "vitest/run.mjs", &script);
         plan.steps.push(
-            launch.with_env("PROCTOR_VITEST", settings(&group, request)).step(positional.into_iter().chain(kept)),
+            launch
+                .with_env("PROCTOR_VITEST", settings(&group, request))
+                .step(positional.into_iter().chain(kept).chain(order_options(request.order))),
         );
     }
     Ok(plan)
+}
+
+/// Vitest prints the seed of a random order, which it picks if there is none.
+fn order_options(order: TestOrder) -> Vec<String> {
+    let TestOrder::Shuffled { seed } = order else { return Vec::new() };
+    let seed = seed.map(|seed| format!("--sequence.seed={seed}"));
+    ["--sequence.shuffle.files".to_owned(), "--sequence.shuffle.tests".to_owned()].into_iter().chain(seed).collect()
 }
 
 fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
