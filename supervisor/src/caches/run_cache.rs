@@ -161,6 +161,7 @@ mod tests {
             scratch: SCRATCH,
             cache: cache.to_str().unwrap(),
             nonce: "n",
+            toolchain_sources: None,
         };
         let (plan, _) = chosen.plan(RunKind::Tests, &tree, &want, BrowserOptions::default()).unwrap();
         let CacheDirs { env, links } = Toolchain::default().caches(Some(cache), Network::None);

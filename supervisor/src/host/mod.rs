@@ -10,4 +10,5 @@ pub mod resolved_path;
 pub mod state_dir;
 pub mod toolchain;
 pub mod toolchain_mounts;
+pub mod toolchain_sources;
 pub mod trash;

@@ -5,6 +5,7 @@ use crate::caches::{GoLibrary, RunCache, cache_dir_of_run};
 use crate::history::WorkspaceKey;
 use crate::host::environment::{HOME, home};
 use crate::host::toolchain::{invisible_interpreter, is_visible};
+use crate::host::toolchain_sources::read_sources;
 use crate::random_id::random_id;
 use crate::runs::SinceError;
 use crate::runs::context::Context;
@@ -17,14 +18,14 @@ use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::repetition::Repetition;
-use proctor_core::request::{Fingerprint, RunKind, RunRequest, Selection};
+use proctor_core::request::{CoverageMode, Fingerprint, RunKind, RunRequest, Selection};
 use proctor_core::selection::AffectedSummary;
 use proctor_core::test_case::Collector;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::detection::{self, DetectError};
 use proctor_frameworks::{
     ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step,
-    runners::custom,
+    ToolchainSources, runners::custom,
 };
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile, StackRequest};
 use std::collections::BTreeMap;
@@ -205,9 +206,13 @@ pub fn prepare(
         scratch: SCRATCH,
         cache,
         nonce: nonce.as_str(),
+        toolchain_sources: None,
     };
+    let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
     let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms } = if !is_own_command {
-        plan_detected(policy, scan, &file, &request, kind, &want)?
+        plan_detected(policy, scan, &file, &request, kind, &want, |chosen| {
+            toolchain_sources(context, workspace, &read_only, chosen)
+        })?
     } else {
         check_custom(&request, kind)?;
         notes.extend(file.unused_scope());
@@ -237,7 +242,6 @@ pub fn prepare(
     let caches = context.toolchain.caches(cache_dir.as_deref(), network);
     env.extend(caches.env);
     env.extend(request.env.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
     let runs_go = chosen.is_none() && kind == RunKind::Tests || may_run_go(&plan.steps);
     let go_library =
         run_cache.as_ref().filter(|_| runs_go).and_then(|cache| go_library(context, workspace, &read_only, cache));
@@ -321,6 +325,19 @@ fn go_library(context: &Context, workspace: &Workspace, read_only: &[PathBuf], c
     GoLibrary::for_toolchain(cache.tenant_dir(), go)
 }
 
+/// The sources of the toolchain that the run will find on PATH, unless it is inside the workspace.
+fn toolchain_sources(
+    context: &Context,
+    workspace: &Workspace,
+    read_only: &[PathBuf],
+    chosen: &FrameworkChoice,
+) -> Option<ToolchainSources> {
+    let toolchain = chosen.toolchain_with_sources()?;
+    let is_seen = |path: &Path| is_visible(path, workspace.root(), read_only);
+    let program = context.toolchain.find(toolchain.probe?.program, is_seen)?;
+    read_sources(toolchain, &program, |path| !path.starts_with(workspace.root()) && is_seen(path))
+}
+
 /// Rejects options that a custom command cannot honour.
 fn check_custom(request: &RunRequest, kind: RunKind) -> Result<(), PlanError> {
     let option = match (kind, &request.selection) {
@@ -365,10 +382,13 @@ fn plan_detected(
     request: &RunRequest,
     kind: RunKind,
     want: &PlanRequest<'_>,
+    sources: impl Fn(&FrameworkChoice) -> Option<ToolchainSources>,
 ) -> Result<FrameworkPlan, PrepareError> {
     let chosen = detection::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
     let selection = chosen.resolve(&scan.tree, &request.selection);
-    let want = PlanRequest { selection: &selection, ..want.clone() };
+    let is_measured = kind == RunKind::Tests && request.coverage != CoverageMode::Off;
+    let sources = is_measured.then(|| sources(&chosen)).flatten();
+    let want = PlanRequest { selection: &selection, toolchain_sources: sources.as_ref(), ..want.clone() };
     let (plan, parser) = chosen.plan(kind, &scan.tree, &want, request.browsing)?;
     let wall_ms_max = chosen.default_wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);
     let wall_ms = file.wall_ms(Some(&chosen), wall_ms_max);

@@ -355,6 +355,7 @@ mod tests {
             scratch: "/scratch",
             cache: "/cache",
             nonce: "n",
+            toolchain_sources: None,
         };
         let plan = Go.plan(&Go.detect(&tree), &tree, &want).unwrap();
         RunState::new(Timestamp::default(), Limits::DEFAULT, Go.parser(&plan, &want), ExpectedTests::default())

@@ -29,6 +29,7 @@ pub fn want(selection: &Selection) -> PlanRequest<'_> {
         scratch: "/scratch",
         cache: "/cache",
         nonce: "n",
+        toolchain_sources: None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Expected results of Go's fixtures and of simple custom commands.
 //!
 //! `fixtures/go/race` has no row: only `go test -race` detects its race, which needs cgo and a C compiler and which proctor
-//! does not use. Without it the fixture passes or fails at random.
+//! does not use. Without it the fixture passes or fails at random. `lines` is tested in `outcome_table/go_lines.rs`.
 
 use crate::expectation::{Case, Collector, Covering, Row, RunOptions};
 

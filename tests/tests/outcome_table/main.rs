@@ -9,6 +9,7 @@
 
 mod command_line;
 mod django;
+mod go_lines;
 mod grpc;
 mod hung_stacks;
 mod long_output;
@@ -159,7 +160,7 @@ fn forms_show_every_feature_of_a_report() {
 
 /// Fixtures without a row, for a reason given in their framework's table.
 const FIXTURES_WITHOUT_ROW: &[&str] =
-    &["go/race", "pytest/browser", "pytest/lines", "unittest/django", "unittest/lines"];
+    &["go/lines", "go/race", "pytest/browser", "pytest/lines", "unittest/django", "unittest/lines"];
 
 #[test]
 fn every_row_and_fixture_has_a_test() {

@@ -45,14 +45,13 @@ async fn groups_covering_tests_by_package() {
     let workspace = TestWorkspace::with_fixture("go/pass");
     let mcp = Mcp::start(&workspace).await;
     mcp.call("run_tests", json!({})).await;
-    let attribution = "attribution: per package (some test of each package listed executes it)\n";
     let line = mcp.call("tests_covering", json!({"file": "calc/calc.go", "line": "10"})).await;
     let invoice = "\nexample.com/pass/invoice:\n  TestTotal\n  TestTotalRounds\n";
-    assert_eq!(line.text, format!("2 test(s) cover calc/calc.go:10:\n{invoice}{attribution}"));
-    assert_eq!(line.structured["attribution"], "package");
+    assert_eq!(line.text, format!("2 test(s) cover calc/calc.go:10:\n{invoice}"));
+    assert_eq!(line.structured["attribution"], "test");
     let whole = mcp.call("tests_covering", json!({"file": "calc/calc.go"})).await;
     let calc = "\nexample.com/pass/calc:\n  TestAdd\n  TestAddNegative\n";
-    assert_eq!(whole.text, format!("4 test(s) cover calc/calc.go:\n{calc}{invoice}{attribution}"));
+    assert_eq!(whole.text, format!("4 test(s) cover calc/calc.go:\n{calc}{invoice}"));
     for (arguments, text) in [
         (json!({"file": "calc/calc.go", "line": 19}), "no coverage found for calc/calc.go:19"),
         (json!({"file": "nothing.go"}), "no coverage found for nothing.go"),

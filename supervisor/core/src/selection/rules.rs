@@ -183,6 +183,11 @@ impl Picks {
         }
     }
 
+    // One process runs all tests of a Go package, and the first to need something cached executes it for all: so by package.
+    fn covering_packages(&mut self, covering: &CoveringTests, reason: &Reason) {
+        covering.tests.iter().for_each(|test| self.whole(&test.package, reason.clone()));
+    }
+
     fn into_answer(self, baseline: &Baseline, since: String, known: u64, changed_files: u64) -> AffectedTests {
         let Picks { units, gone, named } = self;
         let mut ranked: Vec<(Reason, TestId)> = Vec::new();
@@ -357,14 +362,14 @@ fn add_executing_tests((input, picks): Rules<'_>, change: &ChangedFile) -> bool 
     let reason = Reason::ExecutedLine(change.path.clone());
     if lines.len() > SELECTION_LINES_MAX {
         let covering = input.index.covering(&change.path, None);
-        picks.covering(&covering, &Reason::TouchedFile(change.path.clone()));
+        picks.covering_packages(&covering, &Reason::TouchedFile(change.path.clone()));
         return !covering.tests.is_empty();
     }
     let mut is_executed = false;
     for line in lines {
         let covering = input.index.covering(&change.path, Some(line));
         is_executed |= !covering.tests.is_empty();
-        picks.covering(&covering, &reason);
+        picks.covering_packages(&covering, &reason);
     }
     is_executed
 }

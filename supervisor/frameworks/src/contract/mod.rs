@@ -17,7 +17,7 @@ pub use framework::Framework;
 pub(crate) use framework::split_node_id;
 pub use manifest::{FixedChance, Manifest, OptionSupport, OrderSupport, ParallelSupport, RerunNames};
 pub use parser::{CoverageHarvest, Parser, StreamSummary};
-pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step};
+pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step, ToolchainSources};
 pub use project::Project;
 pub(crate) use project::{innermost_project, owns_source};
 pub use stack_dump::{StackDump, StackOutput, StackPrinter, StackRequest, StackSource};

@@ -41,6 +41,17 @@ pub struct PlanRequest<'a> {
     pub cache: &'a str,
     /// Random word that no earlier run knew. It goes into injected files of which a tool caches a compiled form by their content.
     pub nonce: &'a str,
+    /// Sources of the toolchain that the run will find; `None` if they are not known.
+    pub toolchain_sources: Option<&'a ToolchainSources>,
+}
+
+/// Sources of an installed toolchain, as [`Toolchain::sources`](crate::Toolchain::sources) names them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolchainSources {
+    /// Absolute path of the installation.
+    pub root: String,
+    /// Text by path below `root`, without the files that cannot be read.
+    pub files: BTreeMap<&'static str, String>,
 }
 
 #[cfg(test)]
@@ -58,6 +69,7 @@ impl<'a> PlanRequest<'a> {
             scratch: "/s",
             cache: "/c",
             nonce: "n",
+            toolchain_sources: None,
         }
     }
 }

@@ -10,6 +10,9 @@ pub struct Toolchain {
     /// Installation directories that a run finds through a variable, since its HOME is another one: variable, and default path
     /// below the host user's home, empty for none.
     pub installations: &'static [(&'static str, &'static str)],
+    /// Files of the installation that the probe's program is of, from which plans make changed copies
+    /// ([`ToolchainSources`](crate::ToolchainSources)).
+    pub sources: &'static [&'static str],
     /// Directories of a home that hold only installed toolchains: no settings, credentials or history.
     pub home_dirs: &'static [&'static str],
     /// Directories of a home with the libraries of programs in `~/.local/bin`.
@@ -200,6 +203,7 @@ impl Toolchain {
         name: "",
         probe: None,
         installations: &[],
+        sources: &[],
         home_dirs: &[],
         local_bin_libraries: &[],
         installation_markers: &[],

@@ -1,6 +1,7 @@
 //! Building blocks that the parsers of several runners share.
 
 pub(crate) mod assertion_values;
+pub(crate) mod bounded_measurements;
 pub(crate) mod line_splitter;
 pub(crate) mod notes;
 pub(crate) mod output_tail;

@@ -1,6 +1,7 @@
 //! The frameworks of one run: plans their commands one after the other and combines their parsers.
 
 use crate::contract::FileTree;
+use crate::contract::Toolchain;
 use crate::contract::{
     CoverageHarvest, Framework, NameScope, OptionSupport, ParallelSupport, Parser, Plan, PlanError, PlanRequest,
     StackOutput, Step, StreamSummary,
@@ -75,6 +76,13 @@ impl FrameworkChoice {
             configured(framework.name()).or_else(|| framework.manifest().default_wall_ms).unwrap_or(default_ms)
         });
         each.max().unwrap_or(default_ms)
+    }
+
+    /// The toolchain of which plans change sources, if any.
+    #[must_use]
+    pub fn toolchain_with_sources(&self) -> Option<&'static Toolchain> {
+        let toolchains = self.detected.iter().flat_map(|detected| detected.framework.manifest().toolchains);
+        toolchains.copied().find(|toolchain| !toolchain.sources.is_empty())
     }
 
     /// Plans the commands and creates the parser. A framework without a part of the selection has no command.

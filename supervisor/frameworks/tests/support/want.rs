@@ -17,5 +17,6 @@ pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
         scratch: "/scratch",
         cache: "/cache",
         nonce: "n",
+        toolchain_sources: None,
     }
 }

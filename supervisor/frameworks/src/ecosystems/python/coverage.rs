@@ -6,8 +6,9 @@
 //! Lines of a fixture of a class, module or session belong to the tests that used it.
 
 use crate::contract::CoverageHarvest;
+use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
-use proctor_core::bounds::{COVERAGE_MEASURED_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -211,29 +212,6 @@ fn spans(words: &[u32]) -> Vec<LineSpan> {
     spans
 }
 
-/// Collects measurements within [`COVERAGE_MEASURED_BYTES_MAX`].
-struct Harvest {
-    measured: Vec<CoverageMeasurement>,
-    bytes_left: usize,
-    left_out: usize,
-}
-
-impl Harvest {
-    fn push(&mut self, measurement: CoverageMeasurement) {
-        let entry = size_of::<(String, Vec<LineSpan>)>();
-        let of_file =
-            |(file, spans): &(String, Vec<LineSpan>)| entry + file.len() + spans.len() * size_of::<LineSpan>();
-        let names = measurement.tests.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>();
-        let bytes = names + measurement.files.iter().map(of_file).sum::<usize>();
-        if bytes > self.bytes_left {
-            self.left_out += measurement.tests.len();
-            return;
-        }
-        self.bytes_left -= bytes;
-        self.measured.push(measurement);
-    }
-}
-
 /// The lines of one framework's tests. `finished` has the names of the finished tests by package.
 pub(crate) fn ingest(
     framework: &str,
@@ -241,7 +219,7 @@ pub(crate) fn ingest(
     finished: &BTreeMap<String, BTreeSet<String>>,
 ) -> CoverageHarvest {
     let directory = directory(framework);
-    let mut harvest = Harvest { measured: Vec::new(), bytes_left: COVERAGE_MEASURED_BYTES_MAX, left_out: 0 };
+    let mut harvest = BoundedMeasurements::default();
     let mut notes = BTreeSet::new();
     let mut with_processes = BTreeSet::new();
     for (path, content) in artifacts {
@@ -260,13 +238,15 @@ pub(crate) fn ingest(
         let (count, named) = (with_processes.len(), named.join(", "));
         notes.insert(format!("{count} test(s) started processes, of which no line is measured: {named}"));
     }
-    if harvest.left_out > 0 {
-        notes.insert(format!("the lines of {} test(s) are left out: too many", harvest.left_out));
-    }
+    notes.extend(harvest.note());
     CoverageHarvest { measured: harvest.measured, notes: notes.into_iter().collect() }
 }
 
-fn add_process(mut process: ProcessLines, finished: &BTreeMap<String, BTreeSet<String>>, harvest: &mut Harvest) {
+fn add_process(
+    mut process: ProcessLines,
+    finished: &BTreeMap<String, BTreeSet<String>>,
+    harvest: &mut BoundedMeasurements,
+) {
     let set = |package: &str, tests, files| CoverageMeasurement {
         package: package.to_owned(),
         tests,

@@ -4,6 +4,7 @@ use super::coverage;
 use super::detect::is_excluded_by_go_work;
 use super::scope;
 use super::selection::{PackageGroup, groups};
+use super::testing_overlay::testing_overlay;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
@@ -27,8 +28,16 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     let measured = request.coverage != CoverageMode::Off;
     let mut common: Vec<String> = ["test", "-json", "-count=1", "-fullpath", "-timeout=0"].map(str::to_owned).into();
     if measured {
+        let overlay = testing_overlay(request.toolchain_sources, request.scratch);
         common.extend(coverage::flags(request.scratch));
-        plan.files.push(coverage::wrapper(request.scratch));
+        plan.files.push(coverage::wrapper(request.scratch, overlay.is_ok()));
+        match overlay {
+            Ok(overlay) => {
+                common.push(overlay.flag);
+                plan.files.extend(overlay.files);
+            }
+            Err(why) => plan.notes.push(format!("coverage is known by package, not by test: {why}")),
+        }
         plan.dirs.push(coverage::UNITS.to_owned());
         plan.artifacts = true;
     }

@@ -1,5 +1,5 @@
-//! Measures coverage by executing package: flags, a wrapper that keeps each test binary's own profile, and the profiles'
-//! parser.
+//! Measures coverage: flags, a wrapper that keeps each test binary's own profile, and the profiles' parser. A binary that
+//! recorded its tests (`testing_overlay`) also leaves the lines of each (`test_sets`).
 //!
 //! The go tool merges the profiles of all test binaries into one that does not say which binary executed a line. The wrapper
 //! is started in the place of each test binary, in the package's directory. It records that directory and the `-run`
@@ -7,12 +7,13 @@
 //! binary: signals and exit status are the binary's own.
 
 use super::run_expression::{Extent, RunExpression};
+use super::test_sets::TestSets;
 use crate::contract::Project;
 use crate::contract::{CoverageHarvest, InjectedFile, Step};
 use crate::parsing::workspace_paths::WorkspacePaths;
-use crate::parsing::workspace_paths::join;
-use proctor_core::bounds::{COVERED_FILES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use crate::parsing::workspace_paths::{join, leaves_workspace};
+use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::coverage::LineSpan;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directory below scratch in which every test binary gets a directory of its own.
@@ -43,15 +44,18 @@ pub(super) fn is_measured(step: &Step) -> bool {
 /// The same step without coverage.
 pub(super) fn without_coverage(step: &Step) -> Step {
     let mut plain = step.clone();
-    plain.args.retain(|argument| !argument.starts_with("-cover") && !argument.starts_with("-exec="));
+    let flags = ["-cover", "-exec=", "-overlay="];
+    plain.args.retain(|argument| !flags.iter().any(|flag| argument.starts_with(flag)));
     plain
 }
 
 /// The wrapper script. If it cannot create its directory, the measurement is lost and nothing else.
 ///
 /// It records the directory and, on the next line, the `-run` expression if there is one. It works in a subshell, so that
-/// its variables do not change the tests' environment variables of the same name.
-pub(super) fn wrapper(scratch: &str) -> InjectedFile {
+/// its variables do not change the tests' environment variables of the same name. The file of the records of tests is empty
+/// until the binary writes them.
+pub(super) fn wrapper(scratch: &str, has_records: bool) -> InjectedFile {
+    let records = if has_records { " && : >\"$unit/tests\"" } else { "" };
     let script = format!(
         "#!/bin/sh
 (
@@ -65,7 +69,7 @@ pub(super) fn wrapper(scratch: &str) -> InjectedFile {
 	[ \"$profile\" ] || exit
 	unit='{scratch}/{UNITS}'/$$
 	while [ -e \"$unit\" ]; do unit=$unit+; done
-	mkdir \"$unit\" && {{ pwd && printf %s \"$run\"; }} >\"$unit/origin\" && ln -s \"$unit/profile\" \"$profile\"
+	mkdir \"$unit\" && {{ pwd && printf %s \"$run\"; }} >\"$unit/origin\"{records} && ln -s \"$unit/profile\" \"$profile\"
 ) 2>/dev/null
 exec \"$@\"
 "
@@ -79,9 +83,11 @@ struct BinaryArtifacts<'a> {
     /// The directory the binary ran in, and on the next line its `-run` expression, if any.
     origin: &'a [u8],
     profile: &'a [u8],
+    /// Records of its tests; `None` if the run records none.
+    tests: Option<&'a [u8]>,
 }
 
-/// Parses the profiles. `artifacts` are `…/<unit>/origin` and `…/<unit>/profile`.
+/// Parses the profiles. `artifacts` are `…/<unit>/origin`, `…/<unit>/profile` and `…/<unit>/tests`.
 pub(super) fn ingest(
     projects: &[Project],
     workspace: &str,
@@ -96,33 +102,27 @@ pub(super) fn ingest(
         match name {
             "origin" => unit.origin = bytes,
             "profile" => unit.profile = bytes,
+            "tests" => unit.tests = Some(bytes),
             _ => {}
         }
     }
-    let mut harvest = CoverageHarvest::default();
+    let mut sets = TestSets::new(projects);
     let mut measured: BTreeSet<String> = BTreeSet::new();
-    for BinaryArtifacts { origin, profile } in units.into_values() {
+    for BinaryArtifacts { origin, profile, tests } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
         let (dir, run) = (&origin[..end], origin.get(end + 1..).unwrap_or_default());
         let Some(package) = package_at(projects, &paths, dir) else { continue };
         let Some(finished) = finished.get(&package) else { continue };
-        let [whole, part] = split_by_extent(finished, run);
+        let finished = split_by_extent(finished, run);
         // Without finished tests the package's lines cannot be attributed.
-        if whole.is_empty() && part.is_empty() {
+        if finished.iter().all(Vec::is_empty) {
             continue;
         }
         let Some(files) = parse_profile(profile, projects) else { continue };
         measured.insert(package.clone());
-        let sets = [(whole, true), (part, false)].into_iter().filter(|(tests, _)| !tests.is_empty());
-        harvest.measured.extend(sets.map(|(tests, complete)| CoverageMeasurement {
-            package: package.clone(),
-            tests,
-            complete,
-            attribution: Attribution::Package,
-            started_processes: false,
-            files: files.clone(),
-        }));
+        sets.add(&package, finished, &files, tests);
     }
+    let mut harvest = sets.into_harvest();
     // Other frameworks' packages may have finished in the same run.
     let is_of_these_projects = |package: &str| {
         projects
@@ -232,7 +232,8 @@ fn push_merged(spans: &mut Vec<LineSpan>, span: LineSpan) {
     }
 }
 
-fn merged(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
+/// The spans in order, each line once.
+pub(super) fn merged(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
     spans.sort_unstable_by_key(|span| (span.first, span.last));
     let mut out = Vec::with_capacity(spans.len());
     for span in spans {
@@ -242,18 +243,21 @@ fn merged(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
     out
 }
 
-/// The path of a profile's file (import path and file name); the longest module path wins.
-fn file_of(projects: &[Project], name: &str) -> Option<String> {
+/// The path of a profile's file (import path and file name); the longest module path wins. `None` outside of the workspace.
+pub(super) fn file_of(projects: &[Project], name: &str) -> Option<String> {
     projects
         .iter()
         .filter_map(|project| Some((project, name.strip_prefix(project.name.as_str())?.strip_prefix('/')?)))
         .max_by_key(|(project, _)| project.name.len())
+        .filter(|(_, file)| !leaves_workspace(file))
         .map(|(project, file)| join(&project.dir, file))
+        .filter(|path| path.len() <= PATH_BYTES_MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proctor_core::coverage::{Attribution, CoverageMeasurement};
 
     fn project(dir: &str, name: &str) -> Project {
         Project { dir: dir.to_owned(), name: name.to_owned() }

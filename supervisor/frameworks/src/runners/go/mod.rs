@@ -6,7 +6,7 @@
 //!
 //! `detect` finds modules, `selection` and `command` build command lines, `parser` reads the event stream, `tracker` holds
 //! the state of each package, `failure` turns a failed test's output into a message with a position, `build_errors` does
-//! the same for compilers, `coverage` attributes executed lines to packages, and `run_expression` evaluates `-run`.
+//! the same for compilers, `coverage` attributes executed lines to packages, `testing_overlay` and `test_records` to tests, and `run_expression` evaluates `-run`.
 
 mod assertion;
 mod build_errors;
@@ -24,6 +24,9 @@ mod runtime_trace;
 mod scope;
 mod selection;
 mod test_names;
+mod test_records;
+mod test_sets;
+mod testing_overlay;
 mod toolchain;
 mod tracker;
 

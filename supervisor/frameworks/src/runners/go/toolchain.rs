@@ -1,5 +1,6 @@
 //! What Go needs from the host and from a run.
 
+use super::testing_overlay;
 use crate::contract::{
     DownloadAccess, HostDownloads, HostPath, Probe, ReservedVariables, RunCondition, RunVariable, Toolchain,
 };
@@ -13,6 +14,7 @@ pub(crate) static GO: Toolchain = Toolchain {
         remedy: "install Go 1.21 or newer and put its bin directory on the supervisor's PATH",
     }),
     installation_markers: &["pkg/tool"],
+    sources: testing_overlay::SOURCES,
     user_dir: &[HostPath::ListVariable("GOPATH", ""), HostPath::Home("go")],
     // Modules that the host's user has downloaded serve as a module proxy.
     downloads: &[HostDownloads {

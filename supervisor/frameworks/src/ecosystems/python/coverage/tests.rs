@@ -130,22 +130,6 @@ fn paths_outside_of_the_workspace_have_no_lines() {
     }
 }
 
-#[test]
-fn keeps_within_its_memory_and_says_what_is_left_out() {
-    let mut harvest = Harvest { measured: Vec::new(), bytes_left: 200, left_out: 0 };
-    for line in 1..5 {
-        harvest.push(CoverageMeasurement {
-            package: A.to_owned(),
-            tests: vec!["test_x".to_owned()],
-            complete: true,
-            attribution: Attribution::Test,
-            started_processes: false,
-            files: vec![("a.py".to_owned(), vec![LineSpan { first: line, last: line }])],
-        });
-    }
-    assert_eq!((harvest.measured.len(), harvest.left_out), (2, 2));
-}
-
 proptest! {
     #[test]
     fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), at in any::<prop::sample::Index>()) {

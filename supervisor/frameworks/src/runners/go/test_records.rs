@@ -1,0 +1,236 @@
+//! Reads the records that a test process leaves of its top-level tests (`testing_records.go.txt` writes them): which counters
+//! changed while which tests ran, and tables that say which lines a counter counts.
+//!
+//! A test can write this file itself: its size is bounded, and so is the work that it causes. Records that are cut off,
+//! damaged or of another format measure nothing.
+
+use proctor_core::coverage::LineSpan;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use thiserror::Error;
+
+/// First line of a file.
+pub(super) const MAGIC: &str = "proctor-go-tests 1";
+
+/// Most bytes of the records of one process: 10,000 tests that execute 1,000 blocks each.
+pub(super) const RECORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most blocks that are read from the tables of one process. A module of a million lines has about 400,000.
+const BLOCKS_MAX: usize = 4_000_000;
+
+/// Length of a table's head (`MetaSymbolHeader` of Go's `internal/coverage`), and the place of the number of functions in it.
+const TABLE_HEAD: usize = 44;
+const FUNCTION_COUNT_AT: usize = 40;
+
+/// Why the records of a process are not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum RecordsError {
+    #[error("the test process recorded nothing")]
+    Missing,
+    #[error("its records are damaged or cut off")]
+    Damaged,
+    #[error("its records are too large")]
+    TooLarge,
+    #[error("its tests clear the counters")]
+    Cleared,
+}
+
+/// A function: number of its table, and its number in it, from 0.
+type Function = (usize, u32);
+
+/// What the processes of a package recorded.
+#[derive(Debug, Default)]
+pub(super) struct TestRecords<'a> {
+    /// The top-level tests that started.
+    pub(super) started: BTreeSet<&'a str>,
+    /// Executed blocks by the tests that ran meanwhile: none, one, or several that ran at the same time.
+    executed: BTreeMap<BTreeSet<&'a str>, BTreeMap<Function, BTreeSet<u32>>>,
+    tables: Vec<Table<'a>>,
+}
+
+/// Executed lines by file, as the tables name it.
+pub(super) type NamedLines<'a> = HashMap<&'a str, Vec<LineSpan>>;
+
+impl<'a> TestRecords<'a> {
+    /// Reads a whole file.
+    pub(super) fn parse(content: &'a [u8]) -> Result<TestRecords<'a>, RecordsError> {
+        if content.is_empty() {
+            return Err(RecordsError::Missing);
+        }
+        if content.len() > RECORDS_BYTES_MAX {
+            return Err(RecordsError::TooLarge);
+        }
+        let rest = content.strip_prefix(MAGIC.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
+        let mut reader = Reader { rest: rest.ok_or(RecordsError::Damaged)? };
+        let mut records = TestRecords::default();
+        loop {
+            match reader.byte().ok_or(RecordsError::Damaged)? {
+                b'E' if reader.rest.is_empty() => return Ok(records),
+                b'F' => return Err(RecordsError::TooLarge),
+                b'C' => return Err(RecordsError::Cleared),
+                kind => records.read(kind, &mut reader).ok_or(RecordsError::Damaged)?,
+            }
+        }
+    }
+
+    fn read(&mut self, kind: u8, reader: &mut Reader<'a>) -> Option<()> {
+        match kind {
+            b'T' => _ = self.started.insert(reader.text()?),
+            b'I' => self.read_interval(reader)?,
+            b'M' => self.tables.push(Table::parse(reader.bytes()?)?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Reads the names of the running tests, then per function: numbers of its package and itself, counters as distances, 0.
+    fn read_interval(&mut self, reader: &mut Reader<'a>) -> Option<()> {
+        let mut running = BTreeSet::new();
+        for _ in 0..reader.number()? {
+            running.insert(reader.text()?);
+        }
+        let executed = self.executed.entry(running).or_default();
+        loop {
+            // Packages count from 1. Those of the runtime have fixed numbers, which no table has.
+            let package = reader.number()?;
+            if package == 0 {
+                return Some(());
+            }
+            let function = (usize::try_from(package).ok()? - 1, reader.number()?);
+            let blocks = executed.entry(function).or_default();
+            let mut counter = 0_u32;
+            loop {
+                match reader.number()? {
+                    0 => break,
+                    distance => counter = counter.checked_add(distance)?,
+                }
+                blocks.insert(counter - 1);
+            }
+        }
+    }
+
+    /// The executed lines by the tests that ran meanwhile.
+    pub(super) fn lines(&self) -> Result<BTreeMap<BTreeSet<&'a str>, NamedLines<'a>>, RecordsError> {
+        let mut known: HashMap<Function, Option<FunctionBlocks<'a>>> = HashMap::new();
+        let mut blocks_left = BLOCKS_MAX;
+        let mut lines: BTreeMap<BTreeSet<&'a str>, NamedLines<'a>> = BTreeMap::new();
+        for (running, executed) in &self.executed {
+            let by_file = lines.entry(running.clone()).or_default();
+            for (function, counters) in executed {
+                if !known.contains_key(function) {
+                    let (table, number) = *function;
+                    let blocks = match self.tables.get(table) {
+                        Some(table) => Some(table.function(number, &mut blocks_left).ok_or(RecordsError::Damaged)?),
+                        None => None,
+                    };
+                    known.insert(*function, blocks);
+                }
+                let Some(Some(blocks)) = known.get(function) else { continue };
+                let spans = by_file.entry(blocks.file).or_default();
+                for counter in counters {
+                    let block = usize::try_from(*counter).ok().and_then(|counter| blocks.spans.get(counter));
+                    spans.push(*block.ok_or(RecordsError::Damaged)?);
+                }
+            }
+        }
+        Ok(lines)
+    }
+}
+
+/// The blocks of a function by the number of their counter.
+#[derive(Debug)]
+struct FunctionBlocks<'a> {
+    file: &'a str,
+    spans: Vec<LineSpan>,
+}
+
+/// The functions of a package, as the compiler writes them (`internal/coverage/encodemeta`).
+#[derive(Debug)]
+struct Table<'a> {
+    bytes: &'a [u8],
+    functions: u32,
+    strings: Vec<&'a str>,
+}
+
+impl<'a> Table<'a> {
+    fn parse(bytes: &'a [u8]) -> Option<Table<'a>> {
+        let functions = word(bytes, FUNCTION_COUNT_AT)?;
+        let strings_at = usize::try_from(functions).ok()?.checked_mul(4)?.checked_add(TABLE_HEAD)?;
+        let mut reader = Reader { rest: bytes.get(strings_at..)? };
+        let count = usize::try_from(reader.number()?).ok()?;
+        // Each takes a byte or more.
+        let mut strings = Vec::with_capacity(count.min(reader.rest.len()));
+        for _ in 0..count {
+            strings.push(reader.text()?);
+        }
+        Some(Table { bytes, functions, strings })
+    }
+
+    fn function(&self, number: u32, blocks_left: &mut usize) -> Option<FunctionBlocks<'a>> {
+        if number >= self.functions {
+            return None;
+        }
+        let offset = word(self.bytes, usize::try_from(number).ok()?.checked_mul(4)?.checked_add(TABLE_HEAD)?)?;
+        let mut reader = Reader { rest: self.bytes.get(usize::try_from(offset).ok()?..)? };
+        let count = usize::try_from(reader.number()?).ok()?;
+        let (_name, file) = (reader.number()?, reader.number()?);
+        let file = self.strings.get(usize::try_from(file).ok()?)?;
+        *blocks_left = blocks_left.checked_sub(count)?;
+        let mut spans = Vec::with_capacity(count.min(reader.rest.len()));
+        for _ in 0..count {
+            let [first, _, last, _, _statements] =
+                [reader.number(), reader.number(), reader.number(), reader.number(), reader.number()];
+            let span = LineSpan { first: first?, last: last? };
+            if span.first == 0 || span.last < span.first {
+                return None;
+            }
+            spans.push(span);
+        }
+        Some(FunctionBlocks { file, spans })
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+/// Takes values from the front of bytes; `None` where they end or are not sound.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    /// A number of seven bits a byte, the lowest first.
+    fn number(&mut self) -> Option<u32> {
+        let mut number = 0_u64;
+        for shift in [0, 7, 14, 21, 28] {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return u32::try_from(number).ok();
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.rest.split_at_checked(length)?;
+        self.rest = rest;
+        Some(bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+}
+
+#[cfg(test)]
+pub(super) mod sample;
+#[cfg(test)]
+mod tests;

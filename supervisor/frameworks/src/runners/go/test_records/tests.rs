@@ -1,0 +1,93 @@
+//! Records as a test process writes them, and as a hostile one does.
+
+use super::sample::{Interval, records, table};
+use super::*;
+use proptest::prelude::*;
+
+fn sample() -> Vec<u8> {
+    let intervals: &[Interval<'_>] = &[
+        (&[], &[(1, 0, &[1])]),
+        (&["TestA"], &[(1, 0, &[2]), (2, 0, &[1])]),
+        (&["TestA", "TestB"], &[(1, 1, &[1, 1])]),
+        (&["TestA"], &[(1, 0, &[1]), (4_294_967_294, 0, &[1])]),
+    ];
+    records(&["TestA", "TestB"], intervals, &[table("m/a.go", &[&[5, 7], &[300, 301]]), table("m/b/b.go", &[&[3]])])
+}
+
+fn rendered(content: &[u8]) -> Result<Vec<String>, RecordsError> {
+    let records = TestRecords::parse(content)?;
+    let mut rows = Vec::new();
+    for (running, files) in records.lines()? {
+        let running: Vec<&str> = running.into_iter().collect();
+        for (file, spans) in files {
+            let lines: Vec<String> = spans.iter().map(|span| span.first.to_string()).collect();
+            rows.push(format!("{}: {file} {}", running.join(" "), lines.join(" ")));
+        }
+    }
+    rows.sort();
+    Ok(rows)
+}
+
+#[test]
+fn reads_the_lines_of_the_tests_that_ran_meanwhile() {
+    let expected = [": m/a.go 5", "TestA TestB: m/a.go 300 301", "TestA: m/a.go 5 7", "TestA: m/b/b.go 3"];
+    assert_eq!(rendered(&sample()).unwrap(), expected);
+    let started: Vec<String> = TestRecords::parse(&sample()).unwrap().started.iter().map(|&test| test.into()).collect();
+    assert_eq!(started, ["TestA", "TestB"]);
+}
+
+#[test]
+fn says_why_records_measure_nothing() {
+    let says = |content: &[u8]| rendered(content).unwrap_err();
+    let marked = |mark: &str| format!("{MAGIC}\n{mark}").into_bytes();
+    assert_eq!(says(b""), RecordsError::Missing);
+    assert_eq!(says(b"proctor-go-tests 2\nE"), RecordsError::Damaged);
+    assert_eq!(says(&marked("F")), RecordsError::TooLarge);
+    assert_eq!(says(&marked("C")), RecordsError::Cleared);
+    assert_eq!(says(&vec![b'x'; RECORDS_BYTES_MAX + 1]), RecordsError::TooLarge);
+    assert_eq!(says(&[sample(), vec![b'x']].concat()), RecordsError::Damaged, "bytes behind the end");
+    for cut in 0..sample().len() {
+        assert!(rendered(&sample()[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn rejects_counters_and_functions_that_the_tables_lack() {
+    let with = |executed: (usize, usize, &[usize])| {
+        rendered(&records(&["T"], &[(&["T"], &[executed])], &[table("m/a.go", &[&[5, 7]])]))
+    };
+    assert_eq!(with((1, 0, &[1, 1])).unwrap(), ["T: m/a.go 5 7"]);
+    assert_eq!(with((1, 0, &[3])), Err(RecordsError::Damaged), "a counter");
+    assert_eq!(with((1, 1, &[1])), Err(RecordsError::Damaged), "a function");
+    assert_eq!(with((2, 0, &[1])).unwrap(), [""; 0], "a package without a table");
+    assert_eq!(with((1, 0, &[usize::MAX >> 31, usize::MAX >> 32])), Err(RecordsError::Damaged), "an overflow");
+}
+
+#[test]
+fn functions_that_share_their_blocks_cost_bounded_work() {
+    // Each of many functions claims the same large body.
+    let lines: Vec<u32> = (1..=BLOCKS_MAX as u32 / 8).collect();
+    let functions: Vec<&[u32]> = vec![&lines; 2];
+    let mut forged = table("m/a.go", &functions);
+    let first: [u8; 4] = forged[TABLE_HEAD..TABLE_HEAD + 4].try_into().unwrap();
+    forged[TABLE_HEAD + 4..TABLE_HEAD + 8].copy_from_slice(&first);
+    let executed: [(usize, usize, &[usize]); 2] = [(1, 0, &[1]), (1, 1, &[1])];
+    assert!(rendered(&records(&["T"], &[(&["T"], &executed)], &[forged.clone()])).is_ok());
+    let tables: Vec<Vec<u8>> = vec![forged; 5];
+    let all: Vec<(usize, usize, &[usize])> =
+        (1..=5).flat_map(|package| [(package, 0, &[1][..]), (package, 1, &[1][..])]).collect();
+    let error = rendered(&records(&["T"], &[(&["T"], &all)], &tables)).unwrap_err();
+    assert!(matches!(error, RecordsError::Damaged | RecordsError::TooLarge), "{error}");
+}
+
+proptest! {
+    #[test]
+    fn reads_any_bytes_without_a_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let mut content = sample();
+        for (at, byte) in changes {
+            let at = at.index(content.len());
+            content[at] = byte;
+        }
+        _ = rendered(&content);
+    }
+}
