@@ -130,6 +130,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         workspace: go_event_stream::WORKSPACE,
         scratch: "/scratch",
         cache: "/cache",
+        toolchain_sources: None,
         nonce: "n",
     };
     let mut tree = FileTree::default();

@@ -19,7 +19,8 @@ const EXAMPLE: &str = "src/testing/example.go";
 const COUNTERS: &str = "src/runtime/covercounter.go";
 const TABLES: &str = "src/internal/coverage/rtcov/rtcov.go";
 
-/// Minor versions of Go 1 of which the overlay was compared with one process per test.
+/// Minor versions of Go 1 with which the overlay was built and recorded a module; sets were compared with one process per
+/// test on the newest.
 const TRIED: std::ops::RangeInclusive<u32> = 23..=26;
 
 /// Directory of the copies, below scratch.

@@ -66,7 +66,7 @@ fn rejects_counters_and_functions_that_the_tables_lack() {
 #[test]
 fn functions_that_share_their_blocks_cost_bounded_work() {
     // Each of many functions claims the same large body.
-    let lines: Vec<u32> = (1..=BLOCKS_MAX as u32 / 8).collect();
+    let lines: Vec<u32> = (1..=u32::try_from(BLOCKS_MAX).unwrap() / 8).collect();
     let functions: Vec<&[u32]> = vec![&lines; 2];
     let mut forged = table("m/a.go", &functions);
     let first: [u8; 4] = forged[TABLE_HEAD..TABLE_HEAD + 4].try_into().unwrap();
