@@ -19,6 +19,9 @@ const LARGE_MAX_TOKENS: u32 = 50_000;
 const NAMES_MAX: usize = 10;
 const NAME_BYTES_MAX: usize = 400;
 
+/// Executions of a flaky test in a proposed call.
+const REPETITIONS: u32 = 20;
+
 const _: () = assert!(LARGE_MAX_TOKENS <= MAX_TOKENS_MAX);
 
 fn call(tool: &str, arguments: &Value) -> String {
@@ -64,6 +67,16 @@ pub(crate) fn run_one_test(framework: &str, name: &str) -> String {
 pub(crate) fn report_document(format: ReportFormat, max_tokens: usize) -> Option<String> {
     let is_possible = u32::try_from(max_tokens).is_ok_and(|tokens| tokens <= MAX_TOKENS_MAX);
     is_possible.then(|| call("get_test_report", &json!({"format": format.name(), "max_tokens": max_tokens})))
+}
+
+/// A list of the report: `flaky`.
+pub(crate) fn report_list(name: &str) -> String {
+    call("get_test_report", &json!({"format": name}))
+}
+
+/// Enough executions of a test alone to tell a failure that happens at times.
+pub(crate) fn repeat_test(test: &TestId) -> String {
+    call("run_tests", &json!({"tests": [text::full_name(test)], "repeat": REPETITIONS}))
 }
 
 /// A file that the last run left.

@@ -1,7 +1,7 @@
 //! The tool `get_test_report`: the report of the last run, or one of its artifacts.
 
 use super::tool_spec::ToolSpec;
-use super::{Answer, artifact, get_run};
+use super::{Answer, artifact, get_run, report_lists};
 use crate::answer::budget::{Detail, Draw};
 use crate::answer::{ReportMembers, ToolAnswer, run_headline, run_text};
 use crate::answer::{failure, next_call};
@@ -18,8 +18,9 @@ use std::sync::Arc;
 
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
-last_test_failures is better for the failures themselves. Formats: summary (a few lines), optimization (what to improve: \
-broken, flaky, slow, uncovered, never-failing, duplicated), and whole documents, which need a large max_tokens. With artifact it shows a screenshot, trace or video that the run left.";
+last_test_failures is better for the failures themselves. Formats: summary (a few lines), history (earlier runs), \
+slowest and flaky (tests), optimization (what to improve), and whole documents, which need a large max_tokens. \
+With artifact it shows a screenshot, trace or video of the run.";
 
 /// Members of the document that the summary has.
 const SUMMARY: [&str; 7] = ["outcome", "summary", "exit_code", "resources", "limits", "isolation", "coverage"];
@@ -42,23 +43,32 @@ pub(super) fn spec() -> ToolSpec {
 /// Name of the format that is no document.
 const SUMMARY_FORMAT: &str = "summary";
 
-/// The names of all formats.
-const FORMATS: [&str; 1 + ReportFormat::ALL.len()] = {
-    let mut names = [SUMMARY_FORMAT; 1 + ReportFormat::ALL.len()];
+/// The names of all formats: the summary, the lists, then the documents.
+const FORMATS: [&str; 1 + report_lists::NAMES.len() + ReportFormat::ALL.len()] = {
+    let mut names = [SUMMARY_FORMAT; 1 + report_lists::NAMES.len() + ReportFormat::ALL.len()];
+    let mut at = 0;
+    while at < report_lists::NAMES.len() {
+        names[at + 1] = report_lists::NAMES[at];
+        at += 1;
+    }
     let mut at = 0;
     while at < ReportFormat::ALL.len() {
-        names[at + 1] = ReportFormat::ALL[at].name();
+        names[at + 1 + report_lists::NAMES.len()] = ReportFormat::ALL[at].name();
         at += 1;
     }
     names
 };
 
 /// The same for a person.
-const FORMATS_TEXT: &str = "summary, json, junit, ctrf, tap, github, html or optimization";
+const FORMATS_TEXT: &str = "summary, history, slowest, flaky, json, junit, ctrf, tap, github, html or optimization";
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let format = arguments.choice("format", &FORMATS, FORMATS_TEXT)?.and_then(ReportFormat::from_name);
+    let chosen = arguments.choice("format", &FORMATS, FORMATS_TEXT)?;
     let name = arguments.text("artifact")?;
+    if let (Some(list), None) = (chosen.filter(|chosen| report_lists::NAMES.contains(chosen)), &name) {
+        return or_no_run_yet(report_lists::call(call, list).await);
+    }
+    let format = chosen.and_then(ReportFormat::from_name);
     let fetched = match (&name, format) {
         (None, Some(format)) => call.fetch_document("", format, DOCUMENT_BYTES_MAX).await,
         _ => call.fetch_report("").await,
@@ -67,10 +77,17 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
         (Ok(fetched), Some(name), _) => artifact::show_artifact(call, &fetched, &name).await,
         (Ok(fetched), None, Some(format)) => Ok(Box::new(Document::new(&fetched, format)?)),
         (Ok(fetched), None, None) => Ok(Box::new(summary_answer(call, &fetched).await?)),
-        (Err(error), _, _) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => {
+        (Err(error), _, _) => or_no_run_yet(Err(error)),
+    }
+}
+
+/// The answer, or that there is no run yet.
+fn or_no_run_yet(answer: Result<Answer, CallError>) -> Result<Answer, CallError> {
+    match answer {
+        Err(error) if error.reason().is_some_and(|reason| reason.name == reason::NO_RUN_YET) => {
             Ok(Box::new(ToolAnswer::no_run_yet()))
         }
-        (Err(error), _, _) => Err(error),
+        answer => answer,
     }
 }
 

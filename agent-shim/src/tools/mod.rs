@@ -6,6 +6,7 @@ pub(crate) mod get_run;
 mod get_test_report;
 mod last_test_failures;
 mod list_tests;
+mod report_lists;
 mod run_affected_tests;
 mod run_failing_tests;
 mod run_rendering;

@@ -37,7 +37,7 @@ async fn refuses_invalid_arguments_by_name() {
         (
             "get_test_report",
             json!({"format": "pdf"}),
-            "get_test_report: format must be summary, json, junit, ctrf, tap, github, html or optimization, got \"pdf\"",
+            "get_test_report: format must be summary, history, slowest, flaky, json, junit, ctrf, tap, github, html or optimization, got \"pdf\"",
         ),
     ] {
         assert_eq!(client.refused(tool, arguments).await, text);

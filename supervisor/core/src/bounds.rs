@@ -206,6 +206,10 @@ pub const QUARANTINE_NAMES_MAX: usize = 1_000;
 /// Most build and collection errors kept in one report.
 pub const COLLECTORS_MAX: usize = 1_000;
 
+/// Samples of resources in a report: 36 KiB of JSON, and one for each two pixels of a chart. One is taken each second; of a longer
+/// run, every second one is dropped as often as needed.
+pub const USAGE_SAMPLES_MAX: usize = 512;
+
 /// Most running tests listed when a run is cut off.
 pub const RUNNING_NAMES_MAX: usize = 64;
 

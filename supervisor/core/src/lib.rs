@@ -35,4 +35,5 @@ pub mod test_case;
 pub mod test_name;
 pub mod test_order;
 pub mod timestamp;
+pub mod usage_samples;
 pub mod verdict;

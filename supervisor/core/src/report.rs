@@ -12,6 +12,7 @@ use crate::request::Selection;
 use crate::selection::AffectedSummary;
 use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
+use crate::usage_samples::UsageSample;
 use serde::{Deserialize, Serialize};
 
 /// Everything known about a finished run.
@@ -55,6 +56,10 @@ pub struct Report {
     pub evidence: Evidence,
     /// Resource usage.
     pub resources: Resources,
+    /// What the run used over its time, oldest first, at most [`crate::bounds::USAGE_SAMPLES_MAX`]; empty for a run of less than
+    /// a second.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<UsageSample>,
     /// The limits of the run. What enforced each is in `isolation`.
     pub limits: Limits,
     /// The layers and limits that were in force.
@@ -140,6 +145,7 @@ impl Report {
             + not_built
             + hung
             + compared
+            + size_of_val(self.usage.as_slice())
     }
 }
 
@@ -286,6 +292,7 @@ pub(crate) mod tests {
             collectors: Vec::new(),
             evidence: Evidence::default(),
             resources: Resources::default(),
+            usage: Vec::new(),
             limits: Limits::DEFAULT,
             isolation: Isolation::default(),
             coverage: CoverageSummary::default(),

@@ -276,8 +276,8 @@ impl<'a> RunLoop<'a> {
         self.check_writes(now);
         if now >= self.next_usage && self.first_start.is_some() {
             self.next_usage = now + USAGE_INTERVAL;
-            let memory_bytes = self.leaf().and_then(Leaf::memory_bytes);
-            (self.sink)(SandboxEvent::Usage { memory_bytes });
+            let usage = usage_of(self.leaf());
+            (self.sink)(usage);
         }
         Ok(())
     }
@@ -760,6 +760,18 @@ impl<'a> RunLoop<'a> {
 
     fn processes(&self, owner: FreezeOwner) -> RunProcesses<'a> {
         RunProcesses { init: self.worker.pid, leaf: self.leaf(), owner, owners: self.freeze_owners.clone() }
+    }
+}
+
+/// What a leaf uses now; nothing is known without one.
+fn usage_of(leaf: Option<&dyn Leaf>) -> SandboxEvent<'static> {
+    let counters = leaf.map(Leaf::counters).unwrap_or_default();
+    let cpu = counters.cpu_user_s.zip(counters.cpu_system_s);
+    let cpu = cpu.and_then(|(user, system)| Duration::try_from_secs_f64(user + system).ok());
+    SandboxEvent::Usage {
+        memory_bytes: leaf.and_then(Leaf::memory_bytes),
+        cpu_ms: cpu.and_then(|cpu| u64::try_from(cpu.as_millis()).ok()),
+        processes: leaf.and_then(|leaf| u32::try_from(leaf.pids().len()).ok()),
     }
 }
 

@@ -197,10 +197,14 @@ pub enum SandboxEvent<'a> {
         /// How it ended.
         exit: Exit,
     },
-    /// Memory in use by the leaf, once a second.
+    /// What the leaf uses, once a second.
     Usage {
         /// Memory in use, in bytes; `None` without a memory controller.
         memory_bytes: Option<u64>,
+        /// Processor time since the run began, in milliseconds; `None` where it is not counted.
+        cpu_ms: Option<u64>,
+        /// Processes alive, at most 4,096; `None` without a group of the run's own.
+        processes: Option<u32>,
     },
     /// A part of a file that the run left below [`ARTIFACTS_DIRECTORY`](proctor_core::artifact::ARTIFACTS_DIRECTORY),
     /// sent when every process is dead. Each file is sent from its first byte to its last; an empty file has one empty

@@ -8,6 +8,7 @@
 use super::{RenderError, ReportInput};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::test_case::{Collector, TestCase, TestOutcome};
+use proctor_core::usage_samples::UsageSample;
 use serde::Serialize;
 
 /// Most bytes of the fields that other programs read, beside those that are proctor's own: what is left of a message
@@ -43,6 +44,7 @@ pub fn document(report: &Report) -> impl Serialize {
         collectors,
         evidence,
         resources,
+        usage,
         limits,
         isolation,
         coverage,
@@ -84,6 +86,7 @@ pub fn document(report: &Report) -> impl Serialize {
         collectors,
         evidence,
         resources: *resources,
+        usage,
         limits,
         isolation,
         coverage,
@@ -128,6 +131,8 @@ struct Document<'a> {
     collectors: Vec<DocumentCollector<'a>>,
     evidence: &'a proctor_core::outcome::Evidence,
     resources: Resources,
+    #[serde(skip_serializing_if = "<[UsageSample]>::is_empty")]
+    usage: &'a [UsageSample],
     limits: &'a proctor_core::limits::Limits,
     isolation: &'a proctor_core::isolation::Isolation,
     coverage: &'a CoverageSummary,

@@ -10,6 +10,7 @@ use proctor_core::failure::count_failed_parents;
 use proctor_core::outcome::{Evidence, Outcome};
 use proctor_core::report::{Report, Summary, Truncated};
 use proctor_core::test_case::{Collector, TestCase, TestId, TestOutcome};
+use proctor_core::usage_samples;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Joins an execution of the whole selection to those before it.
@@ -142,6 +143,7 @@ fn add_figures(all: &mut Report, next: &mut Report) {
     let queue_wait_s = all.resources.queue_wait_s;
     all.resources = combined_exit::add(all.resources, next.resources);
     all.resources.queue_wait_s = queue_wait_s;
+    all.usage = usage_samples::join(&all.usage, &next.usage);
     all.duration_s += next.duration_s;
     all.ended_at = next.ended_at;
     all.stdout_tail = std::mem::take(&mut next.stdout_tail);

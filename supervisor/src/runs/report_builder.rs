@@ -82,6 +82,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         missed,
         stacks,
         asked_by_signal,
+        usage,
         ..
     } = state;
     let stream = parser.summary();
@@ -152,6 +153,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         collectors,
         evidence: verdict.evidence,
         resources,
+        usage: usage.into_vec(),
         limits,
         isolation: isolation.as_ref().clone(),
         coverage,
@@ -309,6 +311,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
             ..Evidence::default()
         },
         resources: Resources::default(),
+        usage: Vec::new(),
         limits,
         isolation: Isolation::default(),
         coverage: CoverageSummary::default(),
@@ -329,11 +332,13 @@ mod tests {
     use super::*;
     use proctor_core::bounds::{
         COLLECTORS_MAX, HUNG_STACK_BYTES_MAX, HUNG_TESTS_MAX, NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX,
+        USAGE_SAMPLES_MAX,
     };
     use proctor_core::event::RunnerEvent;
     use proctor_core::repetition::{ExecutionTally, Repetitions};
     use proctor_core::request::{RerunTarget, Selection};
     use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestOutcome};
+    use proctor_core::usage_samples::UsageSample;
     use proctor_frameworks::ExpectedTests;
     use proctor_proto::MESSAGE_BYTES_MAX;
     use proctor_sandbox::Spool;
@@ -490,6 +495,13 @@ mod tests {
             let (total, failed) = (tests.len(), tests.iter().filter(|test| test.outcome == Failed).count());
             let mut report = report_of(tests.into_iter(), collectors);
             report.repetitions = Some(worst_repetitions());
+            let most = UsageSample {
+                at_ms: u64::MAX,
+                memory_bytes: Some(u64::MAX),
+                cpu_ms: Some(u64::MAX),
+                processes: Some(4_096),
+            };
+            report.usage = vec![most; USAGE_SAMPLES_MAX];
             let json = serde_json::to_vec(&report).unwrap().len();
             let document = serde_json::to_vec(&crate::reports::json_document(&report)).unwrap().len();
             let event = proctor_proto::v1::RunEvent {

@@ -11,6 +11,7 @@ use proctor_core::outcome::Exit;
 use proctor_core::report::Summary;
 use proctor_core::test_case::{Collector, TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
+use proctor_core::usage_samples::{UsageSample, UsageSamples};
 use proctor_frameworks::{ExpectedTests, Parser, Step};
 use proctor_sandbox::{Ending, SandboxEvent};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +80,8 @@ pub(super) struct RunState {
     rounds_before: usize,
     limits: Limits,
     memory_bytes: Option<u64>,
+    /// What the run used over its time.
+    pub(super) usage: UsageSamples,
     started: Instant,
     progress_sent_at: Instant,
 }
@@ -114,6 +117,7 @@ impl RunState {
             rounds_before: 0,
             limits,
             memory_bytes: None,
+            usage: UsageSamples::default(),
             started: now,
             progress_sent_at: now,
         }
@@ -170,7 +174,13 @@ impl RunState {
                 }
             }
             SandboxEvent::ArtifactChunk { path, is_first, bytes } => self.add_artifact(path, is_first, bytes.len()),
-            SandboxEvent::Usage { memory_bytes } => self.memory_bytes = memory_bytes,
+            SandboxEvent::Usage { memory_bytes, cpu_ms, processes } => {
+                self.memory_bytes = memory_bytes;
+                let at_ms = self.earlier.elapsed_ms + self.elapsed_ms();
+                if memory_bytes.is_some() || cpu_ms.is_some() || processes.is_some() {
+                    self.usage.add(UsageSample { at_ms, memory_bytes, cpu_ms, processes });
+                }
+            }
             SandboxEvent::Killing { reason } => {
                 // These tests were running at the deadline; the signal that follows changes the parser's answer.
                 self.killed = true;

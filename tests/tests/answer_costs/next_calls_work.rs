@@ -6,13 +6,16 @@ use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 
 /// What an agent asks after a run.
-const QUESTIONS: [(&str, &str); 7] = [
+const QUESTIONS: [(&str, &str); 10] = [
     ("get_run", "{}"),
     ("last_test_failures", "{}"),
     ("last_test_failures", r#"{"limit": 1}"#),
     ("list_tests", "{}"),
     ("tests_covering", r#"{"file": "calc/calc.go"}"#),
     ("get_test_report", r#"{"format": "json", "max_tokens": 200}"#),
+    ("get_test_report", r#"{"format": "history"}"#),
+    ("get_test_report", r#"{"format": "slowest"}"#),
+    ("get_test_report", r#"{"format": "flaky"}"#),
     ("run_failing_tests", "{}"),
 ];
 

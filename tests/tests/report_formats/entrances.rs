@@ -73,3 +73,37 @@ async fn an_agent_gets_documents_and_resources() {
     assert!(html.text.contains("bytes of html, more than max_tokens allows"), "{html:?}");
     mcp.close().await;
 }
+
+#[tokio::test]
+async fn an_agent_reads_the_history_the_slowest_and_the_flaky_tests() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("requirements.txt", "pytest\n");
+    workspace.write(
+        "test_shop.py",
+        "import pathlib\nimport time\n\ndef test_slow():\n    time.sleep(0.2)\n\ndef test_quick():\n    pass\n\n\
+         def test_turns():\n    file = pathlib.Path('__pycache__') / 'turns'\n    file.parent.mkdir(exist_ok=True)\n    \
+         turns = len(file.read_text()) if file.exists() else 0\n    file.write_text('x' * (turns + 1))\n    assert turns % 2\n",
+    );
+    let mcp = Mcp::start(&workspace).await;
+    let not_yet = mcp.call("get_test_report", json!({})).await.text;
+    assert_eq!(mcp.call("get_test_report", json!({"format": "slowest"})).await.text, not_yet);
+    for format in ["history", "flaky"] {
+        let answer = mcp.call("get_test_report", json!({"format": format})).await;
+        assert_eq!(answer.text, "no run of this workspace is recorded yet\n", "{format}");
+    }
+    mcp.call("run_tests", json!({"repeat": 4})).await;
+    let history = mcp.call("get_test_report", json!({"format": "history"})).await;
+    assert!(
+        history.text.starts_with("1 recorded run(s), newest first; no run of all pytest tests passed\n"),
+        "{history:?}"
+    );
+    assert!(history.text.contains("failed: 2 passed, 1 failed (pytest, all), "), "{history:?}");
+    assert_eq!(history.structured["runs"][0]["failed"], 1);
+    let slowest = mcp.call("get_test_report", json!({"format": "slowest"})).await;
+    assert!(slowest.text.starts_with("3 of 3 listed tests have a time; they took 0.2"), "{slowest:?}");
+    assert_eq!(slowest.structured["slowest"][0]["name"], "test_shop.py::test_slow");
+    let flaky = mcp.call("get_test_report", json!({"format": "flaky"})).await;
+    assert!(flaky.text.contains("test_shop.py/test_turns failed 2 of 4 (95 % interval 15 to 85 %)"), "{flaky:?}");
+    assert_eq!(flaky.structured["flaky"].as_array().map(Vec::len), Some(1), "{flaky:?}");
+    mcp.close().await;
+}

@@ -2,9 +2,10 @@
 
 use crate::readers;
 use crate::stored_report::{HOSTILE, change, set_tests, test, workspace};
+use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 
-fn open(workspace: &proctor_tests::test_workspace::TestWorkspace, words: &str) -> Value {
+fn open(workspace: &TestWorkspace, words: &str) -> Value {
     let written = workspace.proctor(&["report", "--format", "html", "--out", "report.html"]);
     assert_eq!(written.status, 0, "{written:?}");
     readers::chromium(&workspace.path.join("report.html"), words)
@@ -87,4 +88,25 @@ fn holds_twenty_thousand_tests_with_a_screenful_of_elements() {
     assert_eq!(shown["found"], json!(["test number 12345."]));
     let (rows, nodes) = (shown["rows"].as_u64().unwrap(), shown["nodes"].as_u64().unwrap());
     assert!(rows < 60 && nodes < 1_000, "{rows} rows and {nodes} elements");
+}
+
+#[test]
+fn draws_the_resources_that_a_run_used_over_its_time() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("requirements.txt", "pytest\n");
+    workspace.write("test_shop.py", "import time\n\ndef test_waits():\n    time.sleep(3.5)\n");
+    let run = workspace.proctor(&["run", "--output", "json"]);
+    assert_eq!(run.status, 0, "{run:?}");
+    let usage = run.json()["usage"].clone();
+    let samples = usage.as_array().unwrap();
+    assert!(samples.len() >= 3, "{usage}");
+    assert!(samples.iter().all(|sample| sample["processes"].as_u64().unwrap() > 0), "{usage}");
+    assert!(samples.iter().all(|sample| sample["memory_bytes"].as_u64().unwrap() > 0), "{usage}");
+    assert!(samples.windows(2).all(|pair| pair[0]["cpu_ms"].as_u64() <= pair[1]["cpu_ms"].as_u64()), "{usage}");
+    let shown = open(&workspace, "test_waits");
+    let charts = shown["usage"].as_array().unwrap();
+    assert_eq!(charts.len(), 3, "{shown}");
+    for (chart, title) in charts.iter().zip(["Memory, at most ", "Processors, at most ", "Processes, at most "]) {
+        assert!(chart[0].as_str().unwrap().starts_with(title) && chart[1] == true, "{chart}");
+    }
 }

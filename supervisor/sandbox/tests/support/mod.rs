@@ -144,7 +144,7 @@ impl RunEvents {
                 self.report.push_str(&format!("<{index}>"));
             }
             SandboxEvent::ArtifactChunk { .. } => {}
-            SandboxEvent::Usage { memory_bytes } => self.usages.push(memory_bytes),
+            SandboxEvent::Usage { memory_bytes, .. } => self.usages.push(memory_bytes),
             SandboxEvent::Killing { reason } => {
                 self.killing = Some(reason);
                 self.event_words.push("killing".into());

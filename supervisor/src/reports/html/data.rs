@@ -9,6 +9,7 @@ use proctor_core::human_units::format_bytes;
 use proctor_core::isolation::Network;
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
+use proctor_core::usage_samples::UsageSample;
 use proctor_proto::printable::{block as printable, line};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -83,7 +84,10 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
     }
     let history = input.context.history.as_ref();
     let number = |test: &TestId| index_of.get(&(test.package.as_str(), test.name.as_str())).copied();
+    let samples = json!(report.usage.iter().map(sample).collect::<Vec<_>>());
+    let samples = if budget.take_text(bytes_of(&samples)) { samples } else { json!([]) };
     Ok(block_of(&json!({
+        "usage": samples,
         "run": { "started_ms": report.started_at.0, "duration_s": report.duration_s },
         "kinds": kinds.names,
         "suites": suites.names,
@@ -181,6 +185,10 @@ fn trends(report: &Report) -> HashMap<(&str, &str), Trend> {
         report.since_last_run.iter().flat_map(|since| [(&since.new, Trend::New), (&since.still_failing, Trend::Still)]);
     let tests = groups.flat_map(|(group, trend)| group.tests.iter().map(move |test| (test, trend)));
     tests.map(|(test, trend)| ((test.package.as_str(), test.name.as_str()), trend)).collect()
+}
+
+fn sample(sample: &UsageSample) -> (u64, Option<u64>, Option<u64>, Option<u32>) {
+    (sample.at_ms, sample.memory_bytes, sample.cpu_ms, sample.processes)
 }
 
 fn past_run(run: &PastRun) -> Value {

@@ -291,7 +291,65 @@
     return lane;
   });
   const total = Math.max(run.duration_s * 1000, timed.length ? timed.reduce((most, index) => Math.max(most, tests[index][END]), 0) : 0);
+  // Resources over time: one line for each resource, from samples that proctor took each second.
+  const AT = 0;
+  const samples = data.usage;
+  const rate = (at) => {
+    const [now, before] = [samples[at], samples[at - 1]];
+    if (!before || now[2] === null || before[2] === null) return null;
+    // A new execution counts from zero.
+    const used = now[2] >= before[2] ? now[2] - before[2] : now[2];
+    return used / Math.max(now[AT] - before[AT], 1);
+  };
+  const resources = [
+    ['Memory', bytes, samples.map((sample) => sample[1])],
+    ['Processors', (value) => value.toFixed(2), samples.map((_, at) => rate(at))],
+    ['Processes', (value) => String(value), samples.map((sample) => sample[3])],
+  ].filter(([, , values]) => values.some((value) => value !== null));
+  const charts = [];
+  if (samples.length > 1) {
+    $('usage-card').hidden = false;
+    $('usage-note').textContent = `${samples.length} samples in ${ms(samples[samples.length - 1][AT])}; between two samples there may be a peak that none shows.`;
+    for (const [title, show, values] of resources) {
+      const known = values.filter((value) => value !== null);
+      const most = Math.max(...known);
+      const text = `${title}, at most ${show(most)} in a sample`;
+      const canvas = el('canvas', { class: 'chart', role: 'img', 'aria-label': text });
+      charts.push({ canvas, values, most, show });
+      $('usage').append(el('div', {}, el('p', { class: 'where' }, text), canvas));
+    }
+  }
+  function drawUsage() {
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const ratio = window.devicePixelRatio || 1;
+    const last = Math.max(samples.length ? samples[samples.length - 1][AT] : 0, 1);
+    for (const { canvas, values, most } of charts) {
+      const [width, height] = [canvas.clientWidth, 72];
+      canvas.width = width * ratio;
+      canvas.height = height * ratio;
+      const context = canvas.getContext('2d');
+      context.scale(ratio, ratio);
+      context.strokeStyle = color('--line');
+      for (const y of [0.5, height / 2, height - 0.5]) { context.beginPath(); context.moveTo(0, y); context.lineTo(width, y); context.stroke(); }
+      context.strokeStyle = color('--good-fill');
+      context.lineWidth = 1.5;
+      context.beginPath();
+      let isDrawn = false;
+      values.forEach((value, at) => {
+        if (value === null) { isDrawn = false; return; }
+        const [x, y] = [4 + (samples[at][AT] / last) * (width - 8), height - 4 - (value / (most || 1)) * (height - 8)];
+        if (isDrawn) context.lineTo(x, y);
+        else context.moveTo(x, y);
+        isDrawn = true;
+      });
+      context.stroke();
+    }
+  }
+  addEventListener('resize', drawUsage);
+
   function drawTimeline() {
+    drawUsage();
     if (!timed.length) return;
     const canvas = $('timeline');
     const width = canvas.clientWidth;
