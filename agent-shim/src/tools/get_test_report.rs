@@ -19,7 +19,7 @@ use std::sync::Arc;
 const DESCRIPTION: &str = "\
 The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
 last_test_failures is better for the failures themselves. Formats: summary (a few lines), history (earlier runs), \
-slowest and flaky (tests), optimization (what to improve), and whole documents, which need a large max_tokens. \
+slowest and flaky (tests), optimization (what to improve), and whole documents (set a large max_tokens). \
 With artifact it shows a screenshot, trace or video of the run.";
 
 /// Members of the document that the summary has.

@@ -70,8 +70,8 @@ async fn collect(api: &Api, state_dir: &Path) -> Option<Exposition> {
     let (counts, usage) = (api.registry.session_counts().await, api.context.scheduler.usage().await);
     let facts = Facts {
         tenants: api.access.borrow().tenants.all().to_vec(),
-        sessions: counts.unwrap_or_default(),
-        scheduler: usage.unwrap_or_default(),
+        sessions: counts?,
+        scheduler: usage?,
         is_draining: api.drain.has_begun(),
         state_dir: state_dir.to_owned(),
     };

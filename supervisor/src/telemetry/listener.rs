@@ -22,6 +22,9 @@ const CONNECTIONS_MAX: usize = 16;
 /// Longest life of a connection, which serves one request.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
+/// Longest time until a connection has sent its headers: those that say nothing do not keep scrapers out for longer.
+const HEADERS_MAX: Duration = Duration::from_secs(1);
+
 /// Pause after a connection could not be accepted, for instance for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -64,7 +67,7 @@ async fn serve_connection(stream: TcpStream, service: MetricsService) {
         async move { Ok::<_, Infallible>(service.answer(request.method(), request.uri().path(), request.headers()).await) }
     });
     let mut server = hyper::server::conn::http1::Builder::new();
-    server.keep_alive(false).timer(TokioTimer::new()).max_buf_size(HEADER_BYTES_MAX);
+    server.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX).max_buf_size(HEADER_BYTES_MAX);
     // A caller that leaves or sends no HTTP is its own problem.
     _ = server.serve_connection(TokioIo::new(stream), answer).await;
 }

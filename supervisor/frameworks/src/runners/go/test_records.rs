@@ -1,7 +1,7 @@
 //! Reads the records that a test process leaves of its top-level tests (`testing_records.go.txt` writes them): which counters
 //! changed while which tests ran, and tables that say which lines a counter counts.
 //!
-//! A test can write this file itself: its size is bounded, and so is the work that it causes. Records that are cut off,
+//! A test can write this file itself: its size is bounded, and so are the work and the memory that it causes. Records that are cut off,
 //! damaged or of another format measure nothing.
 
 use proctor_core::coverage::LineSpan;
@@ -16,6 +16,10 @@ pub(super) const RECORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Most blocks that are read from the tables of one process. A module of a million lines has about 400,000.
 const BLOCKS_MAX: usize = 4_000_000;
+
+/// Most intervals, names in them, functions and texts of tables that are read of one process. Each takes about 100 bytes of memory,
+/// and few of the file.
+const ITEMS_MAX: usize = 1_000_000;
 
 /// Length of a table's head (`MetaSymbolHeader` of Go's `internal/coverage`), and the place of the number of functions in it.
 const TABLE_HEAD: usize = 44;
@@ -38,13 +42,15 @@ pub(super) enum RecordsError {
 type Function = (usize, u32);
 
 /// What the processes of a package recorded.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct TestRecords<'a> {
     /// The top-level tests that started.
     pub(super) started: BTreeSet<&'a str>,
     /// Executed blocks by the tests that ran meanwhile: none, one, or several that ran at the same time.
     executed: BTreeMap<BTreeSet<&'a str>, BTreeMap<Function, BTreeSet<u32>>>,
     tables: Vec<Table<'a>>,
+    /// What is left of [`ITEMS_MAX`].
+    items_left: usize,
 }
 
 /// Executed lines by file, as the tables name it.
@@ -61,22 +67,32 @@ impl<'a> TestRecords<'a> {
         }
         let rest = content.strip_prefix(MAGIC.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
         let mut reader = Reader { rest: rest.ok_or(RecordsError::Damaged)? };
-        let mut records = TestRecords::default();
+        let mut records = TestRecords {
+            started: BTreeSet::new(),
+            executed: BTreeMap::new(),
+            tables: Vec::new(),
+            items_left: ITEMS_MAX,
+        };
         loop {
             match reader.byte().ok_or(RecordsError::Damaged)? {
                 b'E' if reader.rest.is_empty() => return Ok(records),
                 b'F' => return Err(RecordsError::TooLarge),
                 b'C' => return Err(RecordsError::Cleared),
-                kind => records.read(kind, &mut reader).ok_or(RecordsError::Damaged)?,
+                kind if records.read(kind, &mut reader).is_some() => {}
+                _ if records.items_left == 0 => return Err(RecordsError::TooLarge),
+                _ => return Err(RecordsError::Damaged),
             }
         }
     }
 
     fn read(&mut self, kind: u8, reader: &mut Reader<'a>) -> Option<()> {
         match kind {
-            b'T' => _ = self.started.insert(reader.text()?),
+            b'T' => {
+                take(&mut self.items_left, 1)?;
+                self.started.insert(reader.text()?);
+            }
             b'I' => self.read_interval(reader)?,
-            b'M' => self.tables.push(Table::parse(reader.bytes()?)?),
+            b'M' => self.tables.push(Table::parse(reader.bytes()?, &mut self.items_left)?),
             _ => return None,
         }
         Some(())
@@ -85,7 +101,9 @@ impl<'a> TestRecords<'a> {
     /// Reads the names of the running tests, then per function: numbers of its package and itself, counters as distances, 0.
     fn read_interval(&mut self, reader: &mut Reader<'a>) -> Option<()> {
         let mut running = BTreeSet::new();
+        take(&mut self.items_left, 1)?;
         for _ in 0..reader.number()? {
+            take(&mut self.items_left, 1)?;
             running.insert(reader.text()?);
         }
         let executed = self.executed.entry(running).or_default();
@@ -93,8 +111,10 @@ impl<'a> TestRecords<'a> {
             // Packages count from 1. Those of the runtime have fixed numbers, which no table has.
             let package = reader.number()?;
             if package == 0 {
-                return Some(());
+                // The writer leaves out what executed nothing.
+                return (!executed.is_empty()).then_some(());
             }
+            take(&mut self.items_left, 1)?;
             let function = (usize::try_from(package).ok()? - 1, reader.number()?);
             let blocks = executed.entry(function).or_default();
             let mut counter = 0_u32;
@@ -152,11 +172,12 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn parse(bytes: &'a [u8]) -> Option<Table<'a>> {
+    fn parse(bytes: &'a [u8], items_left: &mut usize) -> Option<Table<'a>> {
         let functions = word(bytes, FUNCTION_COUNT_AT)?;
         let strings_at = usize::try_from(functions).ok()?.checked_mul(4)?.checked_add(TABLE_HEAD)?;
         let mut reader = Reader { rest: bytes.get(strings_at..)? };
         let count = usize::try_from(reader.number()?).ok()?;
+        take(items_left, count.saturating_add(1))?;
         // Each takes a byte or more.
         let mut strings = Vec::with_capacity(count.min(reader.rest.len()));
         for _ in 0..count {
@@ -187,6 +208,13 @@ impl<'a> Table<'a> {
         }
         Some(FunctionBlocks { file, spans })
     }
+}
+
+/// Takes `count` of what is left, or all and `None`.
+fn take(left: &mut usize, count: usize) -> Option<()> {
+    let is_enough = *left >= count;
+    *left = left.saturating_sub(count);
+    is_enough.then_some(())
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {

@@ -80,6 +80,28 @@ fn functions_that_share_their_blocks_cost_bounded_work() {
     assert!(matches!(error, RecordsError::Damaged | RecordsError::TooLarge), "{error}");
 }
 
+#[test]
+fn many_small_records_take_bounded_memory() {
+    let mut intervals = format!("{MAGIC}\n").into_bytes();
+    for number in 0..=ITEMS_MAX / 3 {
+        // One test, the first block of one function, the ends of both lists.
+        intervals.extend([b'I', 1, 6]);
+        intervals.extend(format!("{number:06x}").bytes());
+        intervals.extend([1, 1, 1, 0, 0]);
+    }
+    intervals.push(b'E');
+    assert!(intervals.len() < RECORDS_BYTES_MAX);
+    assert_eq!(rendered(&intervals), Err(RecordsError::TooLarge), "intervals");
+    let texts = [vec![0; TABLE_HEAD], vec![0xff, 0xff, 0x7f], vec![0; 0x1f_ffff]].concat();
+    let length = u32::try_from(texts.len()).unwrap();
+    let length =
+        [length | 0x80, length >> 7 | 0x80, length >> 14 | 0x80, length >> 21].map(|part| part.to_le_bytes()[0]);
+    let table = [format!("{MAGIC}\nM").as_bytes(), &length, &texts, b"E"].concat();
+    assert_eq!(rendered(&table), Err(RecordsError::TooLarge), "texts of a table");
+    let nothing = format!("{MAGIC}\nI\u{1}\u{1}x\0E");
+    assert_eq!(rendered(nothing.as_bytes()), Err(RecordsError::Damaged), "an interval that executed nothing");
+}
+
 proptest! {
     #[test]
     fn reads_any_bytes_without_a_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
