@@ -120,8 +120,13 @@ fn from_others(alone: &Stage, others: &[Stage]) -> String {
             1 => line(&first.full_name()).into_owned(),
             count => format!("the same {count} tests"),
         };
-        let no_less =
-            if stage.before.len() > 1 { format!("{ends}, and no half of them was enough") } else { String::new() };
+        let later = others.iter().rev().take_while(|later| !std::ptr::eq(*later, stage));
+        let halves_that_pass = later.filter(|half| half.shows_passes()).count();
+        let no_less = match stage.before.len() {
+            1 => String::new(),
+            _ if halves_that_pass > 1 => format!("{ends}, and no half of them was enough"),
+            _ => format!("{ends}; not every half of them ran to its end"),
+        };
         return after(&which, &format!("ran before it{no_less}"), alone, stage);
     }
     if let Some(stage) = failing(others, |condition| matches!(condition, Condition::ShuffledBy(_)))

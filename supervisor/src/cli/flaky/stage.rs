@@ -152,6 +152,11 @@ impl Stage {
         matches!(self.outcome, Outcome::Passed | Outcome::Failed)
     }
 
+    /// Whether the test was executed and passed each time.
+    pub(super) fn shows_passes(&self) -> bool {
+        self.is_conclusive() && self.executions > 0 && self.failures == 0
+    }
+
     /// Whether its rate of failures is above that of `other` for certain: the 95 % intervals have nothing in common.
     pub(super) fn fails_more_than(&self, other: &Stage) -> bool {
         self.executions > 0 && other.executions > 0 && self.rate().low > other.rate().high

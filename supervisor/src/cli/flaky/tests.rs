@@ -179,6 +179,12 @@ fn concludes_only_what_the_counts_show() {
                 .to_owned(),
         ),
         (
+            with(&[among(10), some(4, 10), cut_off(some(2, 0), Outcome::TimedOut), some(2, 0)]),
+            "it fails only when the same 4 tests ran before it (from p/T0 to p/T3); not every half of them ran to its end: \
+             10 of 10 executions then, 0 of 10 alone"
+                .to_owned(),
+        ),
+        (
             with(&[among(10), some(4, 0)]),
             "it fails only among other tests: by their order, by what they leave behind, or by the load".to_owned(),
         ),
