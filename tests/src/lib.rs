@@ -8,6 +8,7 @@
 )]
 
 pub mod attack_programs;
+pub mod call_counter;
 pub mod expectation;
 pub mod expected;
 pub mod grpc_client;

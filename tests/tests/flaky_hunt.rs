@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy treats as ordinary code")]
 
+use proctor_tests::call_counter::COUNTER;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::Value;
 
@@ -12,15 +13,6 @@ fn workspace(tests: &str) -> TestWorkspace {
     workspace.write("test_shop.py", tests);
     workspace
 }
-
-/// Counts the calls of a test over all executions, in a directory that is no part of the workspace's files.
-const COUNTER: &str = "import pathlib\n\n\
-    def calls(name):\n    \
-    file = pathlib.Path('__pycache__') / (name + '.count')\n    \
-    file.parent.mkdir(exist_ok=True)\n    \
-    n = int(file.read_text()) + 1 if file.exists() else 1\n    \
-    file.write_text(str(n))\n    \
-    return n\n\n";
 
 /// What `proctor flaky` found.
 struct Hunt {

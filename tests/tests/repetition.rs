@@ -9,19 +9,11 @@ mod mcp_client;
 
 use mcp_client::Mcp;
 use proctor_proto::v1::{self, run_event::Event};
+use proctor_tests::call_counter::COUNTER;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
 use serde_json::{Value, json};
 use std::fs;
-
-/// Counts the calls of a test over all executions, in a directory that is no part of the workspace's files.
-const COUNTER: &str = "import pathlib\n\n\
-    def calls(name):\n    \
-    file = pathlib.Path('__pycache__') / (name + '.count')\n    \
-    file.parent.mkdir(exist_ok=True)\n    \
-    n = int(file.read_text()) + 1 if file.exists() else 1\n    \
-    file.write_text(str(n))\n    \
-    return n\n\n";
 
 /// Five kinds of flaky tests, each failing in about half of its executions, beside sound and broken ones.
 const FIVE_FLAKY: &str = "import os\nimport threading\nimport time\n\nfrom counter import calls\n\n\

@@ -31,7 +31,7 @@ pub(super) fn spec() -> ToolSpec {
         title: "Report of the last run",
         description: DESCRIPTION,
         input: vec![
-            ("format", one_of(&FORMATS, "summary is the default.")),
+            ("format", one_of(&formats(), "summary is the default.")),
             ("artifact", string("Name of a file that the run left, as the document's artifacts list it.")),
         ],
         required: &[],
@@ -44,26 +44,16 @@ pub(super) fn spec() -> ToolSpec {
 const SUMMARY_FORMAT: &str = "summary";
 
 /// The names of all formats: the summary, the lists, then the documents.
-const FORMATS: [&str; 1 + report_lists::NAMES.len() + ReportFormat::ALL.len()] = {
-    let mut names = [SUMMARY_FORMAT; 1 + report_lists::NAMES.len() + ReportFormat::ALL.len()];
-    let mut at = 0;
-    while at < report_lists::NAMES.len() {
-        names[at + 1] = report_lists::NAMES[at];
-        at += 1;
-    }
-    let mut at = 0;
-    while at < ReportFormat::ALL.len() {
-        names[at + 1 + report_lists::NAMES.len()] = ReportFormat::ALL[at].name();
-        at += 1;
-    }
-    names
-};
+fn formats() -> Vec<&'static str> {
+    let documents = ReportFormat::ALL.iter().map(|format| format.name());
+    [SUMMARY_FORMAT].into_iter().chain(report_lists::NAMES).chain(documents).collect()
+}
 
 /// The same for a person.
 const FORMATS_TEXT: &str = "summary, history, slowest, flaky, json, junit, ctrf, tap, github, html or optimization";
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let chosen = arguments.choice("format", &FORMATS, FORMATS_TEXT)?;
+    let chosen = arguments.choice("format", &formats(), FORMATS_TEXT)?;
     let name = arguments.text("artifact")?;
     if let (Some(list), None) = (chosen.filter(|chosen| report_lists::NAMES.contains(chosen)), &name) {
         return or_no_run_yet(report_lists::call(call, list).await);
@@ -160,7 +150,8 @@ mod tests {
 
     #[test]
     fn the_text_names_every_format() {
-        let (last, others) = FORMATS.split_last().unwrap();
+        let formats = formats();
+        let (last, others) = formats.split_last().unwrap();
         assert_eq!(FORMATS_TEXT, format!("{} or {last}", others.join(", ")));
     }
 }

@@ -27,8 +27,9 @@ use tokio::time::Instant;
 /// How long a result is reused.
 const RESULT_MAX_AGE: Duration = Duration::from_millis(250);
 
-/// Scrapes that may wait for a result: the connections of the listener.
-const SCRAPES_MAX: usize = 16;
+/// Scrapes at a time, and connections of the listener, which has one scrape in each: a scraper has one or two. More wait in the
+/// kernel.
+pub(super) const SCRAPES_MAX: usize = 16;
 
 /// Label value of all tenants beyond [`TENANT_LABELS_MAX`] together. No tenant can have this name.
 const OTHER_TENANTS: &str = "(other)";

@@ -1,7 +1,7 @@
 //! The HTTP listener of `/metrics`. It has a socket of its own, so that neither a scrape nor a flood of them takes a
 //! connection from the callers of gRPC.
 
-use super::collector::MetricsCollector;
+use super::collector::{MetricsCollector, SCRAPES_MAX};
 use crate::tenants::access::{CurrentAccess, PresentedCredential, now};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -15,9 +15,6 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
-
-/// Connections at a time. More wait in the kernel: a scraper has one or two.
-const CONNECTIONS_MAX: usize = 16;
 
 /// Longest life of a connection, which serves one request.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +39,7 @@ pub struct MetricsService {
 
 /// Serves scrapes until the task is dropped.
 pub async fn serve(listener: TcpListener, service: MetricsService) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(SCRAPES_MAX));
     // The semaphore is never closed.
     while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         match listener.accept().await {

@@ -3,6 +3,7 @@
 use crate::readers;
 use crate::stored_report::{HOSTILE, change, set_tests, test, workspace};
 use proctor_proto::report_format::ReportFormat;
+use proctor_tests::process::ProcessOutput;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::fs;
@@ -146,25 +147,19 @@ fn a_reader_of_tap_finds_each_test_of_a_hostile_report_once() {
     assert_eq!(results["extra"], json!([]), "no line is outside of the protocol");
 }
 
+/// Runs the tests with these options and writes every format that other programs read.
+fn run_with_formats(workspace: &TestWorkspace, options: &[&str]) -> ProcessOutput {
+    let formats = ["--junit", "junit.xml", "--ctrf", "ctrf.json", "--tap", "report.tap", "--output", "github"];
+    workspace.proctor(&[&["run"], options, &formats].concat())
+}
+
 #[test]
 fn a_run_that_was_cut_off_is_red_for_every_reader() {
     let workspace = TestWorkspace::empty();
     workspace.write("requirements.txt", "pytest\n");
     workspace
         .write("test_shop.py", "import time\n\ndef test_a():\n    pass\n\ndef test_hangs():\n    time.sleep(600)\n");
-    let run = workspace.proctor(&[
-        "run",
-        "--timeout",
-        "5s",
-        "--junit",
-        "junit.xml",
-        "--ctrf",
-        "ctrf.json",
-        "--tap",
-        "report.tap",
-        "--output",
-        "github",
-    ]);
+    let run = run_with_formats(&workspace, &["--timeout", "5s"]);
     assert_eq!(run.status, 124, "{run:?}");
     assert!(run.stdout.starts_with("::error title=proctor::timed out: 1 of 1 tests passed, cut off"), "{run:?}");
     assert!(run.stdout.contains("was running when the run was cut off"), "{run:?}");
@@ -188,19 +183,7 @@ fn every_format_marks_a_flaky_test_in_quarantine_and_keeps_it_red() {
          turns = len(file.read_text()) if file.exists() else 0\n    file.write_text('x' * (turns + 1))\n    \
          assert turns % 2, 'an even turn'\n\ndef test_broken():\n    assert False\n",
     );
-    let run = workspace.proctor(&[
-        "run",
-        "--repeat",
-        "3",
-        "--junit",
-        "junit.xml",
-        "--ctrf",
-        "ctrf.json",
-        "--tap",
-        "report.tap",
-        "--output",
-        "github",
-    ]);
+    let run = run_with_formats(&workspace, &["--repeat", "3"]);
     assert_eq!(run.status, 1, "{run:?}");
     let marks = "(in quarantine) (flaky%3A failed 2 of 3 executions (67 %25%2C 95 %25 interval";
     assert!(run.stdout.contains(&format!("title=test_shop.py test_turns {marks}")), "{run:?}");
