@@ -366,6 +366,9 @@ pub const TENANTS_MAX: usize = 10_000;
 /// store of metrics should not get hundreds of thousands from each host.
 pub const TENANT_LABELS_MAX: usize = 64;
 
+/// Scrapes of metrics at a time, each on a connection of its own: a scraper has one or two. More wait in the kernel.
+pub const SCRAPES_MAX: usize = 16;
+
 /// Default number of a tenant's sessions at a time: a team of a hundred agents with ten each.
 pub const TENANT_SESSIONS_MAX: usize = 1_000;
 

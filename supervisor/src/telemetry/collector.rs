@@ -13,7 +13,7 @@ use crate::history;
 use crate::runs::scheduler::SchedulerUsage;
 use crate::sessions::registry::SessionCounts;
 use crate::tenants::Tenant;
-use proctor_core::bounds::TENANT_LABELS_MAX;
+use proctor_core::bounds::{SCRAPES_MAX, TENANT_LABELS_MAX};
 use proctor_core::outcome::Outcome;
 use proctor_sandbox::WorkerCounts;
 use std::collections::BTreeMap;
@@ -26,10 +26,6 @@ use tokio::time::Instant;
 
 /// How long a result is reused.
 const RESULT_MAX_AGE: Duration = Duration::from_millis(250);
-
-/// Scrapes at a time, and connections of the listener, which has one scrape in each: a scraper has one or two. More wait in the
-/// kernel.
-pub(super) const SCRAPES_MAX: usize = 16;
 
 /// Label value of all tenants beyond [`TENANT_LABELS_MAX`] together. No tenant can have this name.
 const OTHER_TENANTS: &str = "(other)";

@@ -1,7 +1,7 @@
 //! The HTTP listener of `/metrics`. It has a socket of its own, so that neither a scrape nor a flood of them takes a
 //! connection from the callers of gRPC.
 
-use super::collector::{MetricsCollector, SCRAPES_MAX};
+use super::collector::MetricsCollector;
 use crate::tenants::access::{CurrentAccess, PresentedCredential, now};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -9,6 +9,7 @@ use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, H
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use proctor_core::bounds::SCRAPES_MAX;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
