@@ -2,7 +2,7 @@
 
 use crate::printable::{block, line};
 use crate::text::outcome_name;
-use crate::v1::{AnalyzeFailuresResponse, ChangedFiles, Confidence, ErrorPattern, FailurePlace};
+use crate::v1::{AnalyzeFailuresResponse, ChangedFiles, Confidence, ErrorPattern, FailurePlace, Suspect, Suspects};
 use std::fmt::Write as _;
 
 /// Name of a confidence.
@@ -36,6 +36,9 @@ pub fn analysis(answer: &AnalyzeFailuresResponse) -> String {
     for cause in &answer.further_causes {
         let _ = writeln!(text, "also ({}): {}", confidence_name(cause.confidence()), line(&cause.statement));
         write_evidence(&mut text, cause.evidence.as_ref());
+    }
+    if let Some(suspects) = &answer.suspects {
+        write_suspects(&mut text, suspects);
     }
     answer.notes.iter().for_each(|note| {
         let _ = writeln!(text, "note: {}", line(note));
@@ -78,6 +81,37 @@ pub fn analysis(answer: &AnalyzeFailuresResponse) -> String {
         let _ = writeln!(text, "- {}{at} ({})", line(&place.test), failed.r#type);
     }
     text
+}
+
+/// `file:line`, or `file:first-last`.
+#[must_use]
+pub fn suspect_lines(suspect: &Suspect) -> String {
+    let path = line(&suspect.path);
+    if suspect.first_line == suspect.last_line {
+        return format!("{path}:{}", suspect.first_line);
+    }
+    format!("{path}:{}-{}", suspect.first_line, suspect.last_line)
+}
+
+fn write_suspects(text: &mut String, suspects: &Suspects) {
+    let _ = writeln!(
+        text,
+        "suspect lines ({} failed and {} passed tests were measured, {}):",
+        suspects.failed_tests, suspects.passed_tests, suspects.measure
+    );
+    for suspect in &suspects.lines {
+        let mut of = format!("executed by {} failed and {} passed", suspect.failed, suspect.passed);
+        if suspect.in_stacks > 0 {
+            let _ = write!(of, ", innermost in {} stack(s)", suspect.in_stacks);
+        }
+        if suspect.is_edited {
+            of.push_str(", edited since the run began");
+        }
+        let function =
+            if suspect.function.is_empty() { String::new() } else { format!(" {}", line(&suspect.function)) };
+        let source = if suspect.source.is_empty() { String::new() } else { format!(": {}", line(&suspect.source)) };
+        let _ = writeln!(text, "- {}{function} ({of}){source}", suspect_lines(suspect));
+    }
 }
 
 fn write_changed_files(text: &mut String, changed: &ChangedFiles) {
@@ -194,5 +228,41 @@ mod tests {
                 "- gone.py (1 failure(s), not in the workspace now)",
             ]
         );
+    }
+
+    #[test]
+    fn suspect_lines_say_by_which_tests() {
+        let suspects = Suspects {
+            measure: "op2".into(),
+            failed_tests: 2,
+            passed_tests: 9,
+            lines: vec![
+                Suspect {
+                    path: "shop.py".into(),
+                    first_line: 3,
+                    last_line: 4,
+                    function: "price".into(),
+                    source: "return x\nforged".into(),
+                    failed: 2,
+                    passed: 1,
+                    in_stacks: 2,
+                    ..Default::default()
+                },
+                Suspect {
+                    path: "b.py".into(),
+                    first_line: 1,
+                    last_line: 1,
+                    failed: 1,
+                    is_edited: true,
+                    ..Default::default()
+                },
+            ],
+        };
+        let text = analysis(&AnalyzeFailuresResponse { suspects: Some(suspects), ..Default::default() });
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines[0], "suspect lines (2 failed and 9 passed tests were measured, op2):");
+        let first = "- shop.py:3-4 price (executed by 2 failed and 1 passed, innermost in 2 stack(s)): return x";
+        assert!(lines[1].starts_with(first) && lines[1].ends_with("forged"), "{text}");
+        assert_eq!(lines[2..], ["- b.py:1 (executed by 1 failed and 0 passed, edited since the run began)"]);
     }
 }

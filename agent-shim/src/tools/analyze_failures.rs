@@ -8,7 +8,7 @@ use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{list, number, plain, string};
-use proctor_proto::analysis_text::{self, confidence_name, location};
+use proctor_proto::analysis_text::{self, confidence_name, location, suspect_lines};
 use proctor_proto::printable::block;
 use proctor_proto::text::outcome_name;
 use proctor_proto::v1::{AnalyzeFailuresRequest, AnalyzeFailuresResponse, ErrorPattern, FailurePlace};
@@ -39,6 +39,7 @@ pub(super) fn spec() -> ToolSpec {
             ("suggestions", list(plain("object"))),
             ("affected_files", list(plain("object"))),
             ("changed_files", plain("object")),
+            ("suspects", plain("object")),
             ("failed_tests", list(plain("object"))),
             ("left_out", plain("object")),
         ]),
@@ -84,6 +85,7 @@ impl Draw for FailureAnalysis {
             ("error_patterns", shown.error_patterns.iter().map(error_pattern).collect()),
             ("suggestions", shown.suggestions.iter().map(suggestion).collect()),
             ("affected_files", shown.affected_files.iter().map(affected_file).collect()),
+            ("suspects", shown.suspects.as_ref().map_or(Value::Null, suspects)),
             ("changed_files", shown.changed_files.as_ref().map_or(Value::Null, changed_files)),
             ("failed_tests", present(shown.failed_tests.iter().map(failed_test).collect())),
             ("total", shown.total.into()),
@@ -103,8 +105,12 @@ fn changed_count(answer: &AnalyzeFailuresResponse) -> usize {
     answer.changed_files.as_ref().map_or(0, |changed| changed.files.len())
 }
 
+fn suspect_count(answer: &AnalyzeFailuresResponse) -> usize {
+    answer.suspects.as_ref().map_or(0, |suspects| suspects.lines.len())
+}
+
 /// Numbers of what the supervisor's answer has and the drawn one has not. Patterns beyond are in `patterns_left_out`.
-struct LeftOut([(&'static str, usize); 5]);
+struct LeftOut([(&'static str, usize); 6]);
 
 impl LeftOut {
     fn new(all: &AnalyzeFailuresResponse, shown: &AnalyzeFailuresResponse) -> LeftOut {
@@ -113,6 +119,7 @@ impl LeftOut {
             ("suggestions", all.suggestions.len() - shown.suggestions.len()),
             ("affected_files", all.affected_files.len() - shown.affected_files.len()),
             ("changed_files", changed_count(all) - changed_count(shown)),
+            ("suspect_lines", suspect_count(all) - suspect_count(shown)),
             ("failed_tests", all.failed_tests.len() - shown.failed_tests.len()),
         ])
     }
@@ -175,6 +182,18 @@ fn shorten(all: &AnalyzeFailuresResponse, detail: &Detail) -> AnalyzeFailuresRes
         files: changed.files.iter().take(detail.items).cloned().collect(),
         ..changed.clone()
     };
+    let suspect = |one: &v1::Suspect| v1::Suspect {
+        path: text(&one.path),
+        function: text(&one.function),
+        source: text(&one.source),
+        failed_tests: Vec::new(),
+        passed_tests: Vec::new(),
+        ..one.clone()
+    };
+    let suspects = |all: &v1::Suspects| v1::Suspects {
+        lines: all.lines.iter().take(detail.items).map(suspect).collect(),
+        ..all.clone()
+    };
     let patterns: Vec<ErrorPattern> = all.error_patterns.iter().take(detail.items).map(pattern).collect();
     let root = all.root_cause.as_ref().map(|root| v1::RootCause {
         statement: clip_end(&root.statement, bytes.max(STATEMENT_BYTES_MIN)),
@@ -189,6 +208,7 @@ fn shorten(all: &AnalyzeFailuresResponse, detail: &Detail) -> AnalyzeFailuresRes
         failed_tests: all.failed_tests.iter().take(if is_full { detail.items } else { 0 }).map(failed).collect(),
         further_causes: all.further_causes.iter().take(further).map(cause).collect(),
         changed_files: all.changed_files.as_ref().map(changed),
+        suspects: all.suspects.as_ref().map(suspects),
         run_id: all.run_id.clone(),
         framework: all.framework.clone(),
         root_cause: root,
@@ -262,6 +282,26 @@ fn affected_file(file: &v1::AffectedFile) -> Value {
         "failures": file.failures,
         "edited": flag(file.is_edited),
         "missing": flag(file.is_missing),
+    })
+}
+
+fn suspects(suspects: &v1::Suspects) -> Value {
+    let suspect = |one: &v1::Suspect| {
+        json!({
+            "at": suspect_lines(one),
+            "function": text(&one.function),
+            "source": text(&one.source),
+            "failed": one.failed,
+            "passed": one.passed,
+            "in_stacks": some(one.in_stacks),
+            "edited": flag(one.is_edited),
+        })
+    };
+    json!({
+        "measure": suspects.measure,
+        "failed_tests": suspects.failed_tests,
+        "passed_tests": suspects.passed_tests,
+        "lines": suspects.lines.iter().map(suspect).collect::<Vec<_>>(),
     })
 }
 

@@ -6,6 +6,9 @@
 //! Lines that ran outside of any test belong to a set of all tests that needed them. `line_sets` has the sets by line.
 
 mod line_sets;
+mod spectrum;
+
+pub use spectrum::{ExecutedBlock, SpectrumTotals};
 
 use crate::bounds::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX};
 use crate::test_case::TestId;

@@ -5,7 +5,7 @@ use super::last_run::{no_run_yet, workspace_of_last_run};
 use super::{CommandError, print};
 use crate::clock::Clock;
 use crate::grpc::convert_analysis;
-use crate::runs::{FailingTests, analyze_run, changes_since, failing_sources};
+use crate::runs::{FailingTests, add_suspects, analyze_run, changes_since, failing_sources};
 use proctor_core::bounds::ANALYSIS_PAGE;
 use proctor_core::request::EarlierState;
 use proctor_proto::analysis_text;
@@ -18,10 +18,12 @@ pub(super) fn analyze(arguments: &AnalyzeArgs) -> Result<u8, CommandError> {
     let (workspace, store) = workspace_of_last_run(arguments.path.as_deref())?;
     let report = store.report()?.ok_or_else(no_run_yet)?;
     let clock = Clock::new();
-    let mut analysis = analyze_run(&report, &workspace, &clock, ANALYSIS_PAGE.clamp(arguments.limit));
+    let memory = store.memory()?.unwrap_or_default();
+    let limit = ANALYSIS_PAGE.clamp(arguments.limit);
+    let mut analysis = analyze_run(&report, &workspace, &clock, limit);
+    add_suspects(&mut analysis, &report, &memory.index, &workspace, &clock);
     if let Some(earlier) = arguments.since.as_deref().and_then(EarlierState::new) {
         let changes = changes_since(&earlier, &report, &workspace, &clock);
-        let memory = store.memory()?.unwrap_or_default();
         let failing = FailingTests::of(&report);
         let is_covered = |path: &str| failing.has_any(&memory.index.covering(path, None).tests);
         analysis.rank_changes(changes, is_covered, &failing_sources(&report, &workspace));

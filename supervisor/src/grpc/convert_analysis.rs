@@ -2,7 +2,8 @@
 
 use super::convert;
 use proctor_core::analysis::{
-    Analysis, ChangedFile, ChangedFiles, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion,
+    Analysis, ChangedFile, ChangedFiles, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion, Suspect,
+    Suspects,
 };
 use proctor_proto::v1;
 
@@ -18,6 +19,7 @@ pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresRespon
         root_cause: analysis.root_cause.map(root_cause),
         further_causes: analysis.further_causes.into_iter().map(root_cause).collect(),
         changed_files: analysis.changed_files.map(changed_files),
+        suspects: analysis.suspects.map(suspects),
         notes: analysis.notes,
         error_patterns: analysis.error_patterns.into_iter().map(error_pattern).collect(),
         patterns_left_out: analysis.patterns_left_out,
@@ -54,6 +56,28 @@ fn changed_files(changed: ChangedFiles) -> v1::ChangedFiles {
         files: changed.files.into_iter().map(file).collect(),
         left_out: changed.left_out,
         notes: changed.notes,
+    }
+}
+
+fn suspects(suspects: Suspects) -> v1::Suspects {
+    let suspect = |one: Suspect| v1::Suspect {
+        path: one.path,
+        first_line: one.first_line,
+        last_line: one.last_line,
+        function: one.function.unwrap_or_default(),
+        source: one.source.unwrap_or_default(),
+        failed: one.failed,
+        passed: one.passed,
+        failed_tests: one.failed_tests,
+        passed_tests: one.passed_tests,
+        in_stacks: one.in_stacks,
+        is_edited: one.is_edited,
+    };
+    v1::Suspects {
+        measure: suspects.measure.name().to_owned(),
+        failed_tests: suspects.failed_tests,
+        passed_tests: suspects.passed_tests,
+        lines: suspects.lines.into_iter().map(suspect).collect(),
     }
 }
 

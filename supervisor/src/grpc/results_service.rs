@@ -6,7 +6,8 @@ use crate::clock::Clock;
 use crate::grpc::{convert, convert_analysis};
 use crate::reports::{self, ReportContext, ReportInput};
 use crate::runs::{
-    FailingTests, RunEnd, StartedTests, affected_tests, analyze_run, changes_since, covering_in, failing_sources,
+    FailingTests, RunEnd, StartedTests, add_suspects, affected_tests, analyze_run, changes_since, covering_in,
+    failing_sources,
 };
 use crate::sessions::SessionHandle;
 use crate::tenants::Tenant;
@@ -120,12 +121,15 @@ impl Results for Api {
         let limit = ANALYSIS_PAGE.clamp(message.limit);
         let (workspace, clock) = (session.workspace().clone(), self.context.clock);
         let of_run = Arc::clone(&report);
+        let index = session.knowledge().await.map_err(|error| status::session(&error))?.index;
         let found = move || {
             let changes = earlier.map(|earlier| {
                 let changes = changes_since(&earlier, &of_run, &workspace, &clock);
                 (changes, failing_sources(&of_run, &workspace))
             });
-            (analyze_run(&of_run, &workspace, &clock, limit), changes)
+            let mut analyzed = analyze_run(&of_run, &workspace, &clock, limit);
+            add_suspects(&mut analyzed, &of_run, &index, &workspace, &clock);
+            (analyzed, changes)
         };
         let (mut analyzed, changes) = permit.encode(found).await?;
         if let Some((changes, sources)) = changes {

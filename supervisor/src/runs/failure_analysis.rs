@@ -3,15 +3,16 @@
 use crate::clock::Clock;
 use crate::workspace::{GitError, Workspace, WorkspaceError};
 use proctor_core::analysis::{
-    Analysis, FileState, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, imported_paths, test_files,
+    Analysis, FileState, SourceText, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, imported_paths, test_files,
 };
+use proctor_core::coverage::CoverageIndex;
 use proctor_core::report::Report;
 use proctor_core::request::EarlierState;
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
 use std::collections::HashSet;
 
-/// Files of failing tests whose imports are read, and most bytes of each.
+/// Files of failing tests whose imports are read, and most bytes of a source.
 const SOURCES_MAX: usize = 20;
 /// See [`SOURCES_MAX`].
 const SOURCE_BYTES_MAX: u64 = 256 * 1024;
@@ -30,6 +31,27 @@ pub fn analyze_run(report: &Report, workspace: &Workspace, clock: &Clock, limit:
     let mut analysis = analyze(report, &WorkspaceFacts { root, root_files }, limit);
     analysis.mark_files(|file| file_state(file, workspace, began_at));
     analysis
+}
+
+/// Adds the lines that may have the bug to the analysis of `report`. Reads some files, so not for a tokio thread.
+pub fn add_suspects(
+    analysis: &mut Analysis,
+    report: &Report,
+    index: &CoverageIndex,
+    workspace: &Workspace,
+    clock: &Clock,
+) {
+    analysis.add_suspects(report, index, |file| {
+        // Lines are those of the text that was measured, which may be of an earlier run.
+        let measured_at = index.covering(file, None).measured_at.unwrap_or(report.started_at);
+        let began_at = clock.for_file_times(measured_at.min(report.started_at));
+        match file_state(file, workspace, began_at) {
+            FileState::Unchanged => {
+                workspace.text_of(file, SOURCE_BYTES_MAX).map_or(SourceText::Unknown, SourceText::Unchanged)
+            }
+            FileState::Edited | FileState::Missing => SourceText::Edited,
+        }
+    });
 }
 
 // What a look-up that fails for another reason than the file's absence does not tell, is not stated.

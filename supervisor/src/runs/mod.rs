@@ -28,7 +28,7 @@ pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
     LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,
 };
-pub use failure_analysis::{FailingTests, analyze_run, changes_since, failing_sources};
+pub use failure_analysis::{FailingTests, add_suspects, analyze_run, changes_since, failing_sources};
 pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};

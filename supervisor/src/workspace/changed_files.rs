@@ -54,14 +54,15 @@ impl Workspace {
         let untracked: Vec<ChangedFile> = last_run.changes(now);
         for change in self.differences(&mut repository, &before)? {
             let path = &change.path;
-            if !change.is_tracked && !Ecosystem::is_source(path) {
+            if !change.is_tracked && !Ecosystem::of_source(path).is_some() {
                 changes.extend(untracked.iter().find(|untracked| untracked.path == *path).cloned());
                 continue;
             }
-            let old = match before.files.get(path).filter(|entry| entry.is_regular && Ecosystem::is_source(path)) {
-                Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(path, &content)),
-                None => None,
-            };
+            let old =
+                match before.files.get(path).filter(|entry| entry.is_regular && Ecosystem::of_source(path).is_some()) {
+                    Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(path, &content)),
+                    None => None,
+                };
             let new = now.file(path).map(|file| file.text.clone());
             let how = match change.change {
                 Change::Added => HowChanged::Added,

@@ -130,7 +130,7 @@ impl SnapshotReader<'_> {
 
 fn text_of(path: &str, file: File, bytes_left: &mut u64) -> io::Result<FileText> {
     let found = file.metadata()?;
-    let is_source = Ecosystem::is_source(path);
+    let is_source = Ecosystem::of_source(path).is_some();
     if found.len() > CONTENT_BYTES_MAX || found.len() > *bytes_left {
         return Ok(FileText::whole(hash_of(b"large", &metadata_hash(&found).to_le_bytes())));
     }

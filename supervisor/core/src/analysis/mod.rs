@@ -9,6 +9,7 @@ mod changes;
 mod classify;
 mod clusters;
 mod frames;
+mod functions;
 mod imported_paths;
 mod imports;
 mod install;
@@ -18,6 +19,7 @@ mod pattern_kind;
 mod patterns;
 mod root_cause;
 mod sandbox_causes;
+mod suspects;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -25,6 +27,7 @@ mod tests;
 pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges, test_files};
 pub use imported_paths::imported_paths;
 pub use pattern_kind::PatternKind;
+pub use suspects::{SourceText, Suspect, SuspectMeasure, Suspects};
 
 use crate::bounds::{
     ANALYSIS_FILES_MAX, ANALYSIS_FURTHER_CAUSES_MAX, ANALYSIS_NAMES_MAX, ANALYSIS_PATTERNS_MAX,
@@ -213,6 +216,9 @@ pub struct Analysis {
     /// Files that changed, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<ChangedFiles>,
+    /// Lines that may have the bug, if the lines of single tests are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspects: Option<Suspects>,
 }
 
 /// What is known about the project of a run.
@@ -302,6 +308,7 @@ pub fn analyze(report: &Report, context: &WorkspaceFacts, limit: usize) -> Analy
             .map(|(failed, kind)| FailedTest { location: failed.location(), kind })
             .collect(),
         changed_files: None,
+        suspects: None,
         notes: causes.notes,
         further_causes: causes.further.into_iter().take(ANALYSIS_FURTHER_CAUSES_MAX).collect(),
         root_cause: causes.found,

@@ -65,6 +65,11 @@ impl LineSets {
         &self.combinations
     }
 
+    /// Consecutive lines that the same sets executed, with the position of these sets in [`LineSets::combinations`].
+    pub(super) fn runs(&self) -> impl Iterator<Item = (LineSpan, usize)> + '_ {
+        self.runs.iter().map(|run| (run.lines, run.combination as usize))
+    }
+
     /// Memory use in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bitmap_bytes + self.runs.len() * size_of::<LineRun>()

@@ -30,10 +30,14 @@ impl Ecosystem {
         }
     }
 
-    /// Whether the file at `path` is compared by line.
+    /// The ecosystem of the source at `path`, by its extension. Such a file is compared by line.
     #[must_use]
-    pub fn is_source(path: &str) -> bool {
-        [".go", ".py"].iter().any(|extension| path.ends_with(extension))
+    pub fn of_source(path: &str) -> Option<Ecosystem> {
+        match path.rsplit_once('.')?.1 {
+            "go" => Some(Ecosystem::Go),
+            "py" => Some(Ecosystem::Python),
+            _ => None,
+        }
     }
 }
 

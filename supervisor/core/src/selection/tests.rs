@@ -25,7 +25,7 @@ fn text_of(path: &str, text: &str) -> FileText {
     for (at, byte) in text.bytes().enumerate() {
         content[at % 16] = content[at % 16].wrapping_mul(31).wrapping_add(byte);
     }
-    if Ecosystem::is_source(path) {
+    if Ecosystem::of_source(path).is_some() {
         FileText::of_source(path, text.as_bytes(), ContentHash(content))
     } else {
         FileText::whole(ContentHash(content))

@@ -1,0 +1,202 @@
+//! The functions of a source text, by the forms that Go's and Python's formatters keep. No parser: what looks like a function in a
+//! multi-line string is taken for one, and a wrong name misleads nobody but the reader of an analysis.
+
+use crate::coverage::LineSpan;
+
+/// A function or method.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Function {
+    /// Its name, with its class or receiver: `Cart.total`.
+    pub(super) name: String,
+    /// From its first line to the line before the next one.
+    pub(super) lines: LineSpan,
+}
+
+/// A source text by line.
+pub(super) struct SourceFunctions {
+    text: String,
+    /// Begin of each line.
+    lines: Vec<usize>,
+    is_go: bool,
+}
+
+impl SourceFunctions {
+    /// The source at `path`.
+    pub(super) fn new(path: &str, text: String) -> SourceFunctions {
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        SourceFunctions { text, lines, is_go: path.ends_with(".go") }
+    }
+
+    /// The text of a line, from 1, without blanks around it; `None` behind the end and for a blank one.
+    pub(super) fn line(&self, number: u32) -> Option<String> {
+        Some(self.raw(usize::try_from(number).ok()?.checked_sub(1)?)?.trim().to_owned()).filter(|line| !line.is_empty())
+    }
+
+    /// The innermost named function around a line, from 1.
+    pub(super) fn around(&self, number: u32) -> Option<Function> {
+        let at = usize::try_from(number).ok()?.checked_sub(1).filter(|at| *at < self.lines.len())?;
+        if self.is_go { self.go_function(at) } else { self.python_function(at) }
+    }
+
+    fn raw(&self, at: usize) -> Option<&str> {
+        let begin = *self.lines.get(at)?;
+        let end = self.lines.get(at + 1).copied().unwrap_or(self.text.len());
+        self.text.get(begin..end).map(|line| line.trim_end_matches(['\n', '\r']))
+    }
+
+    // gofmt begins a function in the first column and ends it with a brace there.
+    fn go_function(&self, at: usize) -> Option<Function> {
+        let first = (0..=at).rev().find_map(|above| {
+            let line = self.raw(above)?;
+            match line.strip_prefix("func ") {
+                // A function in one line.
+                Some(_) if above < at && line.ends_with('}') => Some(None),
+                Some(declared) => Some(go_name(declared).map(|name| (above, name))),
+                None if above < at && line.starts_with('}') => Some(None),
+                None => None,
+            }
+        })??;
+        let last = (at..self.lines.len()).find(|below| self.raw(*below).is_some_and(|line| line.starts_with('}')));
+        Some(Function { name: first.1, lines: span(first.0, last.unwrap_or(first.0).max(at)) })
+    }
+
+    // A definition ends where a line is indented no more than it.
+    fn python_function(&self, at: usize) -> Option<Function> {
+        let mut inner = indentation(self.raw(at)?)?;
+        let (mut names, mut function) = (Vec::new(), None);
+        for above in (0..at).rev() {
+            let Some((line, indent)) = self.raw(above).and_then(|line| Some((line, indentation(line)?))) else {
+                continue;
+            };
+            if indent >= inner {
+                continue;
+            }
+            inner = indent;
+            let line = line.trim_start();
+            let defined = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ");
+            if let Some(name) = defined.and_then(identifier) {
+                names.push(name);
+                function = function.or(Some((above, indent)));
+            } else if let Some(name) = line.strip_prefix("class ").and_then(identifier) {
+                names.extend(function.is_some().then_some(name));
+            }
+            if indent == 0 {
+                break;
+            }
+        }
+        let (first, indent) = function?;
+        let is_behind = |below: &usize| self.raw(*below).and_then(indentation).is_some_and(|found| found <= indent);
+        let end = (at..self.lines.len()).find(is_behind).unwrap_or(self.lines.len());
+        names.reverse();
+        Some(Function { name: names.join("."), lines: span(first, end.saturating_sub(1).max(at)) })
+    }
+}
+
+/// Lines from 1 of positions from 0.
+fn span(first: usize, last: usize) -> LineSpan {
+    let number = |at: usize| u32::try_from(at + 1).unwrap_or(u32::MAX);
+    LineSpan { first: number(first), last: number(last) }
+}
+
+/// Blanks at the beginning; `None` for a blank line and for a comment.
+fn indentation(line: &str) -> Option<usize> {
+    let code = line.trim_start();
+    (!code.is_empty() && !code.starts_with('#')).then(|| line.len() - code.len())
+}
+
+fn identifier(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+    Some(&text[..end]).filter(|name| !name.is_empty())
+}
+
+// `Add(a int)`, `(s *Store[K]) Add(a int)`.
+fn go_name(declared: &str) -> Option<String> {
+    let Some(received) = declared.strip_prefix('(') else { return identifier(declared).map(str::to_owned) };
+    let (receiver, method) = received.split_once(')')?;
+    let kind = receiver.rsplit_once(' ').map_or(receiver, |(_, kind)| kind).trim_start_matches('*');
+    let kind =
+        identifier(receiver.split_once('[').map_or(kind, |(kind, _)| kind.rsplit([' ', '*']).next().unwrap_or(kind)))?;
+    Some(format!("{kind}.{}", identifier(method.trim_start())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(path: &str, text: &str) -> String {
+        let functions = SourceFunctions::new(path, text.to_owned());
+        let row = |line| {
+            let found = functions.around(line)?;
+            Some(format!("{line} {} {}-{}", found.name, found.lines.first, found.lines.last))
+        };
+        (0..=u32::try_from(text.lines().count()).unwrap() + 2).filter_map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn finds_the_functions_of_python() {
+        let text = "\
+import a
+
+class C:
+    x = 1
+
+    @property
+    def m(self):
+        # comment
+        return [
+            1,
+        ]
+
+    class D:
+        async def n(self):
+            def inner():
+                return 1
+            return inner
+
+def f(): pass
+y = 2
+";
+        assert_eq!(
+            around("a.py", text),
+            "9 C.m 7-12, 10 C.m 7-12, 11 C.m 7-12, 15 C.D.n 14-18, 16 C.D.n.inner 15-16, 17 C.D.n 14-18"
+        );
+    }
+
+    #[test]
+    fn finds_the_functions_of_go() {
+        let text = "\
+package a
+
+var x = 1
+
+func (s *Store[K, V]) Add(a int) int {
+\treturn func() int {
+\t\treturn a
+\t}()
+}
+
+func (Plain) Name() {
+}
+
+func Map[T any](a T) T { return a }
+
+type T struct{}
+";
+        assert_eq!(
+            around("a.go", text),
+            "5 Store.Add 5-9, 6 Store.Add 5-9, 7 Store.Add 5-9, 8 Store.Add 5-9, 9 Store.Add 5-9, 11 Plain.Name 11-12, \
+             12 Plain.Name 11-12, 14 Map 14-14"
+        );
+    }
+
+    #[test]
+    fn any_text_has_its_lines() {
+        for text in ["", "\n", "\r\n\r\n", "def", "    def \n  x", "func (", "func ()", "func (a", "\u{a0}\u{2003}x"] {
+            for path in ["a.go", "a.py"] {
+                let functions = SourceFunctions::new(path, text.to_owned());
+                (0..5).for_each(|line| assert!(functions.around(line).is_none_or(|one| one.lines.first <= line)));
+                assert_eq!(functions.line(0), None);
+            }
+        }
+    }
+}
