@@ -227,6 +227,66 @@ async fn changed_files_are_the_same_at_all_three_entrances_those_in_stacks_first
     assert_eq!(control.code(), Code::InvalidArgument, "{control:?}");
 }
 
+/// A product in which members pay more instead of less. Only the failing test executes that branch.
+const MEMBERS: [(&str, &str); 3] = [
+    ("go.mod", "module example.com/shop\n\ngo 1.21\n"),
+    (
+        "shop.go",
+        "package shop\n\nfunc Price(amount int, isMember bool) int {\n\tif isMember {\n\t\treturn amount + 10\n\t}\n\treturn amount\n}\n",
+    ),
+    (
+        "shop_test.go",
+        "package shop\n\nimport \"testing\"\n\nfunc check(t *testing.T, got, want int) {\n\tif got != want {\n\t\tt.Errorf(\"got %d, want %d\", got, want)\n\t}\n}\n\nfunc TestGuest(t *testing.T) { check(t, Price(20, false), 20) }\n\nfunc TestMember(t *testing.T) { check(t, Price(20, true), 10) }\n",
+    ),
+];
+
+#[tokio::test]
+async fn the_lines_of_the_failed_test_alone_are_suspect_at_all_three_entrances() {
+    let workspace = TestWorkspace::empty();
+    write(&workspace.path, MEMBERS);
+    let run = workspace.proctor(&["run", "--html", "report.html"]);
+    assert_eq!(run.status, 1, "{run:?}");
+    let document = workspace.proctor(&["analyze", "--output", "json"]).json();
+    let suspects = &document["suspects"];
+    assert_eq!((&suspects["failed_tests"], &suspects["passed_tests"]), (&json!(1), &json!(1)), "{document}");
+    let first = &suspects["lines"][0];
+    assert_eq!((&first["path"], &first["first_line"]), (&json!("shop.go"), &json!(4)), "{document}");
+    assert_eq!((&first["function"], &first["failed"], &first["passed"]), (&json!("Price"), &json!(1), &json!(0)));
+    assert_eq!(first["failed_tests"], json!([{"package": "example.com/shop", "name": "TestMember"}]));
+    let page = fs::read_to_string(workspace.path.join("report.html")).unwrap();
+    assert!(page.contains("\"suspects\":{\"failed\":1,") && page.contains("\"function\":\"Price\""), "{page}");
+    workspace.write("shop.go", MEMBERS[1].1.replace("+ 10", "- 10").as_str());
+    let edited = workspace.proctor(&["analyze"]);
+    assert!(edited.stdout.contains("(executed by 1 failed and 0 passed, edited since the run began)"), "{edited:?}");
+
+    workspace.write("shop.go", MEMBERS[1].1);
+    let mcp = Mcp::start(&workspace).await;
+    mcp.call("run_tests", json!({})).await;
+    let answer = mcp.call("analyze_failures", json!({})).await;
+    let line = "Price (executed by 1 failed and 0 passed)";
+    assert!(answer.text.contains(line), "{answer:?}");
+    let of_mcp = &answer.structured["suspects"]["lines"][0];
+    assert_eq!((&of_mcp["function"], &of_mcp["failed"], &of_mcp["passed"]), (&json!("Price"), &json!(1), &json!(0)));
+    mcp.close().await;
+
+    let supervisor = SupervisorProcess::start();
+    let client = supervisor.client("alpha").await;
+    let workspace = supervisor.empty_workspace("alpha", "shop");
+    write(&workspace, MEMBERS);
+    chown_tree(&workspace, first_uid(TENANTS[0]));
+    let session = client.open_session(&workspace).await;
+    client.run(&session).await;
+    let answer = analyze(&client, &session, "").await.unwrap();
+    let suspects = answer.suspects.as_ref().unwrap();
+    let first = &suspects.lines[0];
+    assert_eq!(
+        (suspects.measure.as_str(), first.function.as_str(), first.first_line),
+        ("op2", "Price", 4),
+        "{answer:?}"
+    );
+    assert_eq!(first.failed_tests, ["example.com/shop/TestMember"]);
+}
+
 #[tokio::test]
 async fn grpc_analyses_runs_of_the_callers_own_session_only() {
     let supervisor = SupervisorProcess::start();

@@ -102,9 +102,8 @@ fn write(
 /// Renders a report.
 pub(super) fn render(format: ReportFormat, run: &ShownRun<'_>) -> Result<Vec<u8>, CommandError> {
     let ShownRun { run_id, report, workspace, index } = *run;
-    let began_at = Clock::new().for_file_times(report.started_at);
     let history = xdg_dirs::history();
-    let context = ReportContext::look_up(format, report, workspace, history.as_ref(), began_at, Some(index));
+    let context = ReportContext::look_up(format, report, workspace, history.as_ref(), &Clock::new(), Some(index));
     reports::render(format, ReportInput { run_id, report, context: &context }, REPORT_DOCUMENT_BYTES_MAX)
         .map_err(|error| CommandError::host(format!("the {} report: {error}", format.name())))
 }

@@ -5,6 +5,7 @@ use proctor_core::analysis::{
     Analysis, ChangedFile, ChangedFiles, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion, Suspect,
     Suspects,
 };
+use proctor_core::test_case::TestId;
 use proctor_proto::v1;
 
 /// The analysis of the run `run_id`.
@@ -68,8 +69,8 @@ fn suspects(suspects: Suspects) -> v1::Suspects {
         source: one.source.unwrap_or_default(),
         failed: one.failed,
         passed: one.passed,
-        failed_tests: one.failed_tests,
-        passed_tests: one.passed_tests,
+        failed_tests: one.failed_tests.iter().map(TestId::full_name).collect(),
+        passed_tests: one.passed_tests.iter().map(TestId::full_name).collect(),
         in_stacks: one.in_stacks,
         is_edited: one.is_edited,
     };

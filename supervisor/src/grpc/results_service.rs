@@ -164,7 +164,7 @@ impl Results for Api {
         };
         let (run, report) = ended_run(&session, message.run_id).await?;
         let run_id = run.to_string();
-        let began_at = self.context.clock.for_file_times(report.started_at);
+        let clock = self.context.clock;
         let memory = match ReportContext::has_coverage(format) {
             true => Some(session.memory().await.map_err(|error| status::session(&error))?),
             false => None,
@@ -174,7 +174,7 @@ impl Results for Api {
             let history = tenant.policy.history.clone();
             move || {
                 let index = memory.as_ref().map(|memory| &memory.index);
-                let context = ReportContext::look_up(format, &report, &workspace, history.as_ref(), began_at, index);
+                let context = ReportContext::look_up(format, &report, &workspace, history.as_ref(), &clock, index);
                 reports::render(format, ReportInput { run_id: &run_id, report: &report, context: &context }, bytes_max)
             }
         };

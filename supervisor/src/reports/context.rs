@@ -1,10 +1,15 @@
-//! What the pages for people have beside the report: the history of the workspace, and the lines of source around failures.
+//! What the pages for people have beside the report: the history of the workspace, the lines of source around failures, and what
+//! the coverage index tells.
 //! The only part of reports that reads anything.
 
 use super::budget::cut;
+use crate::clock::Clock;
 use crate::history::query::{HistoryAnswer, HistoryQuery, look_up};
 use crate::history::{HistoryLocation, WorkspaceKey};
+use crate::runs::{add_suspects, analyze_run};
 use crate::workspace::Workspace;
+use proctor_core::analysis::Suspects;
+use proctor_core::bounds::ANALYSIS_PATTERNS_MAX;
 use proctor_core::coverage::CoverageIndex;
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
@@ -52,6 +57,8 @@ pub struct ReportContext {
     pub excerpts: BTreeMap<(String, u32), SourceExcerpt>,
     /// What the coverage index tells; `None` if no run has measured coverage.
     pub coverage: Option<CoverageFindings>,
+    /// Lines that may have the bug; `None` if the lines of single tests are not known.
+    pub suspects: Option<Suspects>,
 }
 
 /// What the coverage index tells about files and tests. Lists are bounded.
@@ -69,13 +76,10 @@ pub struct CoverageFindings {
 }
 
 impl CoverageFindings {
-    /// Compares the index with the files of the workspace. `None` if the index has no measurement or the workspace cannot
-    /// be read. Scans all files, so not for a tokio thread.
+    /// Compares the index, which has measurements, with the files of the workspace. `None` if the workspace cannot be read.
+    /// Scans all files, so not for a tokio thread.
     #[must_use]
     pub fn look_up(index: &CoverageIndex, workspace: &Workspace) -> Option<CoverageFindings> {
-        if !index.has_measured() {
-            return None;
-        }
         let scan = workspace.scan().inspect_err(|error| tracing::warn!(%error, "a plan has no coverage")).ok()?;
         let covered: BTreeSet<&str> = index.file_names().collect();
         let extensions: BTreeSet<&str> = covered.iter().filter_map(|file| extension(file)).collect();
@@ -136,29 +140,35 @@ impl ReportContext {
     /// Whether a document of `format` shows what the coverage index tells.
     #[must_use]
     pub fn has_coverage(format: ReportFormat) -> bool {
-        format == ReportFormat::Optimization
+        matches!(format, ReportFormat::Html | ReportFormat::Optimization)
     }
 
-    /// Looks up what `format` shows of a run of `workspace`. `began_at` is the run's start in the time of files. Reads the
-    /// database and some hundred files, so not for a tokio thread.
+    /// Looks up what `format` shows of a run of `workspace`. Reads the database and some hundred files, so not for a tokio
+    /// thread.
     #[must_use]
     pub fn look_up(
         format: ReportFormat,
         report: &Report,
         workspace: &Workspace,
         history: Option<&HistoryLocation>,
-        began_at: Timestamp,
+        clock: &Clock,
         index: Option<&CoverageIndex>,
     ) -> ReportContext {
         let history =
             history.filter(|_| ReportContext::has_history(format)).and_then(|location| past(location, workspace));
-        let excerpts = match format {
-            ReportFormat::Html => excerpts(report, workspace, began_at),
-            _ => BTreeMap::new(),
-        };
-        let index = index.filter(|_| ReportContext::has_coverage(format));
-        let coverage = index.and_then(|index| CoverageFindings::look_up(index, workspace));
-        ReportContext { history, excerpts, coverage }
+        let index = index.filter(|index| ReportContext::has_coverage(format) && index.has_measured());
+        let mut context = ReportContext { history, ..ReportContext::default() };
+        match format {
+            ReportFormat::Html => {
+                context.excerpts = excerpts(report, workspace, clock.for_file_times(report.started_at));
+                context.suspects = index.and_then(|index| suspects(report, index, workspace, clock));
+            }
+            ReportFormat::Optimization => {
+                context.coverage = index.and_then(|index| CoverageFindings::look_up(index, workspace));
+            }
+            _ => {}
+        }
+        context
     }
 }
 
@@ -169,6 +179,15 @@ fn past(location: &HistoryLocation, workspace: &Workspace) -> Option<HistoryAnsw
     look_up(location, WorkspaceKey::for_workspace(workspace), &query)
         .inspect_err(|error| tracing::warn!(%error, "a report has no history"))
         .ok()
+}
+
+fn suspects(report: &Report, index: &CoverageIndex, workspace: &Workspace, clock: &Clock) -> Option<Suspects> {
+    if !report.tests.iter().any(|test| test.outcome.is_failure()) {
+        return None;
+    }
+    let mut analysis = analyze_run(report, workspace, clock, ANALYSIS_PATTERNS_MAX);
+    add_suspects(&mut analysis, report, index, workspace, clock);
+    analysis.suspects
 }
 
 fn excerpts(report: &Report, workspace: &Workspace, began_at: Timestamp) -> BTreeMap<(String, u32), SourceExcerpt> {

@@ -21,6 +21,9 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 /// Suspects in an analysis: further ones are hardly ever right.
 const SUSPECTS_MAX: usize = 5;
 
+/// Those of them that are for failures which execute none of the others.
+const OTHERS_MAX: usize = 2;
+
 /// Blocks of which the functions are looked up. A large function has some dozens.
 const BLOCKS_MAX: usize = 500;
 
@@ -75,9 +78,9 @@ pub struct Suspect {
     /// Number of passed tests that executed them.
     pub passed: u64,
     /// The first of these failed tests, at most 3.
-    pub failed_tests: Vec<String>,
+    pub failed_tests: Vec<TestId>,
     /// The first of these passed tests, at most 3.
-    pub passed_tests: Vec<String>,
+    pub passed_tests: Vec<TestId>,
     /// Failures whose innermost frame of the product is in this function, or in these lines outside of one.
     pub in_stacks: u64,
     /// Whether the file was edited after the run began, so that lines may have moved.
@@ -178,9 +181,9 @@ impl<'a> TestsOfRun<'a> {
             && !self.packages.contains(file)
     }
 
-    fn names(&self, tests: &[TestId], failed: bool) -> Vec<String> {
+    fn first(&self, tests: &[TestId], failed: bool) -> Vec<TestId> {
         let of_outcome = tests.iter().filter(|test| self.has_failed(&test.package, &test.name) == Some(failed));
-        of_outcome.take(TESTS_MAX).map(TestId::full_name).collect()
+        of_outcome.take(TESTS_MAX).cloned().collect()
     }
 }
 
@@ -205,35 +208,69 @@ fn failures_in(places: &Places<'_>, file: &str, lines: LineSpan) -> u64 {
     of_file.filter(|(line, _)| (lines.first..=lines.last).contains(line)).map(|(_, count)| count).sum()
 }
 
-impl Analysis {
-    /// Adds the lines that may have the bug, if the run's failed tests were measured one by one and others passed. `source` is
-    /// asked for the files of the first blocks.
-    pub fn add_suspects(&mut self, report: &Report, index: &CoverageIndex, source: impl Fn(&str) -> SourceText) {
-        let tests = TestsOfRun::new(report);
-        let places = places(&analyzed_failure::failures(report), &tests);
-        let causes = self.error_patterns.iter().filter(|pattern| !pattern.is_consequence).count();
-        let measure = match causes as u64 + self.patterns_left_out {
-            0 | 1 => SuspectMeasure::Op2,
-            _ => SuspectMeasure::Ochiai,
+/// A search for suspects in one run.
+struct Search<'a, F> {
+    index: &'a CoverageIndex,
+    tests: &'a TestsOfRun<'a>,
+    places: Places<'a>,
+    measure: SuspectMeasure,
+    source: F,
+}
+
+impl<'a, F: Fn(&str) -> SourceText> Search<'a, F> {
+    /// The most suspect functions for those failed tests for which `is_searched` holds, at most `limit`.
+    fn find(&self, is_searched: impl Fn(&str, &str) -> bool, limit: usize) -> (Vec<FoundFunction<'a>>, SpectrumTotals) {
+        let has_failed = |package: &str, name: &str| {
+            self.tests.has_failed(package, name).filter(|failed| !failed || is_searched(package, name))
         };
-        let has_failed = |package: &str, name: &str| tests.has_failed(package, name);
         let mut blocks: Vec<ExecutedBlock<'_>> = Vec::new();
-        let totals = index.spectrum(has_failed, |block| blocks.extend(tests.is_product(block.file).then_some(block)));
+        let is_product = |block: &ExecutedBlock<'_>| self.tests.is_product(block.file);
+        let totals = self.index.spectrum(has_failed, |block| blocks.extend(Some(block).filter(is_product)));
         if totals.failed_alone == 0 || totals.passed == 0 {
-            return;
+            return (Vec::new(), totals);
         }
+        // Lines that every passed test executed, as those of an import, tell nothing apart.
+        blocks.retain(|block| block.passed < totals.passed);
         let mut first: BinaryHeap<Reverse<RankedBlock<'_>>> = BinaryHeap::new();
         for block in blocks {
-            let in_stacks = failures_in(&places, block.file, block.lines);
-            first.push(Reverse(RankedBlock { score: measure.score(&block, totals), in_stacks, block }));
+            let in_stacks = failures_in(&self.places, block.file, block.lines);
+            first.push(Reverse(RankedBlock { score: self.measure.score(&block, totals), in_stacks, block }));
             if first.len() > BLOCKS_MAX {
                 first.pop();
             }
         }
         // Reversed, so that the greatest come first.
         let ranked = first.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked);
-        let lines = by_function(ranked, &places, source);
-        let lines = lines.into_iter().map(|found| found.suspect(&tests, index)).collect();
+        (by_function(ranked, limit, &self.places, &self.source), totals)
+    }
+}
+
+impl Analysis {
+    /// Adds the lines that may have the bug, if the run's failed tests were measured one by one and executed lines that not all
+    /// passed tests did. `source` is asked for the files of the first blocks.
+    pub fn add_suspects(&mut self, report: &Report, index: &CoverageIndex, source: impl Fn(&str) -> SourceText) {
+        let tests = TestsOfRun::new(report);
+        let causes = self.error_patterns.iter().filter(|pattern| !pattern.is_consequence).count();
+        let measure = match causes as u64 + self.patterns_left_out {
+            0 | 1 => SuspectMeasure::Op2,
+            _ => SuspectMeasure::Ochiai,
+        };
+        let places = places(&analyzed_failure::failures(report), &tests);
+        let search = Search { index, tests: &tests, places, measure, source };
+        let (mut found, totals) = search.find(|_, _| true, SUSPECTS_MAX);
+        // Failures with a bug of their own execute none of the lines that most failures do.
+        let executing = |one: &FoundFunction<'_>| index.tests_of_lines(one.block.file, &[one.block.lines]).tests;
+        let explained: HashSet<TestId> = found.iter().flat_map(executing).collect();
+        let is_unexplained = |package: &str, name: &str| {
+            !explained.contains(&TestId { package: package.to_owned(), name: name.to_owned() })
+        };
+        let (others, _) = search.find(is_unexplained, OTHERS_MAX);
+        found.truncate(SUSPECTS_MAX - others.len());
+        found.extend(others);
+        if found.is_empty() {
+            return;
+        }
+        let lines = found.into_iter().map(|found| found.suspect(&tests, index)).collect();
         self.suspects = Some(Suspects { measure, failed_tests: totals.failed, passed_tests: totals.passed, lines });
     }
 }
@@ -251,6 +288,7 @@ struct FoundFunction<'a> {
 /// The first block of each function, of blocks that come in the order of their rank.
 fn by_function<'a>(
     ranked: impl Iterator<Item = RankedBlock<'a>>,
+    limit: usize,
     places: &Places<'_>,
     source: impl Fn(&str) -> SourceText,
 ) -> Vec<FoundFunction<'a>> {
@@ -259,7 +297,7 @@ fn by_function<'a>(
     let mut found: Vec<FoundFunction<'a>> = Vec::new();
     for RankedBlock { score, block, .. } in ranked {
         // Blocks of one score are compared by function: all of those are needed.
-        if found.len() >= SUSPECTS_MAX && found.last().is_some_and(|last| last.score > score) {
+        if found.len() >= limit && found.last().is_some_and(|last| last.score > score) {
             break;
         }
         let (text, is_edited) = sources.entry(block.file).or_insert_with(|| match source(block.file) {
@@ -281,7 +319,7 @@ fn by_function<'a>(
         }
     }
     found.sort_by(|one, other| other.score.total_cmp(&one.score).then(other.in_stacks.cmp(&one.in_stacks)));
-    found.truncate(SUSPECTS_MAX);
+    found.truncate(limit);
     found
 }
 
@@ -296,8 +334,8 @@ impl FoundFunction<'_> {
             source: self.source.map(|text| clip(text, ANALYSIS_TEXT_BYTES_MAX)),
             failed: self.block.failed,
             passed: self.block.passed,
-            failed_tests: tests.names(&executing, true),
-            passed_tests: tests.names(&executing, false),
+            failed_tests: tests.first(&executing, true),
+            passed_tests: tests.first(&executing, false),
             in_stacks: self.in_stacks,
             is_edited: self.is_edited,
         }
@@ -410,8 +448,9 @@ def price(item):
         assert_eq!(rows(&found), expected);
         let first = &found.lines[0];
         assert_eq!(first.source.as_deref(), Some("return item.prise"));
-        assert_eq!(first.failed_tests, ["test_shop.py/test_a", "test_shop.py/test_b"]);
-        assert_eq!(found.lines[1].passed_tests, ["test_shop.py/test_c"]);
+        let names = |tests: &[TestId]| tests.iter().map(|test| test.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(&first.failed_tests), ["test_a", "test_b"]);
+        assert_eq!(names(&found.lines[1].passed_tests), ["test_c"]);
     }
 
     #[test]
@@ -439,6 +478,8 @@ def price(item):
             measured("test_b", &[("shop.py", 10, 10), ("shop.py", 14, 14)]),
             measured("test_c", &[("shop.py", 14, 14)]),
             measured("test_d", &[("shop.py", 14, 14)]),
+            measured("test_e", &[("shop.py", 14, 14)]),
+            measured("test_f", &[("shop.py", 16, 16)]),
         ]);
         let found = suspects(
             vec![
@@ -447,13 +488,42 @@ def price(item):
                 test("test_c", TestOutcome::Passed, ""),
                 test("test_d", TestOutcome::Passed, ""),
                 test("test_e", TestOutcome::Passed, ""),
+                test("test_f", TestOutcome::Passed, ""),
+                test("test_g", TestOutcome::Passed, ""),
             ],
             &index,
         )
         .unwrap();
-        assert_eq!((found.measure, found.passed_tests), (SuspectMeasure::Ochiai, 2), "test_e was not measured");
+        assert_eq!((found.measure, found.passed_tests), (SuspectMeasure::Ochiai, 4), "test_g was not measured");
         let functions: Vec<_> = found.lines.iter().map(|one| one.function.as_deref().unwrap()).collect();
         assert_eq!(functions, ["Cart.total", "Cart.add", "price"]);
+    }
+
+    #[test]
+    fn a_failure_with_a_bug_of_its_own_has_a_suspect() {
+        let file = |number: u32| format!("f{number}.py");
+        let files: Vec<String> = (1..9).map(file).collect();
+        let of_many: Vec<(&str, u32, u32)> = files.iter().map(|file| (file.as_str(), 1, 2)).collect();
+        let index = index(vec![
+            measured("test_a", &of_many),
+            measured("test_b", &of_many),
+            measured("test_c", &[("shop.py", 10, 10), ("shop.py", 14, 14)]),
+            measured("test_d", &[("shop.py", 14, 14)]),
+            measured("test_e", &[("shop.py", 6, 6)]),
+        ]);
+        let found = suspects(
+            vec![
+                test("test_a", TestOutcome::Failed, "f1.py:1 in f"),
+                test("test_b", TestOutcome::Failed, "f1.py:1 in f"),
+                test("test_c", TestOutcome::Failed, "test_shop.py:3 in test_c"),
+                test("test_d", TestOutcome::Passed, ""),
+                test("test_e", TestOutcome::Passed, ""),
+            ],
+            &index,
+        )
+        .unwrap();
+        let paths: Vec<(&str, u32)> = found.lines.iter().map(|one| (one.path.as_str(), one.first_line)).collect();
+        assert_eq!(paths, [("f1.py", 1), ("f2.py", 1), ("f3.py", 1), ("shop.py", 10), ("shop.py", 14)]);
     }
 
     #[test]
@@ -473,6 +543,8 @@ def price(item):
             ..alone("")
         };
         assert_eq!(suspects(vec![failed(), passed()], &index(vec![shared])), None);
+        let both = index(vec![alone("test_a"), alone("test_b")]);
+        assert_eq!(suspects(vec![failed(), passed()], &both), None, "every test executed the only line");
     }
 
     #[test]

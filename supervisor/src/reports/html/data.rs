@@ -5,6 +5,7 @@ use super::super::context::SourceExcerpt;
 use super::super::entries::{Entry, Subject};
 use super::super::{RenderError, ReportInput, escaped_json};
 use crate::history::query::{HistoryAnswer, PastRun};
+use proctor_core::analysis::Suspects;
 use proctor_core::human_units::format_bytes;
 use proctor_core::isolation::Network;
 use proctor_core::report::Report;
@@ -96,6 +97,7 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
         "history": history.map_or_else(Vec::new, |history| history.runs.iter().map(past_run).collect()),
         "flaky": history.map_or_else(Vec::new, |history| flaky(history, number)),
         "slower": history.map_or_else(Vec::new, |history| slower(history, number)),
+        "suspects": input.context.suspects.as_ref().map(|found| suspects(found, number)),
         "facts": facts(report),
     }))?)
 }
@@ -230,6 +232,24 @@ fn slower(history: &HistoryAnswer, number: impl Fn(&TestId) -> Option<usize>) ->
             })
         })
         .collect()
+}
+
+fn suspects(suspects: &Suspects, number: impl Fn(&TestId) -> Option<usize>) -> Value {
+    let test = |test: &TestId| json!({ "name": cut(&line(&test.name), NAME_BYTES), "test": number(test) });
+    let tests = |tests: &[TestId]| -> Vec<Value> { tests.iter().map(test).collect() };
+    let lines = suspects.lines.iter().map(|one| {
+        json!({
+            "path": line(&one.path), "first": one.first_line, "last": one.last_line,
+            "function": one.function.as_deref().map(line), "source": one.source.as_deref().map(line),
+            "failed": one.failed, "passed": one.passed, "in_stacks": one.in_stacks, "edited": one.is_edited,
+            "failed_tests": tests(&one.failed_tests), "passed_tests": tests(&one.passed_tests),
+        })
+    });
+    json!({
+        "failed": suspects.failed_tests,
+        "passed": suspects.passed_tests,
+        "lines": lines.collect::<Vec<_>>(),
+    })
 }
 
 fn facts(report: &Report) -> Vec<(&'static str, String)> {

@@ -454,6 +454,19 @@
     for (const slow of data.slower) $('unsteady').append(el('tr', {}, el('td', {}, slow.test === null ? slow.name : link(slow.test, slow.name)), el('td', {}, 'slower'), el('td', { class: 'n' }, `${ms(slow.before_ms)} → ${ms(slow.now_ms)} (${slow.factor.toFixed(1)}×)`)));
   }
 
+  // Lines that may have the bug.
+  if (data.suspects) {
+    const { failed, passed, lines } = data.suspects;
+    $('suspects-card').hidden = false;
+    $('suspects-note').textContent = `Lines that failed tests executed and passed tests did not, or seldom: ${failed} failed and ${passed} passed tests were measured. A bug may be elsewhere.`;
+    const tests = (count, of, names) => el('td', {}, `${count.toLocaleString()} of ${of.toLocaleString()}`, ...names.map((one) => el('div', {}, one.test === null ? one.name : link(one.test, one.name))), count > names.length ? el('div', { class: 'where' }, `and ${(count - names.length).toLocaleString()} more`) : null);
+    for (const one of lines) {
+      const at = `${one.path}:${one.first}${one.last > one.first ? `-${one.last}` : ''}`;
+      const notes = [one.in_stacks ? `innermost in ${one.in_stacks} stack(s)` : '', one.edited ? 'edited since the run began' : ''].filter(Boolean).join(', ');
+      $('suspects').append(el('tr', {}, el('td', {}, at, el('div', {}, el('b', {}, one.function ?? '')), notes ? el('div', { class: 'where' }, notes) : null), el('td', {}, el('code', {}, one.source ?? '')), tests(one.failed, failed, one.failed_tests), tests(one.passed, passed, one.passed_tests)));
+    }
+  }
+
   // Resources and the sandbox.
   for (const [name, value] of data.facts) $('facts').append(el('div', { class: value.length > 40 ? 'long' : '' }, el('dt', {}, name), el('dd', {}, value)));
   $('started').textContent = day(run.started_ms);
