@@ -250,7 +250,7 @@ async fn the_lines_of_the_failed_test_alone_are_suspect_at_all_three_entrances()
     let suspects = &document["suspects"];
     assert_eq!((&suspects["failed_tests"], &suspects["passed_tests"]), (&json!(1), &json!(1)), "{document}");
     let first = &suspects["lines"][0];
-    assert_eq!((&first["path"], &first["first_line"]), (&json!("shop.go"), &json!(4)), "{document}");
+    assert_eq!((&first["path"], &first["first_line"]), (&json!("shop.go"), &json!(5)), "{document}");
     assert_eq!((&first["function"], &first["failed"], &first["passed"]), (&json!("Price"), &json!(1), &json!(0)));
     assert_eq!(first["failed_tests"], json!([{"package": "example.com/shop", "name": "TestMember"}]));
     let page = fs::read_to_string(workspace.path.join("report.html")).unwrap();
@@ -281,7 +281,7 @@ async fn the_lines_of_the_failed_test_alone_are_suspect_at_all_three_entrances()
     let first = &suspects.lines[0];
     assert_eq!(
         (suspects.measure.as_str(), first.function.as_str(), first.first_line),
-        ("op2", "Price", 4),
+        ("op2", "Price", 5),
         "{answer:?}"
     );
     assert_eq!(first.failed_tests, ["example.com/shop/TestMember"]);
