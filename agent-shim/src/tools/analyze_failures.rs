@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const LIMIT_MAX: u32 = 500;
 
 const DESCRIPTION: &str = "\
-Why the last run failed: root cause, patterns, files, with evidence and how sure each is. Use it when several tests fail.";
+Why the last run failed: root cause, suspect lines, patterns, files, each with its evidence.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
