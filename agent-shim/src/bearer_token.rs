@@ -1,6 +1,6 @@
 //! Reads files with bearer tokens; the tenant's, and the interceptor that adds it, and the trace context, to every call.
 
-use crate::trace_parent;
+use crate::trace_context;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -57,7 +57,7 @@ impl Interceptor for BearerToken {
         if let Some(value) = &self.0 {
             request.metadata_mut().insert("authorization", value.clone());
         }
-        trace_parent::add_to(request.metadata_mut());
+        trace_context::add_to(request.metadata_mut());
         Ok(request)
     }
 }

@@ -7,7 +7,7 @@ use crate::request_error::{Named, request_error};
 use crate::run_tasks::{self, ANSWER_DELAY_MAX, EndedCall, OngoingCall};
 use crate::tools::Tool;
 use crate::tools::get_run::{self, CANCEL_MS_MAX};
-use crate::trace_parent;
+use crate::trace_context;
 use proctor_proto::v1::{CancelRunRequest, GetRunResponse, Outcome, Report};
 use rmcp::RoleServer;
 use rmcp::model::{
@@ -78,7 +78,7 @@ pub(crate) async fn call_with_deadline(
 /// The state of a task. The supervisor knows the runs of earlier processes too.
 pub(crate) async fn task_state(
     server: &McpServer,
-    method: &str,
+    method: &'static str,
     run_id: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<DetailedTask, ErrorData> {
@@ -107,7 +107,7 @@ pub(crate) async fn cancel_task(
         let request = request.clone();
         async move { clients.runs.cancel_run(request).await }
     });
-    let cancelled = trace_parent::scope(&context.meta, cancel).await;
+    let cancelled = trace_context::scope(&context.meta, method, cancel).await;
     cancelled.map_err(|error| request_error(Named::Task, method, &error, server.is_private()))?;
     let status = run_status(server, method, run_id, CANCEL_MS_MAX, context).await?;
     // It may have ended by itself before that.
@@ -119,13 +119,13 @@ pub(crate) async fn cancel_task(
 
 async fn run_status(
     server: &McpServer,
-    method: &str,
+    method: &'static str,
     run_id: &str,
     wait_ms: u64,
     context: &RequestContext<RoleServer>,
 ) -> Result<GetRunResponse, ErrorData> {
     let call = server.call_context(context, 0, CallSignals::new());
-    let status = trace_parent::scope(&context.meta, get_run::status(&call, required(run_id)?, wait_ms)).await;
+    let status = trace_context::scope(&context.meta, method, get_run::status(&call, required(run_id)?, wait_ms)).await;
     status.map_err(|error| request_error(Named::Task, method, &error, server.is_private()))
 }
 

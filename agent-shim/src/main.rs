@@ -53,7 +53,7 @@ mod stdio_server;
 mod supervisor_connection;
 mod tls_probe;
 mod tools;
-mod trace_parent;
+mod trace_context;
 
 use clap::Parser;
 use command_line::{Args, Workspace};

@@ -15,7 +15,7 @@ use crate::run_tasks::RunTasks;
 use crate::session::Session;
 use crate::supervisor_connection::SupervisorConnection;
 use crate::tools::Tool;
-use crate::trace_parent;
+use crate::trace_context;
 use futures_util::future::BoxFuture;
 use hyper::http::request::Parts;
 use rmcp::model::{
@@ -98,7 +98,7 @@ impl McpServer {
             notes.extend(self.session.take_notice().map(str::to_owned));
             Ok(budget::fit(&*answer, &notes, bytes_max))
         };
-        match trace_parent::scope(&context.meta, outcome).await {
+        match trace_context::scope_tool(&context.meta, name, outcome).await {
             Ok(answer) => answer.into_result(),
             Err(error) => error_result(name, &error, self.supervisor.is_private()),
         }
@@ -288,7 +288,7 @@ impl ServerHandler for McpServer {
         let unknown = || ErrorData::resource_not_found(format!("no resource {:?}", clip(&uri)), None);
         let resource = RunResource::from_uri(&uri).ok_or_else(unknown)?;
         let call = self.call_context(&context, token_bytes(self.defaults.max_tokens), CallSignals::new());
-        let read = trace_parent::scope(&context.meta, resource.read(&call, &uri));
+        let read = trace_context::scope(&context.meta, "resources/read", resource.read(&call, &uri));
         let contents = self.unless_ending(&context, Box::pin(async { Ok(read.await) })).await?;
         let contents =
             contents.map_err(|error| request_error(Named::Resource, "resources/read", &error, self.is_private()))?;

@@ -369,6 +369,26 @@ pub const TENANT_LABELS_MAX: usize = 64;
 /// Scrapes of metrics at a time, each on a connection of its own: a scraper has one or two. More wait in the kernel.
 pub const SCRAPES_MAX: usize = 16;
 
+/// Default number of ended spans that wait for the collector, those being sent included: the default of OpenTelemetry.
+/// Some 0.5 KiB each, and 40 KiB for one with [`TRACE_TESTS_MAX`] tests.
+pub const TRACE_QUEUE_SPANS: usize = 2_048;
+
+/// Most spans that the host file may let wait: 100 MiB if one in eight has all the tests that it may have.
+pub const TRACE_QUEUE_SPANS_MAX: usize = 16_384;
+
+/// Most tests of a run that its spans have as events; half of the places are for those that failed. A trace shows
+/// where time went; the report has all tests.
+pub const TRACE_TESTS_MAX: usize = 128;
+
+/// Most executions of a run that have spans of their own, of the [`REPEAT_MAX`] that it may have.
+pub const TRACE_EXECUTIONS_MAX: usize = 16;
+
+/// Longest text from a caller or a project in a span, in bytes: the names of most tests.
+pub const TRACE_TEXT_BYTES_MAX: usize = 256;
+
+/// Longest `tracestate` that is taken over from a caller, in bytes: what W3C Trace Context asks everybody to pass on.
+pub const TRACE_STATE_BYTES_MAX: usize = 512;
+
 /// Default number of a tenant's sessions at a time: a team of a hundred agents with ten each.
 pub const TENANT_SESSIONS_MAX: usize = 1_000;
 

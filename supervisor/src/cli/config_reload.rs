@@ -282,6 +282,18 @@ mod tests {
                 "[telemetry]\nlisten = \"127.0.0.1:1\"\nrequire_token = true\nplaintext = true",
                 &["telemetry.listen", "telemetry.require_token", "telemetry.plaintext"],
             ),
+            (
+                "[telemetry.traces]\nendpoint = \"http://[::1]:1\"\nprotocol = \"grpc\"\nsample_ratio = 1\n\
+                 timeout = 1\nqueue_spans = 1\nca = \"/a\"",
+                &[
+                    "telemetry.traces.endpoint",
+                    "telemetry.traces.protocol",
+                    "telemetry.traces.sample_ratio",
+                    "telemetry.traces.timeout",
+                    "telemetry.traces.queue_spans",
+                    "telemetry.traces.ca",
+                ],
+            ),
             ("[listen]\nunix = \"/u\"\nunix_mode = \"0\"", &["listen.unix", "listen.unix_mode"]),
             ("[max]\nmemory = 1\n[defaults]\nmemory = 1", &[]),
         ] {

@@ -35,7 +35,7 @@ mod xdg_dirs;
 
 use arguments::{Cli, Command};
 use clap::Parser;
-use logging::LogOutput;
+use logging::Logs;
 use std::process::ExitCode;
 
 /// Exit status for a mistake on the command line.
@@ -75,10 +75,10 @@ pub fn main() -> ExitCode {
             return ExitCode::from(explain(&error));
         }
     };
-    let logs = match LogOutput::init(&cli.command) {
+    let logs = match Logs::init(&cli.command) {
         Ok(logs) => logs,
         Err(error) => {
-            LogOutput::Direct.report(&format!("proctor: the log cannot be opened: {error}"));
+            print::message(&format!("proctor: the log cannot be opened: {error}"));
             return ExitCode::from(HOST);
         }
     };

@@ -15,6 +15,7 @@ use crate::host::environment::check_env;
 use crate::runs::prepare::PrepareError;
 use crate::runs::{LoggedEvent, NotStarted, OutputFiles, RunEnd, analyze_run};
 use crate::sessions::{SessionError, SessionHandle, StartedRun};
+use crate::telemetry::traces::adopt_parent;
 use crate::workspace::Workspace;
 use proctor_core::bounds::ANALYSIS_PATTERNS_MAX;
 use proctor_core::event::{RunEvent, Stream};
@@ -37,6 +38,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Instrument;
 
 /// Chunk size for live output, in bytes.
 const CHUNK_BYTES: usize = 256 * 1_024;
@@ -55,7 +57,9 @@ pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
     }
     let targets = report_documents::open_targets(&arguments.files);
     let runtime = in_process::runtime()?;
-    let status = runtime.block_on(async {
+    // A pipeline that starts this command within a trace names it.
+    let trace = adopt_parent(std::env::var("TRACEPARENT").ok().as_deref(), "proctor run");
+    let followed = async {
         let mut signals = Signals::new()?;
         let (session, store) = in_process::session(workspace.clone())?;
         let terminal =
@@ -66,7 +70,8 @@ pub(super) fn run(arguments: &RunArgs) -> Result<u8, CommandError> {
         };
         session.close().await;
         status
-    });
+    };
+    let status = runtime.block_on(followed.instrument(trace));
     if arguments.watch {
         // The thread that reads the keyboard does not end.
         runtime.shutdown_background();

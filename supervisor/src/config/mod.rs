@@ -16,6 +16,7 @@ mod telemetry;
 mod tenants;
 #[cfg(test)]
 mod tests;
+mod traces;
 pub mod units;
 
 use crate::config::units::Duration;
@@ -36,6 +37,7 @@ pub use quota::QuotaTable;
 pub use sandbox::SandboxTable;
 pub use telemetry::TelemetryTable;
 pub use tenants::{TenantRoots, TenantTable, UidRange};
+pub use traces::{TraceProtocol, TracesTable, check_endpoint};
 
 /// The whole file. `deploy/proctor.toml` documents every key.
 #[derive(Debug, Clone, Default, Deserialize)]

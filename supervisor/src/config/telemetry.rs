@@ -1,11 +1,11 @@
-//! The `[telemetry]` table: the address of `/metrics`.
+//! The `[telemetry]` table: the address of `/metrics`, and traces.
 
-use super::{Problem, changed_keys};
+use super::{Problem, TracesTable, changed_keys};
 use serde::Deserialize;
 use std::net::SocketAddr;
 
 /// What the supervisor reports about itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetryTable {
     /// TCP address of `/metrics`; without it there is no listener.
@@ -16,6 +16,9 @@ pub struct TelemetryTable {
     /// Allows unencrypted scrapes beyond loopback, for hosts behind a TLS proxy.
     #[serde(default)]
     pub plaintext: bool,
+    /// Where traces go.
+    #[serde(default)]
+    pub traces: TracesTable,
 }
 
 impl TelemetryTable {
@@ -29,16 +32,23 @@ impl TelemetryTable {
     #[must_use]
     pub fn changed_keys(&self, new: &TelemetryTable) -> Vec<&'static str> {
         // The pattern lists every field, so that a new one cannot be forgotten here.
-        let TelemetryTable { listen, require_token, plaintext } = self;
-        changed_keys([
+        let TelemetryTable { listen, require_token, plaintext, traces } = self;
+        let mut keys = changed_keys([
             ("telemetry.listen", *listen != new.listen),
             ("telemetry.require_token", *require_token != new.require_token),
             ("telemetry.plaintext", *plaintext != new.plaintext),
-        ])
+        ]);
+        keys.extend(traces.changed_keys(&new.traces));
+        keys
     }
 
     pub(super) fn problems(&self, has_operator_token: bool) -> Vec<Problem> {
-        let Some(listen) = self.listen else { return Vec::new() };
+        let mut problems = self.traces.problems();
+        problems.extend(self.listen.into_iter().flat_map(|listen| self.listen_problems(listen, has_operator_token)));
+        problems
+    }
+
+    fn listen_problems(&self, listen: SocketAddr, has_operator_token: bool) -> Vec<Problem> {
         let is_exposed = !listen.ip().is_loopback() && !self.plaintext;
         let exposed = format!(
             "telemetry.listen: {listen} is not loopback and not encrypted; put a TLS proxy in front and set plaintext = true"

@@ -1,7 +1,9 @@
 //! Tests of the whole host file, and helpers for the tests of its tables.
 
 use super::{Config, ConfigReader, Machine};
+use crate::config::TracesTable;
 use crate::sessions::limits::SessionLimits;
+use crate::telemetry::traces::settings::TraceSettings;
 use proctor_core::bounds::DRAIN_GRACE;
 use proctor_core::limits::{LimitRequest, Limits};
 use proctor_core::quota::Amount;
@@ -38,6 +40,13 @@ fn the_example_file_is_valid() {
     assert_eq!(config.defaults.apply_to(Limits::DEFAULT), Limits::DEFAULT, "the example shows the built-in defaults");
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
     assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DRAIN_GRACE));
+    assert_eq!(config.telemetry.traces.endpoint, None, "traces are off unless an operator names a collector");
+    let with_collector = parse(&example.replace("# endpoint = ", "endpoint = ")).telemetry.traces;
+    assert_eq!(with_collector.endpoint.as_deref(), Some("http://127.0.0.1:4317"));
+    let settings = TraceSettings::resolve(&with_collector, |_| None).unwrap();
+    let by_default =
+        TraceSettings::resolve(&TracesTable { endpoint: with_collector.endpoint, ..Default::default() }, |_| None);
+    assert_eq!(settings, by_default.unwrap(), "the example shows the built-in defaults");
     let of = |name: &str| config.timeouts.get(name).map(|timeout| timeout.ms);
     assert!(FRAMEWORKS.iter().all(|framework| of(framework.name()) == framework.manifest().default_wall_ms));
 }

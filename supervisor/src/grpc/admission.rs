@@ -6,6 +6,7 @@ use super::metered_request_body::{MeteredRequestBody, RequestBound};
 use super::metered_response_body::MeteredResponseBody;
 use super::{call_record, status};
 use crate::net::ConnectionInfo;
+use crate::telemetry::traces::request::{PendingRequest, end_with_answer};
 use crate::tenants::Tenant;
 use crate::tenants::access::CurrentAccess;
 use crate::tenants::allowance::{Gauge, InFlightBytes, Reservation};
@@ -19,6 +20,7 @@ use tonic::body::Body;
 use tonic::codegen::http::{HeaderMap, Request, Response};
 use tonic::codegen::{BoxFuture, Service};
 use tonic::server::NamedService;
+use tracing::{Instrument, Span};
 
 /// Callers that a service admits.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ enum AccessRule {
 
 /// A call that was admitted.
 struct AdmittedCall {
+    /// Span of the call; of none that is open to all.
+    trace: Span,
     /// Bytes of unanswered requests, including this one.
     unanswered: Arc<Gauge>,
     bound: RequestBound,
@@ -61,6 +65,7 @@ impl AccessRule {
         let connection = request.extensions().get::<ConnectionInfo>().map(|info| Arc::clone(&info.state));
         let admitted = match self {
             AccessRule::Authenticated { access, operators } => {
+                let trace = PendingRequest::new(request.uri().path());
                 let authenticated = AuthenticatedCaller::authenticate(access, request)?;
                 call_record::set_caller(&authenticated.caller);
                 connection.inspect(|connection| connection.mark_authenticated());
@@ -68,8 +73,9 @@ impl AccessRule {
                 tenant.map_or(Ok(()), |tenant| check_rate(tenant))?;
                 let in_flight = tenant.map_or(operators, |tenant| tenant.allowance.in_flight());
                 let (unanswered, unread) = (Arc::clone(&in_flight.unanswered), Arc::clone(&in_flight.unread));
+                let trace = trace.admit(request.headers(), tenant.map(|tenant| tenant.id.as_str()));
                 request.extensions_mut().insert(authenticated);
-                AdmittedCall { unanswered, bound: RequestBound::PER_CALLER, unread, open: None }
+                AdmittedCall { trace, unanswered, bound: RequestBound::PER_CALLER, unread, open: None }
             }
             AccessRule::Open { unread } => {
                 let open = connection
@@ -77,6 +83,7 @@ impl AccessRule {
                     .transpose()
                     .map_err(status::too_many_open_calls)?;
                 AdmittedCall {
+                    trace: Span::none(),
                     unanswered: Arc::default(),
                     bound: RequestBound::PER_REQUEST,
                     unread: Arc::clone(unread),
@@ -140,7 +147,7 @@ where
         let mut service = std::mem::replace(&mut self.service, fresh);
         let rule = self.rule.clone();
         Box::pin(async move {
-            let AdmittedCall { unanswered, bound, unread, open } = match rule.admit(&mut request) {
+            let AdmittedCall { trace, unanswered, bound, unread, open } = match rule.admit(&mut request) {
                 Ok(admitted) => admitted,
                 Err(status) => return Ok(status.into_http()),
             };
@@ -150,16 +157,18 @@ where
             let request = request.map(|body| Body::new(MeteredRequestBody::new(body, bound, Arc::clone(&arrived))));
             // Dropping the call has the effect of a caller that leaves, except that the caller and the audit log get
             // the reason.
+            let answering = service.call(request).instrument(trace.clone());
             let mut answer = match within {
-                Some(within) => match timeout(within, service.call(request)).await {
+                Some(within) => match timeout(within, answering).await {
                     Ok(answer) => answer?,
-                    Err(_) => return Ok(status::deadline_exceeded().into_http()),
+                    Err(_) => return Ok(end_with_answer(trace, status::deadline_exceeded().into_http())),
                 },
-                None => service.call(request).await?,
+                None => answering.await?,
             };
             drop(arrived);
             status::add_missing_reason(answer.headers_mut());
-            Ok(answer.map(|body| Body::new(MeteredResponseBody::new(body, unread, open))))
+            let answer = answer.map(|body| Body::new(MeteredResponseBody::new(body, unread, open)));
+            Ok(end_with_answer(trace, answer))
         })
     }
 }

@@ -7,6 +7,7 @@ use super::{Api, call_record, encode_permit, run_request, status};
 use crate::grpc::convert;
 use crate::runs::{Phase, RunEnd, Snapshot};
 use crate::sessions::{QueueOptions, SessionHandle, StartedRun};
+use crate::telemetry::traces;
 use proctor_core::artifact;
 use proctor_core::bounds::{AFFECTED_TESTS_PAGE, CONTENT_PAGE, GET_RUN_WAIT_MS_MAX};
 use proctor_core::event::Stream;
@@ -232,6 +233,7 @@ async fn start(
     let StartedRun { run, handle, attached_age_ms } =
         session.start(request, RunKind::Tests, options).await.map_err(|error| status::session(&error))?;
     call_record::set_run(run.as_str());
+    traces::request::record_run(run.as_str(), attached_age_ms.is_some());
     if attached_age_ms.is_some() {
         call_record::set_existing();
     }

@@ -13,6 +13,7 @@ use crate::random_id::random_id;
 use crate::runs::context::{Context, ScanPermits};
 use crate::runs::prepare::{AffectedRun, PrepareError, PreparedRun, build_commands};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotState};
+use crate::telemetry::traces::run::RunTrace;
 use crate::tenants::policy::Policy;
 use crate::workspace::Workspace;
 use proctor_core::coverage::CoverageMeasurement;
@@ -24,13 +25,16 @@ use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_core::selection::SeenFiles;
 use proctor_core::timestamp::Timestamp;
-use proctor_sandbox::{Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource, shorten_slice};
+use proctor_sandbox::{
+    CommandSpec, Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource, shorten_slice,
+};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use tracing::Span;
 
 /// Everything that the driver of a run needs.
 pub struct RunTask {
@@ -72,6 +76,8 @@ pub struct RunTask {
     pub spools: Spools,
     /// Ends the run early.
     pub killer: RunKiller,
+    /// Its spans.
+    pub trace: RunTrace,
 }
 
 /// The result of a driver. The actor records it before it ends the log, so that a reader of the end finds everything
@@ -86,22 +92,33 @@ pub struct FinishedRun {
     pub measured: Vec<CoverageMeasurement>,
     /// What the run saw of its workspace and host, if that is known.
     pub seen: Option<SeenFiles>,
+    /// Span of the conclusion, which the actor ends.
+    pub conclude: Span,
 }
 
 /// Drives a run from its place in the host's queue to its end.
 pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> FinishedRun {
     let run = task.run.clone();
     match run_to_end(task, prepared, slot).await {
-        Ok(((report, measured), seen)) => FinishedRun { run, end: RunEnd::Report(Arc::new(report)), measured, seen },
+        Ok((RanTests { report, measured, conclude }, seen)) => {
+            FinishedRun { run, end: RunEnd::Report(Arc::new(report)), measured, seen, conclude }
+        }
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
-            FinishedRun { run, end: RunEnd::NotStarted(not_started), measured: Vec::new(), seen: None }
+            let end = RunEnd::NotStarted(not_started);
+            FinishedRun { run, end, measured: Vec::new(), seen: None, conclude: Span::none() }
         }
     }
 }
 
-/// The report of a run and its coverage.
-type RanTests = (Report, Vec<CoverageMeasurement>);
+/// A run that has a report.
+struct RanTests {
+    report: Report,
+    measured: Vec<CoverageMeasurement>,
+    /// Span of its conclusion.
+    conclude: Span,
+}
+
 type RunResult = Result<RanTests, NotStarted>;
 
 /// A run that has had its turn.
@@ -125,8 +142,9 @@ async fn run_to_end(
     {
         let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
         let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
-        return Ok(((report, Vec::new()), None));
+        return Ok((RanTests { report, measured: Vec::new(), conclude: Span::none() }, None));
     }
+    task.trace.end_wait();
     let policy = Arc::clone(&task.policy);
     let (recorder, seen_files) = (recorder(&task), seen_files_recorder(&mut task));
     let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(move || {
@@ -134,10 +152,10 @@ async fn run_to_end(
         // The next run of the host does not wait for the history; this run's report, and with it the next run of this
         // session, waits for at most `HISTORY_WAIT`.
         drop(slot);
-        if let (Some(recorder), Ok((report, _))) = (recorder, &mut completed.ran) {
-            recorder.record(report);
+        if let (Some(recorder), Ok(ran)) = (recorder, &mut completed.ran) {
+            recorder.record(&mut ran.report);
         }
-        let report = completed.ran.as_ref().ok().map(|(report, _)| report);
+        let report = completed.ran.as_ref().ok().map(|ran| &ran.report);
         let seen = seen_files.zip(report).and_then(|(seen_files, report)| seen_files.record(report));
         (completed, seen)
     })
@@ -267,21 +285,22 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     let affected = task.affected.take().map(|affected| affected.summary);
     let quarantine = prepared.quarantine.clone();
     task.request.repetition = prepared.repetition;
-    let ran = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
-        repeated_run::execute(&mut task, prepared)
+    let (mut report, measured, conclude) = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
+        let (report, measured) = repeated_run::execute(&mut task, prepared)?;
+        (report, measured, task.trace.conclude())
     } else {
         let executed = execute_once(&mut task, prepared, &EarlierExecutions::default())?;
+        let conclude = task.trace.conclude();
         task.log.replace_files_blocking(task.spools.settled());
-        Ok(build_report(executed))
+        let (report, measured) = build_report(executed);
+        (report, measured, conclude)
     };
-    ran.map(|(mut report, measured)| {
-        if task.kind == RunKind::Tests {
-            let RunRequest { selection, command, framework, .. } = &task.request;
-            report.affected = affected;
-            quarantine.mark(&mut report, selection.is_whole() && command.is_empty() && framework.is_none());
-        }
-        (report, measured)
-    })
+    if task.kind == RunKind::Tests {
+        let RunRequest { selection, command, framework, .. } = &task.request;
+        report.affected = affected;
+        quarantine.mark(&mut report, selection.is_whole() && command.is_empty() && framework.is_none());
+    }
+    Ok(RanTests { report, measured, conclude })
 }
 
 /// Executes the commands of a run once, in all of their rounds.
@@ -290,7 +309,9 @@ pub(super) fn execute_once(
     prepared: PreparedRun,
     earlier: &EarlierExecutions,
 ) -> Result<ReportBuilder, NotStarted> {
-    let PreparedRun { spec, parser, framework, chosen, expected, is_scoped, mut notes, env, missed, .. } = prepared;
+    let PreparedRun { mut spec, parser, framework, chosen, expected, is_scoped, mut notes, mut env, missed, .. } =
+        prepared;
+    add_trace_context(task, &mut spec.commands, &mut env);
     // A custom command runs whole, whatever was selected.
     let selected = chosen.is_some() && (is_scoped || !task.request.selection.is_whole());
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected).continuing(earlier);
@@ -328,7 +349,8 @@ pub(super) fn execute_once(
     }
     let left = std::mem::take(&mut ending.artifacts);
     let files: Vec<(String, Vec<u8>)> = left.into_iter().map(|file| (file.path, file.bytes)).collect();
-    task.log.append_blocking(state.parse_files(&files));
+    let parsed = task.trace.parse(|| state.parse_files(&files));
+    task.log.append_blocking(parsed);
     Ok(ReportBuilder {
         state,
         ending,
@@ -348,6 +370,14 @@ pub(super) fn execute_once(
     })
 }
 
+/// Lets the processes of a run continue its trace. Done last: neither the preparation nor the fingerprint of a run
+/// knows of it, so that it makes no two runs differ. A request's own variable stays.
+fn add_trace_context(task: &RunTask, commands: &mut [CommandSpec], env: &mut BTreeMap<String, String>) {
+    let Some(context) = task.trace.traceparent().filter(|_| !env.contains_key(TRACEPARENT)) else { return };
+    commands.iter_mut().for_each(|command| command.env.push((TRACEPARENT.to_owned(), context.clone())));
+    env.insert(TRACEPARENT.to_owned(), context);
+}
+
 // The request for stacks of a further round, whose commands may be of any framework: that of all commands before, if they
 // share one.
 fn shared_request(requests: &[Option<StackRequest>]) -> Option<StackRequest> {
@@ -357,7 +387,8 @@ fn shared_request(requests: &[Option<StackRequest>]) -> Option<StackRequest> {
 
 // Runs one sandbox from start to end.
 fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result<Ending, NotStarted> {
-    let RunTask { context, killer, log, spools, run, .. } = task;
+    let RunTask { context, killer, log, spools, run, trace, .. } = task;
+    let mut trace = trace.execution();
     // Set when the run's output, or a file that it left, could not be stored.
     let (mut store_error, mut artifact_store_error) = (None, None);
     let ending = context.sandbox.run(spec, killer.switch(), &mut |event| {
@@ -371,7 +402,14 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
             _ => Ok(0),
         };
         match (stored, &event) {
-            (Ok(offset), _) => log.append_blocking(state.ingest(event, offset)),
+            (Ok(offset), _) => {
+                if let SandboxEvent::Started { isolation } = &event {
+                    trace.started(isolation);
+                }
+                let events = state.ingest(event, offset);
+                trace.record(&events);
+                log.append_blocking(events);
+            }
             (Err(error), SandboxEvent::ArtifactChunk { .. }) => {
                 tracing::error!(run = %run, %error, "files that a run left could not be kept");
                 artifact_store_error =
@@ -385,6 +423,7 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
         }
     });
     context.host.record_run(&ending);
+    trace.ended(ending.as_ref());
     let mut ending = ending.map_err(start_error)?;
     if ending.worker_lost {
         tracing::error!(run = %run, "a worker was lost");
@@ -394,9 +433,14 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
         ending.worker_lost = true;
     }
     ending.notes.extend(store_error.into_iter().chain(artifact_store_error));
-    log.append_blocking(state.end(&ending));
+    let events = state.end(&ending);
+    trace.record(&events);
+    log.append_blocking(events);
     Ok(ending)
 }
+
+/// Variable with the context of a trace, as W3C and OpenTelemetry name it.
+const TRACEPARENT: &str = "TRACEPARENT";
 
 /// Note in the report of a run whose further round the host refused.
 const NOT_CONTINUED: &str = "the host could not start the rest of the run: earlier results are kept, and the run can be \

@@ -8,6 +8,7 @@ use crate::ops::audit::{self, AuditRecord};
 use crate::runs::prepare::ReadyRun;
 use crate::runs::scheduler::RunSlot;
 use crate::runs::{FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHandle, Spools, without_running};
+use crate::telemetry::traces::run::RunTrace;
 use crate::tenants::allowance::Reservation;
 use futures_util::FutureExt;
 use proctor_core::event::RunEvent;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tracing::Span;
 
 /// How often a session with runs checks whether they are still watched.
 const TICK: Duration = Duration::from_secs(1);
@@ -42,6 +44,8 @@ pub(super) struct RunEntry {
     pub(super) spools: Option<Spools>,
     /// Kills the run while it is in progress.
     pub(super) killer: Option<KillOnDrop>,
+    /// Its spans, until its end.
+    pub(super) trace: RunTrace,
     /// Whether its end is in the audit log.
     pub(super) audited: bool,
     /// Whether its event log has ended.
@@ -345,7 +349,7 @@ impl Actor {
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
-                FinishedRun { run, end, measured: Vec::new(), seen: None }
+                FinishedRun { run, end, measured: Vec::new(), seen: None, conclude: Span::none() }
             }
         };
         let run = finished.run;
@@ -354,7 +358,7 @@ impl Actor {
         self.audit_end(&run, &finished.end);
         let log = self.runs.get_mut(&run).map(|entry| {
             entry.killer = None;
-            entry.log.clone()
+            (entry.log.clone(), std::mem::take(&mut entry.trace))
         });
         let ended = run.clone();
         let (has_measured, has_seen) = (!finished.measured.is_empty(), finished.seen.is_some());
@@ -371,14 +375,16 @@ impl Actor {
             let bytes = (self.session.index().memory_bytes() + baseline) as u64;
             self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
-        let Some(log) = log else { return };
+        let Some((log, trace)) = log else { return };
         let retained = self.count_retained(&log, &finished.end).await;
         self.enforce_retention().await;
         if let Some(entry) = self.runs.get_mut(&ended) {
             entry.ended = true;
         }
         // Last, so that a reader that sees the end finds the session up to date.
-        log.end(finished.end, Some(retained)).await;
+        log.end(finished.end.clone(), Some(retained)).await;
+        drop(finished.conclude);
+        trace.finish(&finished.end);
     }
 
     async fn tick(&mut self) {

@@ -34,6 +34,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
+use tracing::Span;
 
 /// Messages that may wait for one actor. It answers each without waiting, so this many only pile up when a client
 /// floods; then its calls wait in gRPC, which has a bound of its own.
@@ -96,6 +97,8 @@ struct StartRequest {
     request: RunRequest,
     kind: RunKind,
     options: QueueOptions,
+    /// Span of the call.
+    trace: Span,
 }
 
 /// How a run waits.
@@ -320,7 +323,7 @@ impl SessionHandle {
         kind: RunKind,
         options: impl Into<QueueOptions>,
     ) -> Result<StartedRun, SessionError> {
-        let request = Box::new(StartRequest { request, kind, options: options.into() });
+        let request = Box::new(StartRequest { request, kind, options: options.into(), trace: Span::current() });
         self.request(|reply| SessionMessage::Start { request, reply }).await?
     }
 

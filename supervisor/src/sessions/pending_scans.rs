@@ -7,6 +7,7 @@ use crate::history::WorkspaceKey;
 use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun, prepare};
 use crate::runs::{affected_tests, other_tool, request_for, tools_of};
+use crate::telemetry::traces::run::ScanTrace;
 use crate::tenants::policy::Policy;
 use crate::workspace::WorkspaceScan;
 use futures_util::FutureExt;
@@ -43,6 +44,8 @@ pub(super) struct ScanRequest {
     pub kind: RunKind,
     /// For a request of affected tests, what selects them.
     pub knowledge: Option<SessionKnowledge>,
+    /// Spans of the wait for the scan, the scan and the preparation.
+    pub trace: ScanTrace,
 }
 
 /// What a scan found for a request that can be carried out.
@@ -164,6 +167,7 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
         Ok(scan) => scan?,
         Err(error) => return refused(error.into()),
     };
+    requests.iter().for_each(|request| request.trace.scanned());
     let policy = shared.policy.now();
     let workspace_key = policy.history.as_ref().map(|_| WorkspaceKey::for_workspace(&shared.workspace));
     let preparation = Preparation { shared, policy, scan: &scan, scanned_at, workspace_key };
@@ -180,7 +184,9 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
             match (earlier, &request.request) {
                 (Some(Err(why)), _) => Err(why.clone()),
                 (Some(Ok(_)), _) | (None, None) => Ok(None),
-                (None, Some(wanted)) => ready(wanted, request).map(|ready| Some(Box::new(ready))),
+                (None, Some(wanted)) => {
+                    request.trace.prepare(|| ready(wanted, request)).map(|ready| Some(Box::new(ready)))
+                }
             }
             .map(|ready| Scanned { fingerprint: scan.fingerprint, ready }),
         );

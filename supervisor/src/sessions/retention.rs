@@ -15,6 +15,7 @@ impl Actor {
     pub(super) async fn end_log(&mut self, run: &RunId, end: RunEnd) {
         let Some(entry) = self.runs.get_mut(run).filter(|entry| !entry.ended) else { return };
         entry.ended = true;
+        std::mem::take(&mut entry.trace).finish(&end);
         let log = entry.log.clone();
         let retained = self.count_retained(&log, &end).await;
         log.end(end, Some(retained)).await;

@@ -6,6 +6,7 @@ use super::{SessionError, StartRequest, StartedRun};
 use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest};
 use crate::runs::{self, FinishedRun, KillOnDrop, NotStarted, RunEnd, RunKiller, RunTask, Spools};
+use crate::telemetry::traces::run::{RunTrace, ScanTrace};
 use crate::tenants::allowance::Reservation;
 use proctor_core::event::RunEvent;
 use proctor_core::id::{RunId, TenantId};
@@ -16,6 +17,7 @@ use proctor_core::session::{Effect, SessionEvent, StartRejected};
 use proctor_sandbox::exhausted_resource;
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use tracing::Span;
 
 impl Actor {
     pub(super) async fn handle_scans(&mut self, results: Vec<(ScanFor, Result<Scanned, SessionError>)>) {
@@ -45,19 +47,19 @@ impl Actor {
         let depends = matches!(start.request.selection, Selection::LastFailed { .. } | Selection::Affected { .. });
         let is_known = self.session.running().is_none() || !depends;
         let resolved = is_known.then(|| self.session.resolve(&start.request).ok()).flatten();
-        let request = self.scan_request(resolved.map(|(request, _)| request), start.kind);
+        let request = self.scan_request(resolved.map(|(request, _)| request), start.kind, &start.trace);
         self.scans.enqueue(&self.shared, request, ScanFor::Request { start, reply });
     }
 
-    fn scan_request(&self, request: Option<Box<RunRequest>>, kind: RunKind) -> ScanRequest {
+    fn scan_request(&self, request: Option<Box<RunRequest>>, kind: RunKind, trace: &Span) -> ScanRequest {
         let is_affected = |request: &RunRequest| matches!(request.selection, Selection::Affected { .. });
         let knowledge = request.as_deref().is_some_and(is_affected).then(|| self.session.knowledge());
-        ScanRequest { request, kind, knowledge }
+        ScanRequest { request, kind, knowledge, trace: ScanTrace::new(trace) }
     }
 
     /// Decides a request once and for all.
     async fn decide(&mut self, start: StartRequest, scanned: Scanned) -> Result<StartedRun, SessionError> {
-        let StartRequest { request, kind, options } = start;
+        let StartRequest { request, kind, options, trace } = start;
         let is_current = |ready: &ReadyRun| {
             let is_outdated = |affected: &AffectedRun| affected.ended_runs != self.session.ended_runs();
             let asked = ready.affected.as_ref().map_or(&ready.request, |affected| &affected.asked);
@@ -88,7 +90,9 @@ impl Actor {
         // The first effect answers the request; the others are carried out as after any event.
         let answer = match effects.next() {
             Some(Effect::Accept { position, .. }) => {
-                Ok(self.accept(run, kind, options.priority, place.ok(), position).await)
+                let trace =
+                    RunTrace::new(&trace, &self.shared.policy.now().owner, self.shared.id.as_str(), run.as_str(), kind);
+                Ok(self.accept(run, (kind, trace), options.priority, place.ok(), position).await)
             }
             Some(Effect::Attach { to, age_ms, .. }) => self.attach(to, age_ms),
             Some(Effect::Refuse { refusal, .. }) => Err(refusal),
@@ -131,7 +135,7 @@ impl Actor {
     async fn accept(
         &mut self,
         run: RunId,
-        kind: RunKind,
+        (kind, trace): (RunKind, RunTrace),
         priority: Priority,
         place: Option<Place>,
         position: u32,
@@ -149,6 +153,7 @@ impl Actor {
             place,
             spools: Some(spools),
             killer: None,
+            trace,
             audited: false,
             ended: false,
         };
@@ -166,7 +171,13 @@ impl Actor {
         if let Some(entry) = self.runs.get_mut(&run) {
             entry.place = None;
         }
-        self.drivers.spawn(std::future::ready(FinishedRun { run, end, measured: Vec::new(), seen: None }));
+        self.drivers.spawn(std::future::ready(FinishedRun {
+            run,
+            end,
+            measured: Vec::new(),
+            seen: None,
+            conclude: Span::none(),
+        }));
     }
 
     /// Drives a run that is ready, and has the workspace scanned anew for one that has waited.
@@ -177,7 +188,8 @@ impl Actor {
             waited => {
                 entry.place = waited;
                 let kind = entry.kind;
-                let request = self.scan_request(Some(request), kind);
+                let trace = entry.trace.span().clone();
+                let request = self.scan_request(Some(request), kind, &trace);
                 self.starting = Some(StartingRun { run: run.clone(), notes });
                 self.scans.enqueue(&self.shared, request, ScanFor::Run(run));
             }
@@ -250,6 +262,7 @@ impl Actor {
             log: entry.log.clone(),
             spools,
             killer,
+            trace: entry.trace.for_driver(),
         };
         self.drivers.spawn(runs::drive(task, prepared, slot));
     }

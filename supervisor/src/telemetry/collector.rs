@@ -6,6 +6,7 @@ use super::exposition::{Exposition, Samples, Value};
 use super::failure_streak::STREAKS;
 use super::metric::*;
 use super::process::ProcessFigures;
+use super::traces::span_counts::span_counts;
 use crate::caches;
 use crate::clock::Clock;
 use crate::grpc::Api;
@@ -193,6 +194,9 @@ fn add_counters(samples: &mut Samples, counters: &Counters) {
     samples.count(&RUNS_NOT_STARTED, &[], counters.not_started());
     samples.count(&WORKERS_LOST, &[], counters.workers_lost());
     samples.count(&SCANS, &[], counters.scans());
+    let spans = span_counts();
+    samples.count(&SPANS_SENT, &[], spans.sent());
+    spans.dropped().into_iter().for_each(|(reason, count)| samples.count(&SPANS_DROPPED, &[reason], count));
     samples.add(&QUEUE_WAIT, &[], Value::Histogram(counters.queue_wait.counts()));
     samples.add(&RUN_DURATION, &[], Value::Histogram(counters.run_duration.counts()));
 }

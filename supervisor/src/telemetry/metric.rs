@@ -118,6 +118,10 @@ metrics! {
         "Scans of workspaces for runs";
     EVENT_STREAMS = "proctor_event_streams", Gauge, ["tenant"],
         "Open event streams";
+    SPANS_SENT = "proctor_spans_sent", Counter, [],
+        "Spans of traces that the collector took";
+    SPANS_DROPPED = "proctor_spans_dropped", Counter, ["reason"],
+        "Spans that were dropped, as too many waited (queue_full) or the collector did not take them (not_sent)";
     KEPT = "proctor_tenant_kept", Gauge(Bytes), ["tenant"],
         "Retained results of runs, as the quota `kept` counts them";
     KEPT_MEMORY = "proctor_tenant_kept_memory", Gauge(Bytes), ["tenant"],

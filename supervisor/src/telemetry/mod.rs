@@ -1,8 +1,9 @@
-//! What the operator sees of a supervisor from outside: the metrics at `/metrics`.
+//! What the operator sees of a supervisor from outside: the metrics at `/metrics`, and traces.
 //!
 //! [`counters`] counts what nothing else counts, [`metric`] is the one table of names, [`collector`] reads all facts
 //! for a scrape, [`exposition`] writes them in the formats of Prometheus, and [`listener`] serves them over HTTP. No
-//! metric has a label whose values a caller chooses: no test's name, no path, no session.
+//! metric has a label whose values a caller chooses: no test's name, no path, no session. [`traces`] has the spans of
+//! calls and runs.
 
 pub mod collector;
 pub mod counters;
@@ -11,3 +12,4 @@ pub mod failure_streak;
 pub mod listener;
 pub mod metric;
 mod process;
+pub mod traces;

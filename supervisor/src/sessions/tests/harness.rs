@@ -170,6 +170,7 @@ impl World {
             log,
             spools,
             killer: RunKiller::new().unwrap(),
+            trace: crate::telemetry::traces::run::RunTrace::default(),
         };
         let slot = self.enter("acme", Amount { memory_bytes: 1, cpu_millis: 1 }).await;
         match within(runs::drive(task, prepared.ok().unwrap(), slot)).await.end {
