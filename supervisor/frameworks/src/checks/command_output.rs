@@ -55,6 +55,9 @@ impl CheckerOutput<'_> {
 
     /// Standard output as one JSON document.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, CheckerStatus> {
+        if self.stdout.trim_ascii().is_empty() {
+            return Err(self.failed());
+        }
         serde_json::from_slice(self.stdout)
             .map_err(|error| self.failed_because(&format!("its output is not whole ({error})")))
     }
@@ -82,6 +85,14 @@ impl CheckerOutput<'_> {
         CheckerStatus::Failed { reason: format!("it exited with {}, but {why}{said}", self.status) }
     }
 
+    /// `status`, or that only a part was checked if the checker else ran to its end.
+    pub(crate) fn partial_if(&self, is_partial: bool, reason: &str, status: CheckerStatus) -> CheckerStatus {
+        match status {
+            CheckerStatus::Complete if is_partial => CheckerStatus::Partial { reason: reason.to_owned() },
+            status => status,
+        }
+    }
+
     /// The status of a checker that exits with `clean` if it finds nothing that fails a check and with `found` if it does. A status of
     /// `found` without any finding is a failure: something else made the check fail.
     pub(crate) fn ended(&self, findings: &[Finding], clean: i32, found: i32) -> CheckerStatus {
@@ -93,6 +104,9 @@ impl CheckerOutput<'_> {
         }
     }
 }
+
+/// Why a checker is partial where it checks no more of a file with an error of syntax.
+pub(crate) const SYNTAX_REASON: &str = "of files with errors of syntax, only these are reported";
 
 /// The first lines of a text in one line; `None` if it has none.
 pub(crate) fn beginning(text: &str) -> Option<String> {

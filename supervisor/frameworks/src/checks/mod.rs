@@ -14,13 +14,14 @@ mod go;
 mod parser;
 mod projects;
 mod ruff;
+mod settings;
 
 pub use checker::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 pub use choice::{CheckChoice, ChosenChecker, NoChecker, choose};
 pub use parser::CheckParser;
 
 /// Every checker, in the order in which they run and in which an error lists them.
-pub static CHECKERS: &[&dyn Checker] = &[&go::GoVet, &ruff::Ruff];
+pub static CHECKERS: &[&dyn Checker] = &[&go::GolangciLint, &go::GoVet, &go::GoTypes, &ruff::Ruff];
 
 /// Whether selection reads the content of the file at this path, besides the markers of the frameworks.
 #[must_use]

@@ -3,8 +3,9 @@
 //! Settings of subdirectories apply as ruff finds them. It exits with 0 without findings, with 1 with some, and with 2 if it gives up
 //! (ruff's documentation, "The Ruff Linter", exit codes).
 
-use super::command_output::position;
+use super::command_output::{SYNTAX_REASON, position};
 use super::projects::{add_with_content, with_file};
+use super::settings::{has_toml_table, or_root};
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables, Step};
 use crate::ecosystems::python;
@@ -17,6 +18,9 @@ use std::collections::BTreeMap;
 pub(super) struct Ruff;
 
 const NAME: &str = "ruff";
+
+/// The rule of errors of syntax.
+const SYNTAX: &str = "invalid-syntax";
 
 static MANIFEST: CheckerManifest = CheckerManifest {
     name: NAME,
@@ -73,30 +77,10 @@ impl Checker for Ruff {
         if output.error_text().contains("No Python files found") {
             return (findings, output.failed_because("it found no file to check"));
         }
-        let status = output.ended(&findings, 0, 1);
+        let has_syntax_errors = findings.iter().any(|finding| finding.rule == SYNTAX);
+        let status = output.partial_if(has_syntax_errors, SYNTAX_REASON, output.ended(&findings, 0, 1));
         (findings, status)
     }
-}
-
-/// Whether `pyproject.toml` has settings of this tool.
-pub(super) fn has_toml_table(text: &str, tool: &str) -> bool {
-    let parsed: Option<toml::Table> = toml::from_str(text).ok();
-    match parsed {
-        Some(table) => table.get("tool").and_then(|tools| tools.get(tool)).is_some(),
-        // The tool itself reports what is wrong with the file.
-        None => text.lines().any(|line| {
-            let header =
-                line.trim().trim_start_matches('[').strip_prefix("tool.").and_then(|rest| rest.strip_prefix(tool));
-            header.is_some_and(|rest| rest.starts_with(['.', ']']))
-        }),
-    }
-}
-
-/// These projects, or the root if there are none and the workspace has a file with one of these extensions.
-pub(super) fn or_root(projects: Vec<CheckProject>, tree: &FileTree, extensions: &[&str]) -> Vec<CheckProject> {
-    let has_extension =
-        |file: &str| file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension));
-    if projects.is_empty() && tree.files().any(has_extension) { vec![CheckProject::new("", "")] } else { projects }
 }
 
 /// A finding in ruff's JSON.
@@ -148,7 +132,7 @@ impl Diagnostic {
         Some(Finding {
             range: range(self.location, self.end_location),
             // ruff before 0.13 gives errors of syntax no name.
-            rule: self.code.unwrap_or_else(|| "invalid-syntax".to_owned()),
+            rule: self.code.unwrap_or_else(|| SYNTAX.to_owned()),
             severity,
             fix: self.fix.map(RuffFix::fix),
             url: self.url.unwrap_or_default(),
