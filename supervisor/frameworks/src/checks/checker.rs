@@ -93,6 +93,8 @@ pub struct CheckerRun<'a> {
 pub struct CheckerCommand {
     /// The command. If none of its programs exists, the checker is missing.
     pub step: Step,
+    /// Number of packages that it checks, where the tool does not report it: a failure in one may hide findings in others.
+    pub parts: usize,
     /// Empty directories that it needs below the scratch directory.
     pub dirs: Vec<String>,
     /// Files that it needs below the scratch directory.
@@ -106,6 +108,8 @@ pub struct CheckerOutput<'a> {
     pub stdout: &'a [u8],
     /// Its standard error.
     pub stderr: &'a [u8],
+    /// See [`CheckerCommand::parts`].
+    pub parts: usize,
     /// Its exit status.
     pub status: i32,
     /// Where it ran, relative to the workspace.
@@ -139,6 +143,6 @@ impl CheckerRun<'_> {
 impl CheckerCommand {
     /// A command that needs no files of proctor's own.
     pub(crate) fn of(step: Step) -> CheckerCommand {
-        CheckerCommand { step, dirs: Vec::new(), files: Vec::new() }
+        CheckerCommand { step, parts: 1, dirs: Vec::new(), files: Vec::new() }
     }
 }

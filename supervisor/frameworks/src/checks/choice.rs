@@ -277,12 +277,12 @@ fn add_commands(
         parser.not_run(checker, dir, CheckerStatus::Failed { reason });
         return;
     }
-    for CheckerCommand { step, dirs, files } in commands {
+    for CheckerCommand { step, parts, dirs, files } in commands {
         let new: Vec<String> = dirs.into_iter().filter(|dir| !plan.dirs.contains(dir)).collect();
         plan.dirs.extend(new);
         let new: Vec<InjectedFile> = files.into_iter().filter(|file| !plan.files.contains(file)).collect();
         plan.files.extend(new);
-        parser.expect(PlannedCommand { checker, dir: dir.to_owned() });
+        parser.expect(PlannedCommand { checker, dir: dir.to_owned(), parts });
         plan.steps.push(step);
     }
 }

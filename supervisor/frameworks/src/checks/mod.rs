@@ -7,21 +7,39 @@
 //! A checker that is missing, that crashed, that was cut off or whose output is not whole is never one without findings: each parser
 //! knows the exit statuses of its tool, and what shows that the output has an end.
 
+mod biome;
+mod cargo;
 mod checker;
 mod choice;
 mod command_output;
+mod eslint;
 mod go;
+mod mypy;
 mod parser;
 mod projects;
+mod pyright;
 mod ruff;
 mod settings;
+mod tsc;
 
 pub use checker::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 pub use choice::{CheckChoice, ChosenChecker, NoChecker, choose};
 pub use parser::CheckParser;
 
 /// Every checker, in the order in which they run and in which an error lists them.
-pub static CHECKERS: &[&dyn Checker] = &[&go::GolangciLint, &go::GoVet, &go::GoTypes, &ruff::Ruff];
+pub static CHECKERS: &[&dyn Checker] = &[
+    &go::GolangciLint,
+    &go::GoVet,
+    &go::GoTypes,
+    &ruff::Ruff,
+    &mypy::Mypy,
+    &pyright::Pyright,
+    &eslint::Eslint,
+    &biome::Biome,
+    &tsc::Tsc,
+    &cargo::Clippy,
+    &cargo::CargoCheck,
+];
 
 /// Whether selection reads the content of the file at this path, besides the markers of the frameworks.
 #[must_use]

@@ -58,7 +58,9 @@ impl Checker for Mypy {
     fn plan(&self, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
         let dir = &run.project.dir;
         let mut args: Vec<String> =
-            ["--output=json", "--show-error-end", "--no-error-summary", "--no-color-output", "--no-pretty"].map(str::to_owned).into();
+            ["--output=json", "--show-error-end", "--no-error-summary", "--no-color-output", "--no-pretty"]
+                .map(str::to_owned)
+                .into();
         args.push(format!("--cache-dir={}/mypy{}/{dir}", request.cache, request.workspace));
         if !run.files.is_empty() || !names_files(tree, run.project) {
             args.push("--".to_owned());
@@ -110,8 +112,9 @@ fn names_files(tree: &FileTree, project: &CheckProject) -> bool {
 /// `status`, or that settings were not applied. Each complaint about them begins with the name of their file.
 fn settings_status(output: &CheckerOutput<'_>, status: CheckerStatus) -> CheckerStatus {
     let errors = output.error_text();
-    let is_about_settings =
-        |line: &str| MANIFEST.markers.iter().any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')));
+    let is_about_settings = |line: &str| {
+        MANIFEST.markers.iter().any(|name| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))
+    };
     let about: Vec<&str> = errors.lines().filter(|line| is_about_settings(line)).collect();
     let is_of_section = |line: &&str| line.split_once(": ").is_some_and(|(_, rest)| rest.starts_with('['));
     match status {
@@ -159,7 +162,11 @@ impl Line {
             "" => format!("https://mypy.readthedocs.io/en/stable/_refs.html#code-{rule}"),
             url => url.to_owned(),
         };
-        let message = if hint.is_empty() || hint.starts_with("See https://") { self.message } else { format!("{}\n{hint}", self.message) };
+        let message = if hint.is_empty() || hint.starts_with("See https://") {
+            self.message
+        } else {
+            format!("{}\n{hint}", self.message)
+        };
         Some(Finding {
             range: Range {
                 line: position(self.line),

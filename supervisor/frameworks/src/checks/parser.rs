@@ -15,6 +15,8 @@ pub(super) struct PlannedCommand {
     pub(super) checker: &'static dyn Checker,
     /// The project's directory.
     pub(super) dir: String,
+    /// See [`CheckerCommand::parts`](super::CheckerCommand::parts).
+    pub(super) parts: usize,
 }
 
 /// Reads the output of the commands of a [`CheckChoice::plan`](super::CheckChoice::plan), in their order.
@@ -102,6 +104,7 @@ impl CheckParser {
             stdout: &self.stdout,
             stderr: &self.stderr,
             status,
+            parts: command.parts,
             dir: &command.dir,
             workspace: &self.workspace,
         };

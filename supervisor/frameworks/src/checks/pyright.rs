@@ -52,7 +52,7 @@ impl Checker for Pyright {
         let mut args = vec!["--outputjson".to_owned()];
         // Without paths it checks what its settings include.
         args.extend(run.files.iter().map(|file| format!("./{file}")));
-        let programs = [js::program_candidates(dir, NAME), python::program_candidates(dir, NAME)].concat();
+        let programs = [js::program_paths(dir, NAME), python::program_candidates(dir, NAME)].concat();
         vec![CheckerCommand::of(Step { programs, args, dir: dir.clone(), env: BTreeMap::new() })]
     }
 
