@@ -191,7 +191,8 @@ impl CheckReport {
         let unfinished = self.checkers.iter().filter(|one| one.status != CheckerStatus::Complete);
         for one in unfinished {
             let place = if one.dir.is_empty() { String::new() } else { format!(" in {}", one.dir) };
-            text.push_str(&format!("; {}{place} is {}", one.checker, one.status.name()));
+            let verb = if matches!(one.status, CheckerStatus::Failed { .. }) { "" } else { "is " };
+            text.push_str(&format!("; {}{place} {verb}{}", one.checker, one.status.name()));
         }
         text
     }

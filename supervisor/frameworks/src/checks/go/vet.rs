@@ -46,7 +46,7 @@ impl Checker for GoVet {
     }
 
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus) {
-        let (mut findings, mut is_whole) = (Vec::new(), true);
+        let (mut findings, mut documents_read, mut is_whole) = (Vec::new(), 0_u64, true);
         let (mut other, mut failed): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
         for stream in [output.stdout, output.stderr] {
             let text = String::from_utf8_lossy(stream);
@@ -55,7 +55,10 @@ impl Checker for GoVet {
                 if line.starts_with('{') {
                     let mut documents = serde_json::Deserializer::from_str(rest).into_iter::<Packages>();
                     match documents.next() {
-                        Some(Ok(packages)) => findings.extend(of_packages(packages, output, &mut failed)),
+                        Some(Ok(packages)) => {
+                            documents_read += 1;
+                            findings.extend(of_packages(packages, output, &mut failed));
+                        }
                         Some(Err(_)) | None => {
                             is_whole = false;
                             break;
@@ -76,6 +79,7 @@ impl Checker for GoVet {
         let status = match output.status {
             _ if !is_whole => output.failed_because("its output is not whole"),
             _ if !failed.is_empty() => output.failed_because(&failed.join("; ")),
+            0 if documents_read == 0 => output.failed_because("it analyzed no package"),
             // The go tool also writes warnings and what it downloads.
             0 => CheckerStatus::Complete,
             _ if does_not_compile && other.is_empty() => CheckerStatus::Partial {
