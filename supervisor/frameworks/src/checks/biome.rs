@@ -128,11 +128,7 @@ struct Place {
 
 impl Diagnostic {
     fn finding(self, output: &CheckerOutput<'_>) -> Option<Finding> {
-        let message = match &self.message {
-            Value::String(text) => text.clone(),
-            Value::Array(parts) => parts.iter().filter_map(|part| part.get("content")?.as_str()).collect(),
-            _ => String::new(),
-        };
+        let message = content(&self.message);
         let file = self.location.path.as_str().or_else(|| self.location.path.get("file")?.as_str())?;
         let category = self.category.unwrap_or_default();
         let severity = match self.severity.as_str() {
@@ -175,14 +171,25 @@ impl Location {
 
 /// The fix that an advice describes: `Safe fix: ...`.
 fn fix(advices: &Value) -> Option<Fix> {
-    let texts = advices.as_array()?.iter().filter_map(|advice| advice.get("text")?.as_str());
-    texts.into_iter().find_map(|text| {
+    let of_list = advices.as_array().into_iter().flatten().filter_map(|advice| advice.get("text")?.as_str());
+    let before = advices.get("advices").and_then(Value::as_array).into_iter().flatten();
+    let before = before.filter_map(|advice| Some(content(advice.get("log")?.get(1)?)));
+    of_list.map(str::to_owned).chain(before).find_map(|text| {
         let (is_safe, description) = match text.strip_prefix("Safe fix: ") {
             Some(description) => (true, description),
             None => (false, text.strip_prefix("Unsafe fix: ")?),
         };
         Some(Fix { description: description.to_owned(), edits: Vec::new(), is_safe })
     })
+}
+
+/// A text, or the contents of its parts.
+fn content(text: &Value) -> String {
+    match text {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part.get("content")?.as_str()).collect(),
+        _ => String::new(),
+    }
 }
 
 /// `useConst` as `use-const`.

@@ -22,6 +22,9 @@ const NAME: &str = "ruff";
 /// The rule of errors of syntax.
 const SYNTAX: &str = "invalid-syntax";
 
+/// The same before ruff 0.5.
+const SYNTAX_BEFORE: &str = "E999";
+
 static MANIFEST: CheckerManifest = CheckerManifest {
     name: NAME,
     kind: CheckKind::Lint,
@@ -77,7 +80,7 @@ impl Checker for Ruff {
         if output.error_text().contains("No Python files found") {
             return (findings, output.failed_because("it found no file to check"));
         }
-        let has_syntax_errors = findings.iter().any(|finding| finding.rule == SYNTAX);
+        let has_syntax_errors = findings.iter().any(|finding| [SYNTAX, SYNTAX_BEFORE].contains(&finding.rule.as_str()));
         let status = output.partial_if(has_syntax_errors, SYNTAX_REASON, output.ended(&findings, 0, 1));
         (findings, status)
     }
@@ -131,7 +134,7 @@ impl Diagnostic {
         };
         Some(Finding {
             range: range(self.location, self.end_location),
-            // ruff before 0.13 gives errors of syntax no name.
+            // Some versions give errors of syntax no name.
             rule: self.code.unwrap_or_else(|| SYNTAX.to_owned()),
             severity,
             fix: self.fix.map(RuffFix::fix),
