@@ -112,6 +112,8 @@ pub struct CheckerOutput<'a> {
     pub parts: usize,
     /// Its exit status.
     pub status: i32,
+    /// Files and directories that it was asked for, relative to where it ran; empty for all.
+    pub files: &'a [String],
     /// Where it ran, relative to the workspace.
     pub dir: &'a str,
     /// Absolute path of the workspace as the command saw it.

@@ -1,10 +1,10 @@
 //! Chooses the checkers of a request, and plans their commands.
 
 use super::parser::{CheckParser, PlannedCommand};
-use super::projects::split_outermost;
+use super::projects::{is_below, split_outermost};
 use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
 use crate::contract::{FileTree, InjectedFile, Plan, PlanRequest, Step};
-use crate::parsing::workspace_paths::{join, leaves_workspace, within_dir};
+use crate::parsing::workspace_paths::{is_within, join, leaves_workspace, within_dir};
 use proctor_core::bounds::CHECK_COMMANDS_MAX;
 use proctor_core::check::{CheckRequest, CheckerStatus};
 use std::collections::BTreeMap;
@@ -110,6 +110,7 @@ pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, No
     for (checker, projects) in found {
         choice.add(tree, checker, projects);
     }
+    choice.note_unchecked_files(tree);
     if choice.chosen.is_empty() { Err(NoChecker::NotForFiles { checkers: names }) } else { Ok(choice) }
 }
 
@@ -190,6 +191,24 @@ impl CheckChoice {
             .push(ChosenChecker { checker, projects: outermost.into_iter().map(|one| (one, Vec::new())).collect() });
     }
 
+    /// Names the files of the request that no chosen checker checks.
+    fn note_unchecked_files(&mut self, tree: &FileTree) {
+        let is_covered = |chosen: &ChosenChecker, file: &str| {
+            let is_within_one =
+                |(project, _): &(CheckProject, Vec<String>)| project.has(file) || is_within(&project.dir, file);
+            is_checked(tree, chosen.checker, file) && chosen.projects.iter().any(is_within_one)
+        };
+        let unchecked =
+            self.request.files.iter().filter(|file| !self.chosen.iter().any(|chosen| is_covered(chosen, file)));
+        let unchecked: Vec<&str> = unchecked.map(String::as_str).collect();
+        if !unchecked.is_empty() {
+            let named = listed(&unchecked);
+            self.notes.push(format!(
+                "not checked, because no chosen checker checks such files or they do not exist: {named}"
+            ));
+        }
+    }
+
     /// The innermost project of each file of the request that the checker checks. A directory with several projects belongs to all.
     fn projects_of_files(
         &self,
@@ -207,11 +226,7 @@ impl CheckChoice {
             for project in own {
                 shares.entry(project.clone()).or_default().push(within_dir(file, &project.dir).to_owned());
             }
-            let below: Vec<CheckProject> = projects
-                .iter()
-                .filter(|one| one.dir != *file && super::projects::is_below(&one.dir, file))
-                .cloned()
-                .collect();
+            let below: Vec<CheckProject> = projects.iter().filter(|one| is_below(&one.dir, file)).cloned().collect();
             let (outermost, _) = if deepest.is_some() && !checker.manifest().nested_are_apart {
                 (Vec::new(), Vec::new())
             } else {
@@ -248,7 +263,7 @@ impl CheckChoice {
                 while let Some(checker) = next {
                     let commands = checker.plan(tree, &run, request);
                     if commands.iter().all(|command| is_installed(&command.step)) {
-                        add_commands(&mut plan, &mut parser, checker, &project.dir, commands);
+                        add_commands(&mut plan, &mut parser, checker, &run, commands);
                         break;
                     }
                     parser.missing(checker, &project.dir);
@@ -266,7 +281,7 @@ fn add_commands(
     plan: &mut Plan,
     parser: &mut CheckParser,
     checker: &'static dyn Checker,
-    dir: &str,
+    run: &CheckerRun<'_>,
     commands: Vec<CheckerCommand>,
 ) {
     if plan.steps.len() + commands.len() > CHECK_COMMANDS_MAX {
@@ -274,7 +289,7 @@ fn add_commands(
             "it was not run: a check has at most {CHECK_COMMANDS_MAX} commands, one for each checker and project; name the \
              directories to check"
         );
-        parser.not_run(checker, dir, CheckerStatus::Failed { reason });
+        parser.not_run(checker, &run.project.dir, CheckerStatus::Failed { reason });
         return;
     }
     for CheckerCommand { step, parts, dirs, files } in commands {
@@ -282,7 +297,7 @@ fn add_commands(
         plan.dirs.extend(new);
         let new: Vec<InjectedFile> = files.into_iter().filter(|file| !plan.files.contains(file)).collect();
         plan.files.extend(new);
-        parser.expect(PlannedCommand { checker, dir: dir.to_owned(), parts });
+        parser.expect(PlannedCommand { checker, dir: run.project.dir.clone(), files: run.files.to_vec(), parts });
         plan.steps.push(step);
     }
 }
@@ -295,9 +310,17 @@ fn is_checked(tree: &FileTree, checker: &'static dyn Checker, path: &str) -> boo
 }
 
 fn names_of(projects: &[CheckProject]) -> String {
-    let named: Vec<&str> = projects.iter().map(|project| shown(&project.dir)).take(NAMED_MAX).collect();
-    let more = projects.len() - named.len();
-    if more == 0 { named.join(", ") } else { format!("{} and {more} more", named.join(", ")) }
+    let dirs: Vec<&str> = projects.iter().map(|project| shown(&project.dir)).collect();
+    listed(&dirs)
+}
+
+/// The first of these names, and how many more they are.
+fn listed(names: &[&str]) -> String {
+    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 fn shown(dir: &str) -> &str {

@@ -15,6 +15,8 @@ pub(super) struct PlannedCommand {
     pub(super) checker: &'static dyn Checker,
     /// The project's directory.
     pub(super) dir: String,
+    /// Files of the request in the project, relative to its directory; empty for all.
+    pub(super) files: Vec<String>,
     /// See [`CheckerCommand::parts`](super::CheckerCommand::parts).
     pub(super) parts: usize,
 }
@@ -105,6 +107,7 @@ impl CheckParser {
             stderr: &self.stderr,
             status,
             parts: command.parts,
+            files: &command.files,
             dir: &command.dir,
             workspace: &self.workspace,
         };

@@ -9,7 +9,7 @@ use super::settings::plain_json;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::ecosystems::js;
-use crate::parsing::workspace_paths::join;
+use crate::parsing::workspace_paths::{is_within, join};
 use proctor_core::check::{CheckKind, CheckerStatus, Finding, Range, Severity};
 use regex::Regex;
 use serde::Deserialize;
@@ -63,7 +63,7 @@ impl Checker for Tsc {
             args.push(format!("{}/tsc/{identity}.tsbuildinfo", request.cache));
             args.extend(["-p".to_owned(), format!("./{config}")]);
             let (step, files) = js::program_step(tree, dir, request, NAME, args);
-            CheckerCommand { files, ..CheckerCommand::of(step) }
+            CheckerCommand { files, parts: configs.len(), ..CheckerCommand::of(step) }
         };
         configs.iter().map(command).collect()
     }
@@ -71,7 +71,7 @@ impl Checker for Tsc {
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus) {
         let text = String::from_utf8_lossy(output.stdout);
         let (mut findings, mut general): (Vec<Finding>, Vec<String>) = (Vec::new(), Vec::new());
-        let (mut read_files, mut has_syntax_errors, mut has_settings_errors) = (0_u64, false, false);
+        let (mut read_files, mut has_syntax_errors, mut has_settings_errors) = (BTreeSet::new(), false, false);
         for line in text.lines() {
             if let Some(parts) = DIAGNOSTIC.as_ref().and_then(|form| form.captures(line)) {
                 let part = |name| parts.name(name).map_or("", |found| found.as_str());
@@ -94,20 +94,27 @@ impl Checker for Tsc {
                     last.message.push('\n');
                     last.message.push_str(&output.scrub(line));
                 }
-            } else if output.file(line).is_some_and(|file| line.starts_with('/') && !file.contains("node_modules/")) {
-                read_files += 1;
+            } else if let Some(file) =
+                output.file(line).filter(|file| line.starts_with('/') && !file.contains("node_modules/"))
+            {
+                read_files.insert(file);
             }
         }
+        // Of several configurations, each reads some of the files.
+        let asked = output.files.iter().filter(|_| output.parts == 1).map(|file| join(output.dir, file));
+        let unread: Vec<String> = asked.filter(|asked| !read_files.iter().any(|file| is_within(file, asked))).collect();
         let said = general.join("; ");
         let status = match output.status {
             0..=2 if !general.is_empty() => CheckerStatus::Failed { reason: said },
             0..=2 if has_settings_errors => output.failed_because("its settings have errors"),
-            0..=2 if read_files == 0 => output.failed_because("it read no file of the workspace"),
+            0..=2 if read_files.is_empty() => output.failed_because("it read no file of the workspace"),
             2 => output.ended(&findings, 0, 2),
             _ => output.ended(&findings, 0, 1),
         };
         let reason = "errors of syntax kept tsc from checking types, in these files and in all others";
-        (findings, output.partial_if(has_syntax_errors, reason, status))
+        let status = output.partial_if(has_syntax_errors, reason, status);
+        let left_out = format!("tsconfig.json leaves out {}", unread.join(", "));
+        (findings, output.partial_if(!unread.is_empty(), &left_out, status))
     }
 }
 

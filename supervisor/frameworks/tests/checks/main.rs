@@ -58,10 +58,9 @@ fn sample(checker: &dyn Checker) -> FileTree {
 }
 
 /// The parser of a check of the whole workspace with one command.
-fn parser_of(checker: &str, files: &[&str]) -> CheckParser {
+fn parser_of(checker: &str) -> CheckParser {
     let tree = sample(*CHECKERS.iter().find(|one| one.manifest().name == checker).unwrap());
-    let files = files.iter().map(|file| (*file).to_owned()).collect();
-    let request = CheckRequest { checkers: vec![checker.to_owned()], files, ..CheckRequest::default() };
+    let request = CheckRequest { checkers: vec![checker.to_owned()], ..CheckRequest::default() };
     let (plan, parser) = choose(&tree, &request).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
     assert_eq!(plan.steps.len(), 1, "{checker}");
     parser
@@ -69,7 +68,7 @@ fn parser_of(checker: &str, files: &[&str]) -> CheckParser {
 
 /// The report of a command that prints this and ends so.
 fn replay(checker: &str, stdout: &[&[u8]], stderr: &[u8], exit: Exit, killed: bool) -> CheckReport {
-    let mut parser = parser_of(checker, &[]);
+    let mut parser = parser_of(checker);
     let mut events = Vec::new();
     parser.step_started(0);
     stdout.iter().for_each(|bytes| parser.stdout(bytes, &mut events));
@@ -158,7 +157,7 @@ fn a_command_that_proctor_or_a_signal_ended_has_failed() {
 #[test]
 fn a_command_that_never_ended_has_failed() {
     for checker in CHECKERS {
-        let report = parser_of(checker.manifest().name, &[]).report();
+        let report = parser_of(checker.manifest().name).report();
         assert!(matches!(report.checkers[0].status, CheckerStatus::Failed { .. }) && !report.is_clean());
     }
 }
@@ -232,7 +231,7 @@ fn files_outside_of_the_workspace_have_no_findings() {
 
 #[test]
 fn more_output_than_is_read_is_a_failure() {
-    let mut parser = parser_of("ruff", &[]);
+    let mut parser = parser_of("ruff");
     let (spaces, mut events) = (vec![b' '; 1 << 20], Vec::new());
     parser.step_started(0);
     (0..33).for_each(|_| parser.stdout(&spaces, &mut events));

@@ -148,6 +148,8 @@ fn files_are_checked_by_the_innermost_project_with_them() {
         ruff(&["./a.py", "services/x"]),
         [format!(".: ruff check {all} ./a.py"), format!("services/x: ruff check {all} .")]
     );
+    let note = "not checked, because no chosen checker checks such files or they do not exist: docs/readme.md, gone.py";
+    assert_eq!(ruff(&["a.py", "docs/readme.md", "gone.py"]), [format!(".: ruff check {all} ./a.py"), note.to_owned()]);
     assert_eq!(ruff(&["docs"]), ["none of these files is checked by ruff"]);
     assert_eq!(ruff(&["../a.py"]), ["../a.py is outside of the workspace"]);
     assert_eq!(ruff(&["."]), ruff(&[]));
@@ -265,4 +267,20 @@ fn a_monorepo_is_checked_project_by_project() {
     assert_eq!(chosen(&tree, &request(&["services"])), ["ruff services/a[]", "ruff services/b[]", "mypy services/a[]"]);
     assert_eq!(chosen(&tree, &request(&["web/packages/ui/src/label.ts"])), ["tsc web/packages/ui[src/label.ts]"]);
     assert_eq!(chosen(&tree, &request(&["web"])), ["tsc web[]", "tsc web/packages/ui[]"]);
+}
+
+#[test]
+fn a_file_that_tsconfig_leaves_out_is_not_without_findings() {
+    let recording = crate::recordings_of("tsc").into_iter().find(|one| one.name == "clean").unwrap();
+    let status = |file: &str| {
+        let tree = tree(&[("tsconfig.json", "{}"), ("a.ts", ""), ("src/totals.ts", "")]);
+        let (_, mut parser) = choose(&tree, &request(&[file])).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
+        parser.step_started(0);
+        parser.stdout(&recording.stdout, &mut Vec::new());
+        parser.step_ended(recording.exit, false, &mut Vec::new());
+        parser.report().checkers[0].status.clone()
+    };
+    assert_eq!(status("src/totals.ts"), CheckerStatus::Complete);
+    let reason = "tsconfig.json leaves out a.ts".to_owned();
+    assert_eq!(status("a.ts"), CheckerStatus::Partial { reason });
 }
