@@ -226,13 +226,15 @@ pub const STACK_DUMP_BYTES_MAX: usize = 2 * 1024 * KIB;
 /// Most packages listed as not built because of a dependency.
 pub const NOT_BUILT_MAX: usize = 1_000;
 
-/// Most findings with a record in the report of a check: a workspace with more has a rule to turn off. The counts stay exact.
+/// Most findings with a record in the report of a check: a workspace with more has a rule to turn off. The counts stay
+/// exact.
 pub const CHECK_FINDINGS_MAX: usize = 5_000;
 
 /// Most bytes of these records: with the rest of a report they fit into one message.
 pub const CHECK_FINDINGS_BYTES_MAX: usize = 16 * MIB;
 
-/// Longest message of a finding, reason of a failed checker and note of a check, in bytes. Type errors with long types reach 4 KiB.
+/// Longest message of a finding, reason of a failed checker and note of a check, in bytes. Type errors with long types
+/// reach 4 KiB.
 pub const CHECK_MESSAGE_BYTES_MAX: usize = 8 * KIB;
 
 /// Longest name of a rule and its address, in bytes: several times the longest that exists.

@@ -1,10 +1,11 @@
 //! A check of a workspace by linters and type checkers: the request, one record for each finding, and the report.
 //!
-//! A check is no run of tests and has no verdict of its own: [`CheckReport::is_clean`] holds only if every checker that was asked ran
-//! to its end and none found anything. A checker that is missing, that crashed or that was cut off is never "no findings".
+//! A check is no run of tests and has no verdict of its own: [`CheckReport::is_clean`] holds only if every checker that
+//! was asked ran to its end and none found anything. A checker that is missing, that crashed or that was cut off is
+//! never "no findings".
 //!
-//! Every figure of a report is of the files that were asked for. Findings elsewhere, which type checkers report since they read what a
-//! file imports, are counted in [`CheckReport::elsewhere`] and [`CheckerResult::elsewhere`] alone.
+//! Every figure of a report is of the files that were asked for. Findings elsewhere, which type checkers report since
+//! they read what a file imports, are counted in [`CheckReport::elsewhere`] and [`CheckerResult::elsewhere`] alone.
 
 mod identity;
 mod memory;
@@ -102,7 +103,8 @@ impl Severity {
     }
 }
 
-/// A range of a file. Lines and columns count from 1, columns in characters as the checker counts them; 0 where it gave none.
+/// A range of a file. Lines and columns count from 1, columns in characters as the checker counts them; 0 where it gave
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Range {
     /// First line.

@@ -1,7 +1,7 @@
 //! The output of linters and type checkers.
 //!
-//! The first byte is the number of the checker, the second the exit status as a digit; standard output and standard error follow,
-//! separated as sections are.
+//! The first byte is the number of the checker, the second the exit status as a digit; standard output and standard
+//! error follow, separated as sections are.
 
 #![no_main]
 

@@ -3,11 +3,11 @@
 use super::Finding;
 use std::collections::BTreeMap;
 
-/// Identity of a finding: a hash of its checker, kind, rule, file, its message without positions, and its number among the findings of
-/// the file that share all of these, in the order of the file.
+/// Identity of a finding: a hash of its checker, kind, rule, file, its message without positions, and its number among
+/// the findings of the file that share all of these, in the order of the file.
 ///
-/// An edit above a finding does not change it. Of several equal findings in one file, the last counts as the new one, wherever it
-/// was added.
+/// An edit above a finding does not change it. Of several equal findings in one file, the last counts as the new one,
+/// wherever it was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct FindingId([u8; 16]);
 

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// New and fixed findings since the last check of the session.
 ///
-/// A finding is new if an earlier check covered its file with the same checker, to its end, and did not have it. It is fixed if this
-/// check covered its file with the same checker, to its end, and does not have it. Other findings are neither.
+/// A finding is new if an earlier check covered its file with the same checker, to its end, and did not have it. It is
+/// fixed if this check covered its file with the same checker, to its end, and does not have it. Other findings are
+/// neither.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CheckComparison {
     /// Places in [`CheckReport::findings`] of those that are new.
@@ -46,8 +47,8 @@ struct Scope {
 }
 
 impl CheckMemory {
-    /// What is new and what is fixed in `report`; `None` if no earlier check can be compared with it, or if it has more findings than
-    /// records.
+    /// What is new and what is fixed in `report`; `None` if no earlier check can be compared with it, or if it has more
+    /// findings than records.
     #[must_use]
     pub fn compare(&self, report: &CheckReport) -> Option<CheckComparison> {
         if report.omitted > 0 {
@@ -82,7 +83,8 @@ impl CheckMemory {
         is_compared.then_some(comparison)
     }
 
-    /// Keeps the findings of `report` for the next comparison. Where a checker did not run to its end, those of the check before stay.
+    /// Keeps the findings of `report` for the next comparison. Where a checker did not run to its end, those of the
+    /// check before stay.
     pub fn record(&mut self, report: &CheckReport) {
         if report.omitted > 0 {
             return;

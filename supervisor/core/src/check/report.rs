@@ -76,7 +76,8 @@ pub struct CheckerResult {
 pub enum CheckerStatus {
     /// It ran to its end.
     Complete,
-    /// It ran and checked only a part, such as the syntax of files that have errors there: a file without a finding may still have some.
+    /// It ran and checked only a part, such as the syntax of files that have errors there: a file without a finding may
+    /// still have some.
     Partial {
         /// What it did not check, as one sentence.
         reason: String,
@@ -149,7 +150,8 @@ impl CheckReport {
         self.severities.total()
     }
 
-    /// Whether at least one checker ran, every one ran to its end, and none found anything in the files that were asked for.
+    /// Whether at least one checker ran, every one ran to its end, and none found anything in the files that were asked
+    /// for.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.is_complete() && self.total() == 0
@@ -232,8 +234,8 @@ impl CheckReportBuilder {
         CheckReportBuilder { request, report, ..CheckReportBuilder::default() }
     }
 
-    /// Adds what became of one command, with its findings. A finding that another command of the same checker reported as well counts
-    /// once.
+    /// Adds what became of one command, with its findings. A finding that another command of the same checker reported
+    /// as well counts once.
     pub fn add(&mut self, checker: &str, kind: CheckKind, dir: &str, status: CheckerStatus, findings: Vec<Finding>) {
         let (mut own, mut elsewhere) = (0, 0);
         for finding in findings.into_iter().map(Finding::bounded) {

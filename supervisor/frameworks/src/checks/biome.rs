@@ -1,7 +1,7 @@
 //! Biome: `biome lint`, in JSON.
 //!
-//! It exits with 0 without errors and with 1 with some or if it gives up; then it prints no JSON. The summary counts the files that it
-//! read and the diagnostics that it did not print.
+//! It exits with 0 without errors and with 1 with some or if it gives up; then it prints no JSON. The summary counts
+//! the files that it read and the diagnostics that it did not print.
 
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::with_file;

@@ -1,7 +1,7 @@
 //! The checkers of Cargo workspaces, `cargo clippy` and `cargo check`, in JSON lines.
 //!
-//! Cargo exits with 0 if everything compiles, warnings or not, and with 101 if something does not or if it gives up. The line
-//! `build-finished` shows that it reached its end. `--keep-going` checks what does not depend on a failure.
+//! Cargo exits with 0 if everything compiles, warnings or not, and with 101 if something does not or if it gives up.
+//! The line `build-finished` shows that it reached its end. `--keep-going` checks what does not depend on a failure.
 
 use super::command_output::position;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
@@ -217,7 +217,8 @@ impl Build {
             0 if self.has_finished => CheckerStatus::Complete,
             0 => output.failed_because("it did not report its end"),
             FAILED if self.has_finished && has_error => {
-                // A build script that fails has no message of the compiler, and neither has a crash of the compiler itself.
+                // A build script that fails has no message of the compiler, and neither has a crash of the compiler
+                // itself.
                 let errors = output.error_text();
                 let is_other = |line: &&str| line.starts_with("error") && !line.starts_with("error: could not compile");
                 match errors.lines().find(is_other) {
@@ -231,7 +232,8 @@ impl Build {
 }
 
 impl Diagnostic {
-    /// Whether something does not compile because of it. The last errors of the compiler only count the others, and have no place.
+    /// Whether something does not compile because of it. The last errors of the compiler only count the others, and
+    /// have no place.
     fn is_error(&self) -> bool {
         self.level.starts_with("error") && !self.spans.is_empty()
     }

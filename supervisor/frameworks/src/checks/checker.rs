@@ -23,7 +23,8 @@ pub struct CheckerManifest {
     pub toolchains: &'static [&'static Toolchain],
     /// How to install it, as a sentence of what to do.
     pub remedy: &'static str,
-    /// Whether it has no settings that decide about subdirectories, so that a project below another is checked by itself.
+    /// Whether it has no settings that decide about subdirectories, so that a project below another is checked by
+    /// itself.
     pub nested_are_apart: bool,
     /// A smallest project that selects it, for tests: path and content of each file.
     pub sample: &'static [(&'static str, &'static str)],
@@ -93,7 +94,8 @@ pub struct CheckerRun<'a> {
 pub struct CheckerCommand {
     /// The command. If none of its programs exists, the checker is missing.
     pub step: Step,
-    /// Number of packages that it checks, where the tool does not report it: a failure in one may hide findings in others.
+    /// Number of packages, or of configurations, of the project: a failure in one may hide findings in others, and each
+    /// has some of the files.
     pub parts: usize,
     /// Empty directories that it needs below the scratch directory.
     pub dirs: Vec<String>,

@@ -65,7 +65,8 @@ pub enum NoChecker {
 pub struct ChosenChecker {
     /// The checker.
     pub checker: &'static dyn Checker,
-    /// Its projects, sorted by directory, each with the files of the request in it, relative to its directory; no files for all.
+    /// Its projects, sorted by directory, each with the files of the request in it, relative to its directory; no files
+    /// for all.
     pub projects: Vec<(CheckProject, Vec<String>)>,
 }
 
@@ -81,8 +82,8 @@ pub struct CheckChoice {
 
 /// Chooses the checkers of a request: those that it names, or those that the workspace's own settings select.
 ///
-/// A checker runs in its outermost projects and in those that no outer one includes. Of files, each is checked by the innermost project
-/// with it.
+/// A checker runs in its outermost projects and in those that no outer one includes. Of files, each is checked by the
+/// innermost project with it.
 pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, NoChecker> {
     let request = normalised(request)?;
     let mut found: Vec<(&'static dyn Checker, Vec<CheckProject>)> = Vec::new();
@@ -181,8 +182,8 @@ impl CheckChoice {
             if checker.manifest().nested_are_apart { (projects, Vec::new()) } else { split_outermost(projects) };
         if !nested.is_empty() {
             self.notes.push(format!(
-                "{} was run where its outermost settings are, and not apart where others are below: {} (name the directory to check \
-                 it with its own)",
+                "{} was run where its outermost settings are, and not apart where others are below: {} (name the \
+                 directory to check it with its own)",
                 checker.manifest().name,
                 names_of(&nested),
             ));
@@ -209,7 +210,8 @@ impl CheckChoice {
         }
     }
 
-    /// The innermost project of each file of the request that the checker checks. A directory with several projects belongs to all.
+    /// The innermost project of each file of the request that the checker checks. A directory with several projects
+    /// belongs to all.
     fn projects_of_files(
         &self,
         tree: &FileTree,
@@ -243,10 +245,11 @@ impl CheckChoice {
         shares.into_iter().map(whole).collect()
     }
 
-    /// Plans the commands and creates the parser. `is_installed` tells whether a program of the step exists for the run.
+    /// Plans the commands and creates the parser. `is_installed` tells whether a program of the step exists for the
+    /// run.
     ///
-    /// A checker without one has no command, and the report says that it is missing; the one that stands in for it runs. If nothing is
-    /// installed the plan has no steps, and [`CheckParser::report`] is the whole result.
+    /// A checker without one has no command, and the report says that it is missing; the one that stands in for it
+    /// runs. If nothing is installed the plan has no steps, and [`CheckParser::report`] is the whole result.
     #[must_use]
     pub fn plan(
         &self,
@@ -286,8 +289,8 @@ fn add_commands(
 ) {
     if plan.steps.len() + commands.len() > CHECK_COMMANDS_MAX {
         let reason = format!(
-            "it was not run: a check has at most {CHECK_COMMANDS_MAX} commands, one for each checker and project; name the \
-             directories to check"
+            "it was not run: a check has at most {CHECK_COMMANDS_MAX} commands, one for each checker and project; \
+             name the directories to check"
         );
         parser.not_run(checker, &run.project.dir, CheckerStatus::Failed { reason });
         return;

@@ -13,7 +13,8 @@ const REASON_BYTES_MAX: usize = 2 * 1024;
 const REASON_LINES_MAX: usize = 8;
 
 impl CheckerOutput<'_> {
-    /// A finding without rule and place in a file that the checker named; `None` if the file is outside of the workspace.
+    /// A finding without rule and place in a file that the checker named; `None` if the file is outside of the
+    /// workspace.
     pub(crate) fn finding(&self, checker: &str, kind: CheckKind, file: &str, message: &str) -> Option<Finding> {
         Some(Finding {
             file: self.file(file)?,
@@ -28,7 +29,8 @@ impl CheckerOutput<'_> {
         })
     }
 
-    /// The path of a file that the checker named, absolute or relative to where it ran, relative to the workspace. `None` if it is outside.
+    /// The path of a file that the checker named, absolute or relative to where it ran, relative to the workspace.
+    /// `None` if it is outside.
     pub(crate) fn file(&self, path: &str) -> Option<String> {
         let root = self.workspace.trim_end_matches('/');
         let (dir, path) = match path.strip_prefix(root).and_then(|path| path.strip_prefix('/')) {
@@ -93,8 +95,8 @@ impl CheckerOutput<'_> {
         }
     }
 
-    /// The status of a checker that exits with `clean` if it finds nothing that fails a check and with `found` if it does. A status of
-    /// `found` without any finding is a failure: something else made the check fail.
+    /// The status of a checker that exits with `clean` if it finds nothing that fails a check and with `found` if it
+    /// does. A status of `found` without any finding is a failure: something else made the check fail.
     pub(crate) fn ended(&self, findings: &[Finding], clean: i32, found: i32) -> CheckerStatus {
         match self.status {
             status if status == clean => CheckerStatus::Complete,

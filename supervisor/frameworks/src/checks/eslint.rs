@@ -1,7 +1,8 @@
 //! ESLint from version 8 on, in JSON.
 //!
-//! It exits with 0 without errors, with 1 with some or with more warnings than its settings allow, and with 2 if it gives up (ESLint's
-//! documentation, "Command Line Interface", exit codes). Named files that its settings ignore are warnings without a rule.
+//! It exits with 0 without errors, with 1 with some or with more warnings than its settings allow, and with 2 if it
+//! gives up (ESLint's documentation, "Command Line Interface", exit codes). Named files that its settings ignore are
+//! warnings without a rule.
 
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::{add_with_content, with_file};

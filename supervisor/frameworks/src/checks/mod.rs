@@ -1,11 +1,11 @@
 //! Linters and type checkers: which of them a workspace's settings select, their commands, and what their output says.
 //!
-//! As the adapters of test runners, everything here is data in, data out. [`choose`] finds the checkers of a tree, [`CheckChoice::plan`]
-//! makes the commands of a run and its [`CheckParser`], and [`CheckParser::report`] has the findings. A new checker is one module and
-//! one row in [`CHECKERS`].
+//! As the adapters of test runners, everything here is data in, data out. [`choose`] finds the checkers of a tree,
+//! [`CheckChoice::plan`] makes the commands of a run and its [`CheckParser`], and [`CheckParser::report`] has the
+//! findings. A new checker is one module and one row in [`CHECKERS`].
 //!
-//! A checker that is missing, that crashed, that was cut off or whose output is not whole is never one without findings: each parser
-//! knows the exit statuses of its tool, and what shows that the output has an end.
+//! A checker that is missing, that crashed, that was cut off or whose output is not whole is never one without
+//! findings: each parser knows the exit statuses of its tool, and what shows that the output has an end.
 
 mod biome;
 mod cargo;

@@ -1,7 +1,8 @@
 //! mypy from 1.11 on, in JSON lines.
 //!
-//! It exits with 0 without findings, with 1 with some, and with 2 if it gives up, also after an error of syntax, which keeps it from
-//! checking any types. Of settings that it cannot read it only writes to standard error and goes on with its defaults.
+//! It exits with 0 without findings, with 1 with some, and with 2 if it gives up, also after an error of syntax, which
+//! keeps it from checking any types. Of settings that it cannot read it only writes to standard error and goes on with
+//! its defaults.
 
 use super::command_output::{beginning, position};
 use super::projects::{add_with_content, with_file};

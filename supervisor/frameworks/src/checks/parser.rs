@@ -23,7 +23,8 @@ pub(super) struct PlannedCommand {
 
 /// Reads the output of the commands of a [`CheckChoice::plan`](super::CheckChoice::plan), in their order.
 ///
-/// It is fed as any [`Parser`] and emits no events: [`Parser::check_report`] has the result, also of a check that was cut off.
+/// It is fed as any [`Parser`] and emits no events: [`Parser::check_report`] has the result, also of a check that was
+/// cut off.
 #[derive(Clone)]
 pub struct CheckParser {
     workspace: String,

@@ -28,8 +28,8 @@ pub(crate) fn with_file(tree: &FileTree, names: &[&str]) -> Vec<CheckProject> {
     own.map(|(dir, rank)| CheckProject::new(dir, names.get(rank).copied().unwrap_or_default())).collect()
 }
 
-/// Adds the directories in which a file called `name` has content that `is_settings` accepts, and sorts. A directory that is already
-/// there stays as it is.
+/// Adds the directories in which a file called `name` has content that `is_settings` accepts, and sorts. A directory
+/// that is already there stays as it is.
 pub(crate) fn add_with_content(
     projects: &mut Vec<CheckProject>,
     tree: &FileTree,

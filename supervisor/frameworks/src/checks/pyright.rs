@@ -1,7 +1,8 @@
 //! Pyright, in JSON: as npm's package, or as PyPI's, which needs its own copy of the program beside it.
 //!
-//! It exits with 0 without errors, with 1 with some, with 2 and 3 if it or its settings fail, and with 4 for wrong arguments (Pyright's
-//! documentation, "Pyright Exit Codes"). A run that found no file exits with 0, so the number of analyzed files counts.
+//! It exits with 0 without errors, with 1 with some, with 2 and 3 if it or its settings fail, and with 4 for wrong
+//! arguments (Pyright's documentation, "Pyright Exit Codes"). A run that found no file exits with 0, so the number of
+//! analyzed files counts.
 
 use super::command_output::position;
 use super::projects::{add_with_content, with_file};

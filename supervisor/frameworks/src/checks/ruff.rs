@@ -1,7 +1,7 @@
 //! ruff: `ruff check`, in JSON.
 //!
-//! Settings of subdirectories apply as ruff finds them. It exits with 0 without findings, with 1 with some, and with 2 if it gives up
-//! (ruff's documentation, "The Ruff Linter", exit codes).
+//! Settings of subdirectories apply as ruff finds them. It exits with 0 without findings, with 1 with some, and with 2
+//! if it gives up (ruff's documentation, "The Ruff Linter", exit codes).
 
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::{add_with_content, with_file};

@@ -1,7 +1,8 @@
 //! The TypeScript compiler: `tsc --noEmit` on each `tsconfig.json`, in its one-line form.
 //!
-//! It exits with 0 without errors, and with 1 or 2 with some. `--listFiles` shows which files it read: a configuration that only refers
-//! to others checks none and exits with 0. Errors of syntax (TS1000 to TS1999) keep it from checking types.
+//! It exits with 0 without errors, and with 1 or 2 with some. `--listFiles` shows which files it read: a configuration
+//! that only refers to others checks none and exits with 0. Errors of syntax (TS1000 to TS1999) keep it from checking
+//! types.
 
 use super::command_output::position;
 use super::projects::with_file;
@@ -39,7 +40,9 @@ static MANIFEST: CheckerManifest = CheckerManifest {
 
 /// `file(line,column): error TS1234: message`, or the same without a place.
 static DIAGNOSTIC: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    Regex::new(r"^(?:(?P<file>[^\n]+?)\((?P<line>\d+),(?P<column>\d+)\): )?(?P<level>error|warning|message) TS(?P<code>\d+): (?P<text>.*)$").ok()
+    let place = r"(?P<file>[^\n]+?)\((?P<line>\d+),(?P<column>\d+)\): ";
+    let rest = r"(?P<level>error|warning|message) TS(?P<code>\d+): (?P<text>.*)";
+    Regex::new(&format!("^(?:{place})?{rest}$")).ok()
 });
 
 impl Checker for Tsc {
@@ -147,8 +150,8 @@ struct Reference {
     path: String,
 }
 
-/// The configurations of a directory, relative to it: its `tsconfig.json`, unless that only refers to others, and those beside it that it
-/// refers to. A reference to another directory has a `tsconfig.json` of its own there.
+/// The configurations of a directory, relative to it: its `tsconfig.json`, unless that only refers to others, and those
+/// beside it that it refers to. A reference to another directory has a `tsconfig.json` of its own there.
 fn configs(tree: &FileTree, dir: &str) -> BTreeSet<String> {
     let text = tree.content(&join(dir, CONFIG)).map(plain_json).unwrap_or_default();
     let TsConfig { files, include, references } = serde_json::from_str(&text).unwrap_or_default();

@@ -162,8 +162,8 @@ fn a_command_that_never_ended_has_failed() {
     }
 }
 
-/// Checkers whose output shows no end: only their exit status says that they reached it. The documents of `go vet` and `go list` are
-/// one for each package.
+/// Checkers whose output shows no end: only their exit status says that they reached it. The documents of `go vet` and
+/// `go list` are one for each package.
 const WITHOUT_END: [&str; 3] = ["mypy", "go-vet", "go-types"];
 
 #[test]

@@ -153,8 +153,8 @@ fn files_are_checked_by_the_innermost_project_with_them() {
     assert_eq!(ruff(&["docs"]), ["none of these files is checked by ruff"]);
     assert_eq!(ruff(&["../a.py"]), ["../a.py is outside of the workspace"]);
     assert_eq!(ruff(&["."]), ruff(&[]));
-    let note = "ruff was run where its outermost settings are, and not apart where others are below: services/x (name the directory \
-                to check it with its own)";
+    let note = "ruff was run where its outermost settings are, and not apart where others are below: services/x (name the \
+                directory to check it with its own)";
     assert_eq!(ruff(&[]), [format!(".: ruff check {all} ."), note.to_owned()]);
 }
 
@@ -174,7 +174,8 @@ fn a_workspace_without_checkers_names_those_that_can_be_asked_for() {
     assert_eq!(
         text,
         [
-            "no checker is set up in the workspace (golangci-lint, go-vet, ruff, eslint, biome, clippy): name one to use its defaults"
+            "no checker is set up in the workspace (golangci-lint, go-vet, ruff, eslint, biome, clippy): name one to use \
+             its defaults"
         ]
     );
     let named = |name: &str, kinds| CheckRequest { checkers: vec![name.to_owned()], kinds, ..CheckRequest::default() };
@@ -283,4 +284,20 @@ fn a_file_that_tsconfig_leaves_out_is_not_without_findings() {
     assert_eq!(status("src/totals.ts"), CheckerStatus::Complete);
     let reason = "tsconfig.json leaves out a.ts".to_owned();
     assert_eq!(status("a.ts"), CheckerStatus::Partial { reason });
+}
+
+#[test]
+fn a_toolchain_without_clippy_is_a_missing_checker() {
+    let tree = tree(&[("Cargo.toml", "[package]\nname = 'a'\n")]);
+    for text in [
+        "error: no such command: `clippy`\n\nhelp: view all installed commands with `cargo --list`\n",
+        "error: 'cargo-clippy' is not installed for the toolchain '1.95.0-x86_64-unknown-linux-gnu'.\n",
+    ] {
+        let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+        let (_, mut parser) = choose(&tree, &lint).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
+        parser.step_started(0);
+        parser.stderr(text.as_bytes(), &mut Vec::new());
+        parser.step_ended(proctor_core::outcome::Exit::Code(101), false, &mut Vec::new());
+        assert!(matches!(parser.report().checkers[0].status, CheckerStatus::Missing { .. }), "{text}");
+    }
 }

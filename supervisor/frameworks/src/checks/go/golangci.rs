@@ -1,7 +1,8 @@
 //! golangci-lint from version 2 on, in JSON.
 //!
-//! It exits with 0 without findings, with the status that it was given (1) with some, and with another if it gives up; of a failure
-//! within an analysis it writes a line with `level=error`. The linter `typecheck` stands for what does not compile.
+//! It exits with 0 without findings, with the status that it was given (1) with some, and with another if it gives up;
+//! of a failure within an analysis it writes a line with `level=error`. The linter `typecheck` stands for what does not
+//! compile.
 
 use super::module_command::{command, modules};
 use super::vet::place;
@@ -36,7 +37,8 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     extensions: &["go"],
     reserved: ReservedVariables { prefixes: &["GOLANGCI_LINT_", "GL_"], ..ReservedVariables::NONE },
     toolchains: &[&GO],
-    remedy: "install golangci-lint 2 (go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest) on the PATH of proctor",
+    remedy: "install golangci-lint 2 on the PATH of proctor (go install \
+             github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest)",
     nested_are_apart: true,
     sample: &[("go.mod", "module example.com/a\n"), ("a.go", "package a\n"), (".golangci.yml", "version: \"2\"\n")],
 };

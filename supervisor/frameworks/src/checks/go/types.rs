@@ -1,7 +1,7 @@
 //! The Go compiler, by `go list -e -export -test`: it compiles every package with its tests and links and runs nothing.
 //!
-//! `-gcflags=-e` lifts the compiler's bound of ten errors for each package. With `-e` the go tool exits with 0 whatever does not compile
-//! and has the errors in its JSON, so that another status means that it gave up.
+//! `-gcflags=-e` lifts the compiler's bound of ten errors for each package. With `-e` the go tool exits with 0 whatever
+//! does not compile and has the errors in its JSON, so that another status means that it gave up.
 
 use super::module_command::{command, modules};
 use super::vet::place;
@@ -101,15 +101,16 @@ struct PackageError {
 }
 
 impl Package {
-    /// Whether the package itself was not compiled because something else failed. The program of a package's tests (`p.test`) has no
-    /// source of its own.
+    /// Whether the package itself was not compiled because something else failed. The program of a package's tests
+    /// (`p.test`) has no source of its own.
     fn was_skipped(&self) -> bool {
         self.error.is_none() && !self.deps_errors.is_empty() && !self.import_path.ends_with(".test")
     }
 }
 
 impl PackageError {
-    /// The errors of the compiler below the package's name (`# example.com/p`), or the one of the go tool at its position.
+    /// The errors of the compiler below the package's name (`# example.com/p`), or the one of the go tool at its
+    /// position.
     fn findings(&self, output: &CheckerOutput<'_>) -> Vec<Finding> {
         if let Some((file, line, column)) = place(&self.pos) {
             return finding(output, file, line, column, &self.text).into_iter().collect();

@@ -1,8 +1,8 @@
 //! `go vet -json`: one JSON document for each package, with the findings of each analyzer.
 //!
-//! With `-json` it exits with 0 whatever the analyzers find, and with 1 if a package does not compile: the first error of each such
-//! package is then on standard error, behind `vet: `, and its analyzers do not run. The documents are on standard output from Go 1.25
-//! on, and on standard error before.
+//! With `-json` it exits with 0 whatever the analyzers find, and with 1 if a package does not compile: the first error
+//! of each such package is then on standard error, behind `vet: `, and its analyzers do not run. The documents are on
+//! standard output from Go 1.25 on, and on standard error before.
 
 use super::module_command::{command, modules};
 use crate::checks::command_output::position;

@@ -107,8 +107,8 @@ impl Launch {
 /// The variable with options for Node and the processes it starts.
 const NODE_OPTIONS: &str = "NODE_OPTIONS";
 
-/// A command of the program `name` in `dir` that is no test runner, and the files that it needs: the project's own copy, or else the one
-/// on PATH.
+/// A command of the program `name` in `dir` that is no test runner, and the files that it needs: the project's own copy,
+/// or else the one on PATH.
 pub(crate) fn program_step(
     tree: &FileTree,
     dir: &str,
@@ -125,7 +125,8 @@ pub(crate) fn program_step(
     (step, Vec::new())
 }
 
-/// Candidate paths of a program that the project or the host may have: in a `node_modules` up to the workspace's root, then on PATH.
+/// Candidate paths of a program that the project or the host may have: in a `node_modules` up to the workspace's root,
+/// then on PATH.
 pub(crate) fn program_paths(dir: &str, name: &str) -> Vec<String> {
     let mut programs = program_candidates(dir, name);
     programs.pop();

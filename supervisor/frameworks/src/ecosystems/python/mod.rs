@@ -163,7 +163,8 @@ fn interpreters(dir: &str) -> Vec<String> {
     own.chain(["python3", "python"].map(str::to_owned)).collect()
 }
 
-/// Candidate paths of a program that Python packages install, seen from `dir`: in the project's own environment, in one above it, on PATH.
+/// Candidate paths of a program that Python packages install, seen from `dir`: in the project's own environment, in one
+/// above it, on PATH.
 pub(crate) fn program_candidates(dir: &str, name: &str) -> Vec<String> {
     let beside = |python: String| python.rsplit_once('/').map(|(bin, _)| format!("{bin}/{name}"));
     interpreters(dir).into_iter().filter_map(beside).chain([name.to_owned()]).collect()
