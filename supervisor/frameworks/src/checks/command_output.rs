@@ -55,13 +55,18 @@ impl CheckerOutput<'_> {
         WorkspacePaths::new(self.workspace).scrub(&strip_ansi(text))
     }
 
-    /// Standard output as one JSON document.
+    /// Standard output as one JSON document. Settings and plugins of a project may print lines before it.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, CheckerStatus> {
         if self.stdout.trim_ascii().is_empty() {
             return Err(self.failed());
         }
-        serde_json::from_slice(self.stdout)
-            .map_err(|error| self.failed_because(&format!("its output is not whole ({error})")))
+        let begins = |at: &usize| self.stdout.get(*at).is_some_and(|byte| b"[{".contains(byte));
+        let lines = self.stdout.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end + 1);
+        let last = lines.filter(begins).last().and_then(|at| serde_json::from_slice(self.stdout.get(at..)?).ok());
+        match (serde_json::from_slice(self.stdout), last) {
+            (Ok(document), _) | (Err(_), Some(document)) => Ok(document),
+            (Err(error), None) => Err(self.failed_because(&format!("its output is not whole ({error})"))),
+        }
     }
 
     /// Its standard error, without paths of the host.

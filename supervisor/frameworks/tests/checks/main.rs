@@ -230,6 +230,16 @@ fn files_outside_of_the_workspace_have_no_findings() {
 }
 
 #[test]
+fn lines_of_settings_and_plugins_before_a_document_are_no_part_of_it() {
+    for checker in ["ruff", "pyright", "eslint", "biome"] {
+        let recording = recordings_of(checker).into_iter().find(|one| one.name == "findings").unwrap();
+        let stdout = [b"[plugin] 3 rules\n{x\n", recording.stdout.as_slice()].concat();
+        let report = replay(checker, &[&stdout], &recording.stderr, recording.exit, false);
+        assert_eq!(report, recording.replay(), "{checker}");
+    }
+}
+
+#[test]
 fn more_output_than_is_read_is_a_failure() {
     let mut parser = parser_of("ruff");
     let (spaces, mut events) = (vec![b' '; 1 << 20], Vec::new());
