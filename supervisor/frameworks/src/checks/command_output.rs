@@ -62,7 +62,7 @@ impl CheckerOutput<'_> {
         }
         let begins = |at: &usize| self.stdout.get(*at).is_some_and(|byte| b"[{".contains(byte));
         let lines = self.stdout.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(end, _)| end + 1);
-        let last = lines.filter(begins).last().and_then(|at| serde_json::from_slice(self.stdout.get(at..)?).ok());
+        let last = lines.rev().find(begins).and_then(|at| serde_json::from_slice(self.stdout.get(at..)?).ok());
         match (serde_json::from_slice(self.stdout), last) {
             (Ok(document), _) | (Err(_), Some(document)) => Ok(document),
             (Err(error), None) => Err(self.failed_because(&format!("its output is not whole ({error})"))),
