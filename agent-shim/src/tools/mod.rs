@@ -86,11 +86,12 @@ impl Tool {
             Tool::GetRun => get_run::spec(),
             Tool::GetTestReport => get_test_report::spec(),
         };
-        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach.
-        let annotations = ToolAnnotations::with_title(title).read_only(read_only).destructive(false).open_world(false);
+        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach. The title
+        // is only here, where clients of every version read it.
+        let annotations = ToolAnnotations::with_title(title).read_only(read_only).open_world(false);
+        let annotations = if read_only { annotations } else { annotations.destructive(false) };
         let input = input.into_iter().chain([("max_tokens", json_schema::max_tokens())]);
         let tool = rmcp::model::Tool::new(self.name(), description, json_schema::arguments(input, required))
-            .with_title(title)
             .with_annotations(annotations);
         match output {
             Some(output) => tool.with_raw_output_schema(json_schema::answer(output)),
