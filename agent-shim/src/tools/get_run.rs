@@ -4,6 +4,7 @@ use super::Answer;
 use super::run_rendering::{self, RunView};
 use super::tool_spec::{ToolSpec, seconds};
 use crate::answer::budget::{Detail, Draw};
+use crate::answer::check::CheckAnswer;
 use crate::answer::{ToolAnswer, next_call};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
@@ -107,6 +108,9 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
         Some(report) => {
             let ended = EndedRun { run_id, report, attached_age_ms: None };
             let members = vec![("state", "finished".into()), ("age_s", seconds(status.age_ms).into())];
+            if ended.report.check.is_some() {
+                return Ok(Box::new(CheckAnswer::new(ended).with_members(members)));
+            }
             Ok(Box::new(run_rendering::render(call, ended, view).await?.with_members(members)))
         }
         None => Ok(Box::new(unfinished_answer(&status))),

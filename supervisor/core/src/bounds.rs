@@ -53,6 +53,9 @@ pub const REQUEST_FILES_MAX: usize = 1_000;
 /// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
 pub const REQUEST_FILES_BYTES_MAX: usize = 128 * KIB;
 
+/// Most names of checkers in a request: several times those that are known.
+pub const CHECKERS_MAX: usize = 64;
+
 /// Most names of tests in a request: twice as many failures as an answer names at most.
 pub const REQUEST_TESTS_MAX: usize = 1_000;
 

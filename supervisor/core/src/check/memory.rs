@@ -25,20 +25,21 @@ pub struct CheckComparison {
 }
 
 /// The findings of a session's checks: for each checker those of the last check that covered a file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct CheckMemory {
     checkers: BTreeMap<String, CheckerMemory>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct CheckerMemory {
     /// What was covered, the latest first.
     scopes: Vec<Scope>,
+    #[serde(with = "pairs")]
     findings: BTreeMap<FindingId, Finding>,
 }
 
 /// What one check covered with one checker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Scope {
     /// Directories of its projects, and whether the checker ran to its end in each.
     projects: Vec<(String, bool)>,
@@ -181,4 +182,23 @@ fn names(report: &CheckReport) -> BTreeSet<&str> {
 fn kept(finding: &Finding) -> Finding {
     let message = clip(finding.message.clone(), CHECK_MEMORY_MESSAGE_BYTES_MAX);
     Finding { message, fix: None, ..finding.clone() }
+}
+
+/// The findings as a list of pairs: an identity is no text, as the keys of a JSON object must be.
+mod pairs {
+    use super::{BTreeMap, Finding, FindingId};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        findings: &BTreeMap<FindingId, Finding>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(findings)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<FindingId, Finding>, D::Error> {
+        Ok(Vec::<(FindingId, Finding)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }

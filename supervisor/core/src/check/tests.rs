@@ -108,6 +108,15 @@ fn a_finding_that_moves_is_neither_new_nor_fixed() {
 }
 
 #[test]
+fn a_memory_that_was_stored_compares_as_before() {
+    let mut memory = CheckMemory::default();
+    let found = vec![finding("ruff", "a.py", 1, "x")];
+    memory.record(&report_of(&[], &[("ruff", "", CheckerStatus::Complete, found)]));
+    let stored = serde_json::to_string(&memory).unwrap();
+    assert_eq!(serde_json::from_str::<CheckMemory>(&stored).unwrap(), memory);
+}
+
+#[test]
 fn equal_findings_are_told_apart_by_their_number() {
     let mut memory = CheckMemory::default();
     let twice = vec![finding("ruff", "a.py", 1, "x"), finding("ruff", "a.py", 5, "x")];

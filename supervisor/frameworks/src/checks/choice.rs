@@ -170,6 +170,13 @@ impl CheckChoice {
         names.join(", ")
     }
 
+    /// The settings files that selected the checkers, relative to the workspace.
+    pub fn settings(&self) -> impl Iterator<Item = String> {
+        let projects = self.chosen.iter().flat_map(|chosen| &chosen.projects);
+        let configured = projects.filter(|(project, _)| !project.config.is_empty());
+        configured.map(|(project, _)| join(&project.dir, &project.config))
+    }
+
     fn add(&mut self, tree: &FileTree, checker: &'static dyn Checker, projects: Vec<CheckProject>) {
         if !self.request.files.is_empty() {
             let projects = self.projects_of_files(tree, checker, projects);
