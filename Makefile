@@ -12,7 +12,7 @@ export GOTOOLCHAIN := local
 
 # Tools that tests need.
 TEST_TOOLS := go python grpc pytest pytest-playwright pytest-lines django pyprojects node-packages oldest-node-packages jsprojects mcp-clients \
-  report-readers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest
+  report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest
 
 .PHONY: help demo test bench soak load projects fuzz lint deny tools build clean
 

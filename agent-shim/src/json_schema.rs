@@ -81,14 +81,15 @@ pub(crate) fn tests() -> Value {
     list(object([("package", plain("string")), ("names", list(plain("string")))]))
 }
 
-/// The same for the tools whose failures look as those of `run_tests` do, and that may have no run to answer for.
+/// The same for the tools that answer as `run_tests` does, whose schema has the other members, and that may have no run to
+/// answer for.
 pub(crate) fn run_in_brief() -> Vec<(&'static str, Value)> {
-    let brief = |(name, schema)| match name {
-        "failures" | "named" => (name, list(plain("object"))),
-        _ => (name, schema),
-    };
-    let explains_itself = |(name, _): &(&str, Value)| !matches!(*name, "attached" | "stdout_tail" | "stderr_tail");
-    run().into_iter().filter(explains_itself).map(brief).chain([("nothing_ran", plain("string"))]).collect()
+    vec![
+        ("outcome", plain("string")),
+        ("failures", list(plain("object"))),
+        ("run_id", plain("string")),
+        ("nothing_ran", plain("string")),
+    ]
 }
 
 /// Schemas of the members of an answer about an ended run.
@@ -127,32 +128,37 @@ pub(crate) fn run() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The argument `timeout` of every tool that runs tests.
+/// The argument `timeout` of the tools that run tests.
 pub(crate) fn timeout() -> Value {
     number("Seconds, at most 1800. Default 300; 900 for builds, browsers and devices.")
 }
 
 /// The argument `max_tokens` of every tool.
 pub(crate) fn max_tokens() -> Value {
-    number("Bound of the whole answer, in tokens of 4 bytes. Default 2000.")
+    number("Of the answer. Default 2000.")
 }
 
-/// The argument `raw` of every tool that answers for a run.
+/// The argument `raw` of the tools that answer for a run.
 pub(crate) fn raw() -> Value {
     boolean("Text is the runner's own output, up to 500 KiB a stream.")
 }
 
-/// The argument `verbose` of every tool that answers for a run.
+/// The argument `verbose` of the tools that answer for a run.
 pub(crate) fn verbose() -> Value {
     boolean("Adds passed tests, limits, isolation, resources.")
 }
 
-/// The argument `framework` of every tool that has one.
+/// An argument of this type that means what it means to `run_tests`, whose schema describes it.
+pub(crate) fn as_in_run_tests(kind: &str) -> Value {
+    json!({"type": kind, "description": "As in run_tests."})
+}
+
+/// The argument `framework` of the tools that have one.
 pub(crate) fn framework() -> Value {
     string("Default: detected. Needed with several project types; all runs every one.")
 }
 
-/// The argument `filter` of every tool that selects tests.
+/// The argument `filter` of the tools that select tests.
 pub(crate) fn filter() -> Value {
     string(
         "In the runner's own syntax: Go -run regular expression, pytest -k, Jest and Vitest -t pattern, cargo substring.",

@@ -25,9 +25,9 @@ const SILENT_CALL_MAX: Duration = Duration::from_secs(50);
 /// How long a call is awaited that reports progress, which restarts the timers of some clients; others give up after 300 s.
 const CALL_MAX: Duration = Duration::from_secs(240);
 
-/// Whether calls of this tool may take long: those that run tests, and have a run to name them by.
+/// Whether calls of this tool may take long: those that run tests or checks, and have a run to name them by.
 pub(crate) fn may_take_long(tool: Tool) -> bool {
-    matches!(tool, Tool::RunTests | Tool::RunFailingTests)
+    matches!(tool, Tool::RunTests | Tool::RunFailingTests | Tool::RunLint | Tool::RunTypecheck)
 }
 
 /// Carries out a call. If it takes long, it goes on after its answer; dropped before that, it detaches from its run.
@@ -125,7 +125,9 @@ async fn run_status(
     context: &RequestContext<RoleServer>,
 ) -> Result<GetRunResponse, ErrorData> {
     let call = server.call_context(context, 0, CallSignals::new());
-    let status = trace_context::scope(&context.meta, method, get_run::status(&call, required(run_id)?, wait_ms)).await;
+    // Boxed, as the future holds a report.
+    let status = Box::pin(get_run::status(&call, required(run_id)?, wait_ms));
+    let status = trace_context::scope(&context.meta, method, status).await;
     status.map_err(|error| request_error(Named::Task, method, &error, server.is_private()))
 }
 

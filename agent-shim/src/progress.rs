@@ -25,6 +25,8 @@ const NAME_CHARS_MAX: usize = 80;
 pub(crate) struct ProgressState {
     /// Phase in which no test can finish: `queued, position 2`.
     pub(crate) waiting: Option<String>,
+    /// What a run does that has no tests: `checking`.
+    pub(crate) work: Option<&'static str>,
     /// Events that the supervisor did not keep.
     pub(crate) missed: u64,
     /// Tests that have finished.
@@ -43,6 +45,11 @@ impl ProgressState {
     /// Progress of a run that waits.
     pub(crate) fn waiting(text: impl Into<String>) -> ProgressState {
         ProgressState { waiting: Some(text.into()), ..ProgressState::default() }
+    }
+
+    /// Progress of a check that waits.
+    pub(crate) fn waiting_check() -> ProgressState {
+        ProgressState { work: Some("checking"), ..ProgressState::waiting("starting") }
     }
 
     /// Records that a test has started.
@@ -104,6 +111,9 @@ impl ProgressState {
         let memory = self.memory_bytes.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
         let missed = Some(self.missed).filter(|missed| *missed > 0);
         let missed = missed.map(|missed| format!(", {missed} events not shown")).unwrap_or_default();
+        if let Some(work) = self.work {
+            return format!("{work}, {seconds:.1}s{memory}{missed}");
+        }
         let running = self.running.as_ref().map(|test| format!(", running {}", short_name(test))).unwrap_or_default();
         let total = self.total.filter(|total| *total >= self.finished);
         let total = total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -214,6 +224,10 @@ mod tests {
         assert_eq!(state.line(Duration::from_millis(3_210)), "12 tests done, 1 failing, 3.2s, 45 MiB");
         state.missed = 7;
         assert!(state.line(Duration::ZERO).ends_with("45 MiB, 7 events not shown"));
+        let mut check = ProgressState::waiting_check();
+        assert_eq!(check.line(Duration::from_secs(1)), "starting, 1.0s");
+        check.waiting = None;
+        assert_eq!(check.line(Duration::from_secs(2)), "checking, 2.0s");
     }
 
     #[test]

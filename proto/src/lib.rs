@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
 pub mod analysis_text;
+pub mod check_text;
 pub mod client;
 pub mod difference;
 pub mod printable;

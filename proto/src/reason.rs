@@ -39,8 +39,11 @@ pub const RUN_FORGOTTEN: &str = "RUN_FORGOTTEN";
 pub const RUN_ENDED: &str = "RUN_ENDED";
 /// The last run had no failures. Metadata `framework`: its framework.
 pub const NOTHING_TO_RERUN: &str = "NOTHING_TO_RERUN";
-/// No test is affected by the changes. Metadata `since`: the state they were compared with; `left_out`: the number of tests.
+/// No test is affected by the changes, or no file that a check looks at changed. Metadata `since`: the state they were compared
+/// with; `left_out`: the number of tests.
 pub const NOTHING_AFFECTED: &str = "NOTHING_AFFECTED";
+/// No checker of the requested kinds or names is set up in the workspace. The text says what sets one up.
+pub const NO_CHECKER: &str = "NO_CHECKER";
 /// A quota is used up, or too small for the request. Metadata `quota`: its name; for a tenant's quota, its key in the host file.
 pub const QUOTA: &str = "QUOTA";
 /// The caller's credential is missing or unknown.

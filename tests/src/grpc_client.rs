@@ -143,6 +143,11 @@ impl Client {
         Ok(RunStream::new(self.runs.clone().run_tests(request).await?.into_inner()))
     }
 
+    /// Starts a check by linters and type checkers.
+    pub async fn check(&self, request: v1::RunChecksRequest) -> Result<RunStream, Status> {
+        Ok(RunStream::new(self.runs.clone().run_checks(request).await?.into_inner()))
+    }
+
     /// Runs all tests of a session and reads the events to the end.
     pub async fn run(&self, session_id: &str) -> CompletedRun {
         let request = RunTestsRequest { session_id: session_id.to_owned(), ..RunTestsRequest::default() };

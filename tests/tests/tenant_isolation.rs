@@ -99,6 +99,7 @@ rows! { NamedCalls, names, own:
         session_id: names.session.clone(),
         ..Default::default()
     };
+    runs.run_checks "Runs/RunChecks" v1::RunChecksRequest { session_id: names.session.clone(), ..Default::default() };
     runs.watch_run "Runs/WatchRun" v1::WatchRunRequest { run_id: names.run.clone(), cursor: 0 };
     runs.get_run "Runs/GetRun" v1::GetRunRequest { run_id: names.run.clone(), wait_ms: 10 };
     runs.cancel_run "Runs/CancelRun" v1::CancelRunRequest { run_id: names.run.clone() };
@@ -335,6 +336,9 @@ fn tools(names: &Names) -> Vec<(&'static str, Value, bool)> {
         ("list_tests", json!({"session_id": session}), true),
         ("run_failing_tests", json!({"session_id": session}), true),
         ("run_affected_tests", json!({"session_id": session}), true),
+        ("run_lint", json!({"session_id": session}), true),
+        ("run_lint", json!({"files": [format!("{}/calc/calc.go", names.workspace)]}), true),
+        ("run_typecheck", json!({"session_id": session}), true),
         ("run_tests", json!({"session_id": session}), true),
         ("run_tests", json!({"files": [format!("{}/calc/calc.go", names.workspace)]}), true),
         ("tests_covering", json!({"file": format!("{}/calc/calc.go", names.workspace)}), true),

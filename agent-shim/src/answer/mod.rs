@@ -2,6 +2,7 @@
 //! only one of them; one budget bounds both together.
 
 pub(crate) mod budget;
+pub(crate) mod check;
 pub(crate) mod failure;
 pub(crate) mod failure_list;
 pub(crate) mod failure_text;
@@ -75,7 +76,7 @@ impl ReportMembers {
 }
 
 /// Members that stand before `next`, `notes` and `attached`.
-const LEADING: [&str; 4] = ["outcome", "summary", "failures", "named"];
+const LEADING: [&str; 5] = ["outcome", "summary", "failures", "named", "findings"];
 
 impl ToolAnswer {
     /// An answer in a fixed text form.

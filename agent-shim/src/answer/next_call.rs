@@ -79,6 +79,11 @@ pub(crate) fn repeat_test(test: &TestId) -> String {
     call("run_tests", &json!({"tests": [text::full_name(test)], "repeat": REPETITIONS}))
 }
 
+/// A check of these files, by the tool of its kind.
+pub(crate) fn check_files(tool: &str, files: &[&str]) -> String {
+    call(tool, &json!({"files": files}))
+}
+
 /// A file that the last run left.
 pub(crate) fn artifact(name: &str) -> String {
     call("get_test_report", &json!({"artifact": name}))

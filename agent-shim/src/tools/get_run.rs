@@ -4,11 +4,12 @@ use super::Answer;
 use super::run_rendering::{self, RunView};
 use super::tool_spec::{ToolSpec, seconds};
 use crate::answer::budget::{Detail, Draw};
+use crate::answer::check::CheckAnswer;
 use crate::answer::{ToolAnswer, next_call};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, boolean, number, object, one_of, plain, string};
+use crate::json_schema::{self, as_in_run_tests, boolean, number, object, one_of, plain, string};
 use crate::progress::ProgressState;
 use crate::run_follower::{EndedRun, RunFollower};
 use crate::run_output::{self, OutputSpan, stream_name};
@@ -25,10 +26,10 @@ pub(crate) const CANCEL_MS_MAX: u64 = 15_000;
 const PAGE_BYTES_MAX: usize = text::STREAM_BYTES_MAX;
 
 const DESCRIPTION: &str = "\
-Look at a run: the one that is going on, or the last one, unless run_id names another. Without other arguments it says at \
-once how far the run is, or answers as run_tests does when it has ended. wait_s waits for the end, also of a run whose call \
-your own timer cut off (such a run ends by itself after 30 s without a caller, or when you start another). stream and cursor read the output \
-page by page. cancel kills the run at once.";
+Look at a run: the one going on, else the last one, or run_id. Alone it says how far the run is, or answers as its \
+own tool does once it has ended. wait_s waits for the end, also of a run whose call your timer cut off (it ends \
+after 30 s without a caller, or when you start another). stream and cursor page through the output; cancel kills the \
+run.";
 
 pub(super) fn spec() -> ToolSpec {
     let page = [
@@ -49,15 +50,16 @@ pub(super) fn spec() -> ToolSpec {
         title: "Look at a run",
         description: DESCRIPTION,
         input: vec![
-            ("run_id", string("Default: the run that is going on, else the last one.")),
+            ("run_id", string("Default: the one going on, else the last.")),
             ("wait_s", number("Seconds to wait for the run to end, 0 (default) to 600.")),
             ("cancel", boolean("Kill the run and report what had finished.")),
             ("stream", one_of(&["stdout", "stderr"], "Read this stream instead of the run's status.")),
-            ("cursor", number("Offset in bytes at which the page begins; each page says how to go on.")),
-            ("raw", json_schema::raw()),
-            ("verbose", json_schema::verbose()),
+            ("cursor", number("Byte at which the page begins; each page names the next.")),
+            ("raw", as_in_run_tests("boolean")),
+            ("verbose", as_in_run_tests("boolean")),
         ],
         required: &[],
+        // Beside these, the members of the run's own tool.
         output: Some(status.into_iter().chain(json_schema::run_in_brief()).collect()),
         read_only: false,
     }
@@ -105,10 +107,11 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
     match status.report.take() {
         Some(report) => {
             let ended = EndedRun { run_id, report, attached_age_ms: None };
-            let answer = run_rendering::render(call, ended, view).await?;
-            Ok(Box::new(
-                answer.with_members(vec![("state", "finished".into()), ("age_s", seconds(status.age_ms).into())]),
-            ))
+            let members = vec![("state", "finished".into()), ("age_s", seconds(status.age_ms).into())];
+            if ended.report.check.is_some() {
+                return Ok(Box::new(CheckAnswer::new(ended).with_members(members)));
+            }
+            Ok(Box::new(run_rendering::render(call, ended, view).await?.with_members(members)))
         }
         None => Ok(Box::new(unfinished_answer(&status))),
     }

@@ -17,10 +17,10 @@ use proctor_proto::v1::GetReportResponse;
 use std::sync::Arc;
 
 const DESCRIPTION: &str = "\
-The report of the last run that has ended, without running anything: outcome, counts, resources, limits and isolation. \
-last_test_failures is better for the failures themselves. Formats: summary (a few lines), history (earlier runs), \
-slowest and flaky (tests), optimization (what to improve), and whole documents (set a large max_tokens). \
-With artifact it shows a screenshot, trace or video of the run.";
+The report of the last run of tests: outcome, counts, resources, limits, isolation. Runs nothing. For failures \
+last_test_failures is better. Formats: summary (a few lines), history (earlier runs), slowest and flaky (tests), \
+optimization (what to improve), whole documents (set a large max_tokens). artifact shows a screenshot, trace or \
+video of it.";
 
 /// Members of the document that the summary has.
 const SUMMARY: [&str; 7] = ["outcome", "summary", "exit_code", "resources", "limits", "isolation", "coverage"];

@@ -10,7 +10,7 @@ use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::{ArgumentError, Arguments, clip};
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, number, plain, string};
+use crate::json_schema::{self, list, number, plain, string};
 use proctor_proto::text::{self, FailuresPage, Reader};
 use proctor_proto::v1::{
     Failure, HungTest, LastTestFailuresRequest, LastTestFailuresResponse, Outcome, Stream, TestId,
@@ -18,26 +18,25 @@ use proctor_proto::v1::{
 use serde_json::Value;
 
 const DESCRIPTION: &str = "\
-The failures of the last run in this session, with file:line, message and the wanted and actual value, without running \
-anything. Use it for what the answer of a run had to leave out. Build and collection errors are listed as failures too. \
-While a run is going on it still shows the run before.";
+The failures of the last run of tests in this session: file:line, message, wanted and actual value. Runs nothing. \
+Use it for what a run's answer left out. Build and collection errors count as failures. During a run it shows the \
+run before.";
 
 /// Most running tests of an answer that say where they hang: as many as were asked for their stacks.
 const RUNNING_MAX: usize = 16;
 
 pub(super) fn spec() -> ToolSpec {
-    let members = ["outcome", "failures", "named", "run_id", "nothing_ran"];
-    let run = json_schema::run_in_brief().into_iter().filter(|(name, _)| members.contains(name));
+    let run = json_schema::run_in_brief().into_iter();
     ToolSpec {
         title: "Failures of the last run",
         description: DESCRIPTION,
         input: vec![
             ("limit", number("Most failures listed. Default 50, at most 500.")),
-            ("cursor", number("Failures left out at the beginning; an answer that stops early gives the next one.")),
-            ("run_id", string("An error if another run has ended since, so that pages are of one run.")),
+            ("cursor", number("Failures to skip; an answer that stops early gives the next.")),
+            ("run_id", string("Fails if another run has ended since: pages are of one run.")),
         ],
         required: &[],
-        output: Some(run.chain([("total", plain("number")), ("not_run", json_schema::tests())]).collect()),
+        output: Some(run.chain([("total", plain("number")), ("not_run", list(plain("object")))]).collect()),
         read_only: true,
     }
 }

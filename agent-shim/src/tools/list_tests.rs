@@ -7,7 +7,7 @@ use crate::answer::{ToolAnswer, by_package, failure, next_call as calls};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, list, number, object, plain};
+use crate::json_schema::{self, as_in_run_tests, list, number, object, plain};
 use crate::progress::ProgressState;
 use proctor_proto::printable::line;
 use proctor_proto::text;
@@ -21,9 +21,9 @@ const LIMIT_DEFAULT: u32 = 500;
 const LIMIT_MAX: u32 = 10_000;
 
 const DESCRIPTION: &str = "\
-List the workspace's tests without running them. Call it to find names for the argument tests of run_tests, or to see whether a new test is found at all. \
-The code is compiled or imported for it, in the sandbox, so it can take as long as a build. Does not touch what \
-last_test_failures and tests_covering know.";
+List the workspace's tests without running them: to find names for run_tests, or to see whether a new test is found. \
+Code is compiled or imported in the sandbox, which can take as long as a build. What last_test_failures and \
+tests_covering know stays.";
 
 pub(super) fn spec() -> ToolSpec {
     let collector = [("name", plain("string")), ("at", plain("string")), ("message", plain("string"))];
@@ -31,8 +31,8 @@ pub(super) fn spec() -> ToolSpec {
         title: "List tests",
         description: DESCRIPTION,
         input: vec![
-            ("framework", json_schema::framework()),
-            ("filter", json_schema::filter()),
+            ("framework", as_in_run_tests("string")),
+            ("filter", as_in_run_tests("string")),
             ("limit", number("Most tests listed. Default 500, at most 10000.")),
         ],
         required: &[],

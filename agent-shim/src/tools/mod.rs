@@ -8,6 +8,7 @@ mod last_test_failures;
 mod list_tests;
 mod report_lists;
 mod run_affected_tests;
+mod run_checks;
 mod run_failing_tests;
 mod run_rendering;
 mod run_tests;
@@ -19,6 +20,7 @@ use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema;
+use proctor_proto::v1::CheckKind;
 use rmcp::model::ToolAnnotations;
 pub(crate) use tool_spec::TIMEOUT_S_MAX;
 use tool_spec::ToolSpec;
@@ -32,6 +34,8 @@ pub(crate) enum Tool {
     RunTests,
     RunFailingTests,
     RunAffectedTests,
+    RunLint,
+    RunTypecheck,
     LastTestFailures,
     AnalyzeFailures,
     TestsCovering,
@@ -48,6 +52,8 @@ impl Tool {
         Tool::AnalyzeFailures,
         Tool::RunFailingTests,
         Tool::RunAffectedTests,
+        Tool::RunLint,
+        Tool::RunTypecheck,
         Tool::TestsCovering,
         Tool::ListTests,
         Tool::GetRun,
@@ -64,6 +70,8 @@ impl Tool {
             Tool::RunTests => "run_tests",
             Tool::RunFailingTests => "run_failing_tests",
             Tool::RunAffectedTests => "run_affected_tests",
+            Tool::RunLint => "run_lint",
+            Tool::RunTypecheck => "run_typecheck",
             Tool::LastTestFailures => "last_test_failures",
             Tool::AnalyzeFailures => "analyze_failures",
             Tool::TestsCovering => "tests_covering",
@@ -79,6 +87,8 @@ impl Tool {
             Tool::RunTests => run_tests::spec(),
             Tool::RunFailingTests => run_failing_tests::spec(),
             Tool::RunAffectedTests => run_affected_tests::spec(),
+            Tool::RunLint => run_checks::lint_spec(),
+            Tool::RunTypecheck => run_checks::typecheck_spec(),
             Tool::LastTestFailures => last_test_failures::spec(),
             Tool::AnalyzeFailures => analyze_failures::spec(),
             Tool::TestsCovering => tests_covering::spec(),
@@ -86,11 +96,12 @@ impl Tool {
             Tool::GetRun => get_run::spec(),
             Tool::GetTestReport => get_test_report::spec(),
         };
-        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach.
-        let annotations = ToolAnnotations::with_title(title).read_only(read_only).destructive(false).open_world(false);
+        // Runs execute project code in a sandbox: not read-only, but nothing outside the workspace is within reach. The title
+        // is only here, where clients of every version read it.
+        let annotations = ToolAnnotations::with_title(title).read_only(read_only).open_world(false);
+        let annotations = if read_only { annotations } else { annotations.destructive(false) };
         let input = input.into_iter().chain([("max_tokens", json_schema::max_tokens())]);
         let tool = rmcp::model::Tool::new(self.name(), description, json_schema::arguments(input, required))
-            .with_title(title)
             .with_annotations(annotations);
         match output {
             Some(output) => tool.with_raw_output_schema(json_schema::answer(output)),
@@ -104,6 +115,8 @@ impl Tool {
             Tool::RunTests => run_tests::call(call, arguments).await,
             Tool::RunFailingTests => run_failing_tests::call(call, arguments).await,
             Tool::RunAffectedTests => run_affected_tests::call(call, arguments).await,
+            Tool::RunLint => run_checks::call(call, arguments, CheckKind::Lint).await,
+            Tool::RunTypecheck => run_checks::call(call, arguments, CheckKind::Typecheck).await,
             Tool::LastTestFailures => last_test_failures::call(call, arguments).await,
             Tool::AnalyzeFailures => analyze_failures::call(call, arguments).await,
             Tool::TestsCovering => tests_covering::call(call, arguments).await,

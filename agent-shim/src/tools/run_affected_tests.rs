@@ -9,7 +9,7 @@ use crate::answer::{ToolAnswer, by_package};
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, boolean, list, plain, string};
+use crate::json_schema::{as_in_run_tests, boolean, list, plain, string};
 use proctor_proto::v1::{AffectedTestsRequest, AffectedTestsResponse, RunAffectedTestsRequest};
 use proctor_proto::{reason, text};
 use serde_json::{Value, json};
@@ -25,9 +25,9 @@ pub(super) fn spec() -> ToolSpec {
         input: vec![
             ("since", string("last_run (default), last_green or a git revision.")),
             ("dry_run", boolean("Only list them.")),
-            ("timeout", json_schema::timeout()),
-            ("raw", json_schema::raw()),
-            ("verbose", json_schema::verbose()),
+            ("timeout", as_in_run_tests("number")),
+            ("raw", as_in_run_tests("boolean")),
+            ("verbose", as_in_run_tests("boolean")),
         ],
         required: &[],
         // Beside these, the members of every run.

@@ -7,7 +7,7 @@ use crate::answer::ToolAnswer;
 use crate::arguments::Arguments;
 use crate::call_context::CallContext;
 use crate::call_error::CallError;
-use crate::json_schema::{self, number};
+use crate::json_schema::{self, as_in_run_tests, number};
 use proctor_proto::reason;
 use proctor_proto::text::{self, Reader};
 use proctor_proto::v1::RunFailingTestsRequest;
@@ -23,9 +23,9 @@ pub(super) fn spec() -> ToolSpec {
         description: DESCRIPTION,
         input: vec![
             ("limit", number("Most failures. Default: all.")),
-            ("timeout", json_schema::timeout()),
-            ("raw", json_schema::raw()),
-            ("verbose", json_schema::verbose()),
+            ("timeout", as_in_run_tests("number")),
+            ("raw", as_in_run_tests("boolean")),
+            ("verbose", as_in_run_tests("boolean")),
         ],
         required: &[],
         output: Some(json_schema::run_in_brief()),

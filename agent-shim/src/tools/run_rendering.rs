@@ -52,9 +52,22 @@ pub(super) async fn run_and_render<F>(
 where
     F: Future<Output = Result<Streaming<RunEvent>, Status>>,
 {
+    let ended = run_to_end(call, ProgressState::waiting("starting"), start).await?;
+    Ok(Box::new(render(call, ended, view).await?))
+}
+
+/// Starts a run with `start` and follows it to its end. `progress` is that before its first event.
+pub(super) async fn run_to_end<F>(
+    call: &CallContext<'_>,
+    progress: ProgressState,
+    start: impl Fn(Clients, String) -> F,
+) -> Result<EndedRun, CallError>
+where
+    F: Future<Output = Result<Streaming<RunEvent>, Status>>,
+{
     let guard = CallGuard::new(call);
     let ended = call
-        .with_progress(ProgressState::waiting("starting"), async |progress| {
+        .with_progress(progress, async |progress| {
             match start_and_follow(call, progress, &start).await {
                 // A queued run reports this in its event stream. The second request is refused at once, and the session then
                 // opens a new one.
@@ -69,7 +82,7 @@ where
     if !matches!(ended, Err(CallError::StreamLost { .. })) {
         guard.end();
     }
-    Ok(Box::new(render(call, ended?, view).await?))
+    ended
 }
 
 async fn start_and_follow<F>(

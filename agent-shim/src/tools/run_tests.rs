@@ -11,17 +11,17 @@ use proctor_proto::v1::{CoverageMode, RunTestsRequest};
 use serde_json::json;
 
 const DESCRIPTION: &str = "\
-Run the workspace's tests in a sandbox and wait for the result. Call it after every edit, with tests, files or filter while \
-you work on one place and without them before you finish. Answers with the outcome and every failure: name, file:line, \
-message, expected and actual value. Failing tests are a normal result, not an error; only the outcome passed is success \
-(no tests at all is not). The same call again while its run is going on and nothing has changed joins that run.";
+Run the workspace's tests in a sandbox. Call it after every edit: with tests, files or filter while you work on one \
+place, without them before you finish. Answers with the outcome and each failure: name, file:line, message, expected \
+and actual value. Failing tests are no error; only the outcome passed is success (no tests at all is not). The same \
+call, while its run goes on and nothing has changed, joins that run.";
 
 pub(super) fn spec() -> ToolSpec {
     let env = json!({
         "type": "object",
         "additionalProperties": {"type": "string"},
-        "description": "Environment variables, as {\"NAME\": \"value\"}; at most 64. PATH, HOME, LD_* and variables that \
-                        steer the toolchain are refused.",
+        "description": "Environment variables, {\"NAME\": \"value\"}, at most 64; not PATH, HOME, LD_* or what steers the \
+                        toolchain.",
     });
     let input = vec![
         ("timeout", json_schema::timeout()),
@@ -29,8 +29,8 @@ pub(super) fn spec() -> ToolSpec {
         (
             "tests",
             strings(
-                "Exactly these tests, by the names that list_tests and failures give, verbatim; no patterns. Not with \
-                 filter, files or command.",
+                "Exactly these tests, by the names of list_tests and failures; no patterns. Not with filter, files or \
+                 command.",
             ),
         ),
         ("filter", json_schema::filter()),
@@ -38,8 +38,8 @@ pub(super) fn spec() -> ToolSpec {
         (
             "command",
             strings(
-                "A command as a list of arguments in place of the framework's own, without a shell. Its exit status \
-                 decides; JUnit XML that it writes to $PROCTOR_JUNIT, or TAP on stdout, is read test by test.",
+                "A command (list of arguments, no shell) in place of the framework's. Its exit status decides; JUnit XML in \
+                 $PROCTOR_JUNIT, or TAP on stdout, is read test by test.",
             ),
         ),
         ("raw", json_schema::raw()),

@@ -13,9 +13,9 @@ use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
-Which tests execute a file, or one line of it, as the runs of this session have measured. Call it before you change code, \
-to know what guards it, or after, to run only what matters: pass their names to run_tests as tests. Needs a \
-run_tests before it, of Go tests. Runs nothing.";
+Which tests execute a file or a line of it, as runs of this session measured (Go, Python). Call it before you change \
+code, to know what guards it, or after, to run only these: pass their names to run_tests. Needs a run_tests before. \
+Runs nothing.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {

@@ -61,6 +61,7 @@ pub(crate) struct FakeState {
     /// The answer to a cancellation.
     pub(crate) refuse_cancel: Option<Status>,
     pub(crate) run_tests: Vec<RunTestsRequest>,
+    pub(crate) run_checks: Vec<RunChecksRequest>,
     pub(crate) covering_requests: Vec<TestsCoveringRequest>,
     pub(crate) failures_requests: Vec<LastTestFailuresRequest>,
     pub(crate) authorization: Option<String>,
@@ -274,6 +275,7 @@ impl Runs for FakeSupervisor {
     type RunTestsStream = Events;
     type RunFailingTestsStream = Events;
     type RunAffectedTestsStream = Events;
+    type RunChecksStream = Events;
     type WatchRunStream = Events;
 
     async fn run_tests(&self, request: Request<RunTestsRequest>) -> Result<Response<Events>, Status> {
@@ -294,6 +296,14 @@ impl Runs for FakeSupervisor {
 
     async fn run_affected_tests(&self, _: Request<RunAffectedTestsRequest>) -> Result<Response<Events>, Status> {
         Err(Status::unimplemented("run_affected_tests"))
+    }
+
+    async fn run_checks(&self, request: Request<RunChecksRequest>) -> Result<Response<Events>, Status> {
+        let request = request.into_inner();
+        let mut state = self.in_session(&request.session_id)?;
+        state.run_checks.push(request);
+        drop(state);
+        Ok(self.events(0))
     }
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Events>, Status> {

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
+mod checks;
 mod client;
 mod error_texts;
 mod fake_supervisor;

@@ -24,6 +24,8 @@ async fn a_client_lists_the_tools_with_their_schemas() {
             "analyze_failures",
             "run_failing_tests",
             "run_affected_tests",
+            "run_lint",
+            "run_typecheck",
             "tests_covering",
             "list_tests",
             "get_run",

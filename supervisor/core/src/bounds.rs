@@ -53,6 +53,9 @@ pub const REQUEST_FILES_MAX: usize = 1_000;
 /// Most bytes of file names in a request. A session keeps its last request and those of its waiting runs.
 pub const REQUEST_FILES_BYTES_MAX: usize = 128 * KIB;
 
+/// Most names of checkers in a request: several times those that are known.
+pub const CHECKERS_MAX: usize = 64;
+
 /// Most names of tests in a request: twice as many failures as an answer names at most.
 pub const REQUEST_TESTS_MAX: usize = 1_000;
 
@@ -225,6 +228,46 @@ pub const STACK_DUMP_BYTES_MAX: usize = 2 * 1024 * KIB;
 
 /// Most packages listed as not built because of a dependency.
 pub const NOT_BUILT_MAX: usize = 1_000;
+
+/// Most findings with a record in the report of a check: a workspace with more has a rule to turn off. The counts stay
+/// exact.
+pub const CHECK_FINDINGS_MAX: usize = 5_000;
+
+/// Most bytes of these records: with the rest of a report they fit into one message.
+pub const CHECK_FINDINGS_BYTES_MAX: usize = 16 * MIB;
+
+/// Longest message of a finding, reason of a failed checker and note of a check, in bytes. Type errors with long types
+/// reach 4 KiB.
+pub const CHECK_MESSAGE_BYTES_MAX: usize = 8 * KIB;
+
+/// Longest name of a rule and its address, in bytes: several times the longest that exists.
+pub const CHECK_RULE_BYTES_MAX: usize = 512;
+
+/// Most replacements of one fix, and most bytes of their texts. A larger one is described and not repeated.
+pub const CHECK_FIX_EDITS_MAX: usize = 64;
+/// See [`CHECK_FIX_EDITS_MAX`].
+pub const CHECK_FIX_BYTES_MAX: usize = 8 * KIB;
+
+/// Most rules in the counts of a check: more than a reader takes in.
+pub const CHECK_RULES_MAX: usize = 200;
+
+/// Fixed findings that a check lists; more are counted.
+pub const CHECK_FIXED_LISTED_MAX: usize = 500;
+
+/// Most bytes that a session keeps of the findings of its checks: those of [`CHECK_FINDINGS_MAX`] with usual messages.
+pub const CHECK_MEMORY_BYTES_MAX: usize = 4 * MIB;
+
+/// Longest message of a kept finding, in bytes: what the list of fixed ones shows.
+pub const CHECK_MEMORY_MESSAGE_BYTES_MAX: usize = 512;
+
+/// Checks of single files after one of everything that a session keeps apart: those of some minutes of edits.
+pub const CHECK_SCOPES_MAX: usize = 16;
+
+/// Most commands of one check, one for each checker and project: a monorepo names the directories to check.
+pub const CHECK_COMMANDS_MAX: usize = 64;
+
+/// Most bytes of each stream of a checker that are read: the JSON of some 10,000 findings with their fixes.
+pub const CHECK_OUTPUT_BYTES_MAX: usize = 32 * MIB;
 
 /// Bytes of each stream repeated at the end of a report (`stdout_tail`, `stderr_tail`).
 pub const TAIL_BYTES_MAX: usize = 16 * KIB;

@@ -7,6 +7,7 @@
 pub mod analysis;
 pub mod artifact;
 pub mod bounds;
+pub mod check;
 pub mod coverage;
 pub mod event;
 pub mod failure;

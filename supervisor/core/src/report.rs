@@ -2,6 +2,7 @@
 //! `--output json` and `GetReport`.
 
 use crate::artifact::Artifact;
+use crate::check::CheckReport;
 use crate::history::{SinceLastGreen, SinceLastRun, TestGroup};
 use crate::hung_test::HungTest;
 use crate::isolation::Isolation;
@@ -89,6 +90,12 @@ pub struct Report {
     /// What a run of affected tests selected; `None` for every other run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affected: Option<AffectedSummary>,
+    /// What linters and type checkers found; `None` for a run of tests, and for a check that ended before it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<CheckReport>,
+    /// The state since which files had to change for a check to look at them, in words; `None` if it looked at all of its files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_since: Option<String>,
     /// Counts of what the report left out.
     pub truncated: Truncated,
 }
@@ -135,6 +142,7 @@ impl Report {
         let flaky = self.repetitions.as_ref().map_or(0, Repetitions::memory_bytes);
         size_of::<Report>()
             + self.affected.as_ref().map_or(0, AffectedSummary::memory_bytes)
+            + self.check.as_ref().map_or(0, CheckReport::memory_bytes)
             + flaky
             + tests
             + collectors
@@ -304,6 +312,8 @@ pub(crate) mod tests {
             repetitions: None,
             quarantined: None,
             affected: None,
+            check: None,
+            checked_since: None,
             truncated: Truncated::default(),
         }
     }

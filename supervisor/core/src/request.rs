@@ -1,5 +1,6 @@
 //! What a caller requests of a run, validated and independent of the transport.
 
+use crate::check::CheckRequest;
 use crate::filter::Filter;
 use crate::isolation::Network;
 use crate::limits::LimitRequest;
@@ -17,9 +18,11 @@ pub enum RunKind {
     Tests,
     /// Lists tests without running them, and leaves the failure slot alone.
     Listing,
+    /// Runs linters and type checkers, and leaves what is known of tests alone.
+    Check,
 }
 
-/// A request for a test run. Two equal requests on an unchanged workspace are one run.
+/// A request for a run. Two equal requests on an unchanged workspace are one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunRequest {
     /// Framework by name, `all`, or `None` for detection.
@@ -50,6 +53,29 @@ pub struct RunRequest {
     /// The order of the tests. Left out of the stored form where it is the project's own, as before there was a choice.
     #[serde(default, skip_serializing_if = "TestOrder::is_own")]
     pub order: TestOrder,
+    /// What a check is to find; `None` for tests, and in what is stored of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Box<RequestedCheck>>,
+}
+
+impl RunRequest {
+    /// The state whose differences from the workspace decide what the run does or shows.
+    #[must_use]
+    pub fn compared_with(&self) -> Option<&EarlierState> {
+        match &self.selection {
+            Selection::Affected { since } => Some(since),
+            _ => self.check.as_ref().and_then(|check| check.since.as_ref()),
+        }
+    }
+}
+
+/// A check, and the files whose findings it lists.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RequestedCheck {
+    /// Checkers and files.
+    pub request: CheckRequest,
+    /// Only findings in files that changed since this state.
+    pub since: Option<EarlierState>,
 }
 
 /// Browser options of a request.

@@ -2,6 +2,7 @@
 //! takes one event and returns the effects that the actor at the edge carries out.
 
 use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
+use crate::check::CheckMemory;
 use crate::coverage::{CoverageIndex, CoverageMeasurement};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
@@ -225,6 +226,8 @@ pub struct Session {
     index: Arc<CoverageIndex>,
     /// What a selection of affected tests builds on. Shared in the same way.
     baseline: Option<Arc<Baseline>>,
+    /// The findings of earlier checks. Shared with the run of a check; only the session changes it.
+    checks: Arc<CheckMemory>,
     /// Number of runs of tests that have ended.
     ended_runs: u64,
     /// The last request that ran tests, which a rerun repeats with another selection.
@@ -245,6 +248,18 @@ impl Session {
     ) -> Self {
         let (index, baseline) = (Arc::new(index), baseline.map(Arc::new));
         Session { slot, index, baseline, last_request: last_request.map(Box::new), ..Session::default() }
+    }
+
+    /// The session with the findings that earlier checks of the workspace had.
+    #[must_use]
+    pub fn with_checks(self, checks: CheckMemory) -> Session {
+        Session { checks: Arc::new(checks), ..self }
+    }
+
+    /// The findings of earlier checks.
+    #[must_use]
+    pub fn checks(&self) -> &Arc<CheckMemory> {
+        &self.checks
     }
 
     /// The failure slot.
@@ -530,6 +545,10 @@ impl Session {
 
     fn handle_end(&mut self, run: &RunId, result: Option<EndOfRun<'_>>) -> Vec<Effect> {
         let Some(ended) = self.running.take_if(|running| running.run == *run) else { return Vec::new() };
+        let checked = result.as_ref().filter(|_| ended.kind == RunKind::Check);
+        if let Some(check) = checked.and_then(|(report, ..)| report.check.as_ref()) {
+            Arc::make_mut(&mut self.checks).record(check);
+        }
         if let Some((report, measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
             self.ended_runs += 1;
             let is_cut = report.partial || report.is_scoped || !report.collectors.is_empty();
@@ -556,9 +575,9 @@ impl Session {
                 self.last_request = Some(ended.request);
             }
         }
-        // The caller of a listing has read its events by now; those of a run of tests are read again later.
+        // The caller of a listing has read its events by now; those of other runs are read again later.
         let mut effects = match ended.kind {
-            RunKind::Tests => self.retain_finished(run.clone()),
+            RunKind::Tests | RunKind::Check => self.retain_finished(run.clone()),
             RunKind::Listing => vec![Effect::Forget { run: run.clone() }],
         };
         effects.extend(self.start_next_or_stop());

@@ -2,6 +2,7 @@
 //! [`Outcome::Passed`] is in one function.
 
 use crate::bounds::{NAME_BYTES_MAX, NOT_BUILT_MAX};
+use crate::check::{CheckReport, CheckerStatus};
 use crate::limits::LimitKind;
 use crate::outcome::{Evidence, Exit, KillReason, LimitHit, Outcome};
 use crate::proof::Proof;
@@ -51,10 +52,59 @@ pub struct Facts {
     pub unreached: bool,
     /// Packages whose tests did not run because a dependency of theirs was not built.
     pub not_built: Vec<String>,
+    /// What a check found; `None` for tests.
+    pub check: Option<CheckFacts>,
     /// Frameworks of several that executed no test, in a run whose project file leaves out tests.
     pub idle_frameworks: Vec<&'static str>,
     /// Notes of the parser or the plan for the evidence.
     pub notes: Vec<String>,
+}
+
+/// Recorded facts of a check by linters and type checkers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CheckFacts {
+    /// Commands of checkers that came to their end.
+    pub complete: u64,
+    /// Commands that checked only a part.
+    pub partial: u64,
+    /// Commands that gave no verdict.
+    pub incomplete: u64,
+    /// Checkers that are not installed.
+    pub missing: u64,
+    /// Errors and warnings in the files that were asked for.
+    pub findings: u64,
+}
+
+impl CheckFacts {
+    /// The facts of a report.
+    #[must_use]
+    pub fn of(check: &CheckReport) -> CheckFacts {
+        let mut facts =
+            CheckFacts { findings: check.severities.errors + check.severities.warnings, ..CheckFacts::default() };
+        for checker in &check.checkers {
+            match checker.status {
+                CheckerStatus::Complete => facts.complete += 1,
+                CheckerStatus::Partial { .. } => facts.partial += 1,
+                CheckerStatus::Failed { .. } => facts.incomplete += 1,
+                CheckerStatus::Missing { .. } => facts.missing += 1,
+            }
+        }
+        facts
+    }
+
+    /// The outcomes that hold. Only checkers that all came to their end make a pass; where one checked a part, as of files with
+    /// errors of syntax, what it found there is the outcome.
+    fn outcomes(self) -> impl Iterator<Item = Outcome> {
+        let is_complete = self.complete > 0 && self.partial + self.incomplete + self.missing == 0;
+        let has_no_verdict = self.incomplete > 0 || self.findings == 0 && !is_complete && self.missing == 0;
+        let held = [
+            (self.missing > 0, Outcome::RunnerMissing),
+            (has_no_verdict, Outcome::CollectionFailed),
+            (self.findings > 0, Outcome::Failed),
+            (is_complete && self.findings == 0, Outcome::Passed),
+        ];
+        held.into_iter().filter(|(holds, _)| *holds).map(|(_, outcome)| outcome)
+    }
 }
 
 /// The outcome and its evidence.
@@ -89,7 +139,8 @@ pub fn judge(facts: Facts) -> Verdict {
     let held = outcomes_that_hold(&facts, raw_exit_code, &mut notes);
     let outcome = held.first().copied().unwrap_or(Outcome::WorkerLost);
     let partial = facts.killed.is_some() || facts.worker_lost || !is_complete(&facts) || !facts.running.is_empty();
-    let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none());
+    // The statuses of checkers have no common meaning.
+    let own_status = raw_exit_code.filter(|code| *code != 0 && facts.killed.is_none() && facts.check.is_none());
     Verdict {
         outcome,
         exit_code: own_status.unwrap_or_else(|| i32::from(outcome.exit_code(signal))),
@@ -174,8 +225,14 @@ fn outcomes_that_hold(facts: &Facts, raw_exit_code: Option<i32>, notes: &mut Vec
     if facts.summary.failures() > 0 {
         held.insert(Outcome::Failed);
     }
-    if held.is_empty() {
-        held.insert(without_evidence_of_failure(facts, raw_exit_code, notes));
+    match facts.check {
+        // A pass of the checkers counts only if nothing else says otherwise.
+        Some(check) => held.extend(check.outcomes()),
+        None if held.is_empty() => _ = held.insert(without_evidence_of_failure(facts, raw_exit_code, notes)),
+        None => {}
+    }
+    if held.len() > 1 {
+        held.remove(&Outcome::Passed);
     }
     held.into_iter().collect()
 }
@@ -278,6 +335,33 @@ mod tests {
 
     fn one_test() -> Vec<TestId> {
         vec![TestId { package: "p".into(), name: "T".into() }]
+    }
+
+    #[test]
+    fn only_checkers_that_all_came_to_their_end_without_findings_make_a_pass() {
+        let passed = CheckFacts { complete: 2, ..CheckFacts::default() };
+        let judged = |check, exits: &[Exit], killed| {
+            let facts = Facts { check: Some(check), exits: exits.to_vec(), killed, commands: 2, ..green() };
+            let verdict = judge(facts);
+            (verdict.outcome, verdict.exit_code)
+        };
+        let [zero, one] = [0, 1].map(|code| [Exit::Code(0), Exit::Code(code)]);
+        assert_eq!(judged(passed, &zero, None), (Outcome::Passed, 0));
+        assert_eq!(judged(passed, &one, None), (Outcome::Passed, 0), "hints alone");
+        for (check, expected) in [
+            (CheckFacts { findings: 1, ..passed }, (Outcome::Failed, 1)),
+            (CheckFacts { incomplete: 1, ..passed }, (Outcome::CollectionFailed, 3)),
+            (CheckFacts { incomplete: 1, findings: 1, ..passed }, (Outcome::CollectionFailed, 3)),
+            (CheckFacts { partial: 1, findings: 1, ..passed }, (Outcome::Failed, 1)),
+            (CheckFacts { partial: 1, ..passed }, (Outcome::CollectionFailed, 3)),
+            (CheckFacts { missing: 1, ..passed }, (Outcome::RunnerMissing, 5)),
+            (CheckFacts::default(), (Outcome::CollectionFailed, 3)),
+        ] {
+            assert_eq!(judged(check, &zero, None), expected, "{check:?}");
+            assert_eq!(judged(check, &one, None), expected, "{check:?}");
+        }
+        assert_eq!(judged(passed, &one, Some(KillReason::Deadline)), (Outcome::TimedOut, 124));
+        assert_eq!(judged(passed, &[Exit::Code(0), Exit::Signal(11)], None), (Outcome::Crashed, 139));
     }
 
     /// One row per way in which a run can end: the difference from a green run, and the outcome.

@@ -4,6 +4,7 @@
 //! [`Plan`] and feeds the output to the [`Parser`]. A new framework is one module and one row in [`FRAMEWORKS`]: whatever else
 //! proctor knows about frameworks it derives from their [`Manifest`]s.
 
+pub mod checks;
 mod contract;
 mod ecosystems;
 mod formats;
@@ -57,7 +58,8 @@ pub static TOOLCHAINS: LazyLock<Vec<&'static Toolchain>> = LazyLock::new(|| {
 /// Whether a request may not set the variable `name`, since it belongs to a framework or to its tools.
 #[must_use]
 pub fn reserves_variable(name: &str) -> bool {
-    FRAMEWORKS.iter().any(|framework| framework.manifest().reserved.contains(name))
+    checks::reserves_variable(name)
+        || FRAMEWORKS.iter().any(|framework| framework.manifest().reserved.contains(name))
         || TOOLCHAINS.iter().any(|toolchain| toolchain.reserves(name))
 }
 

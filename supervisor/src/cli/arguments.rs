@@ -1,5 +1,6 @@
 //! The command line: subcommands, options and their help.
 
+use super::check_arguments::CheckArgs;
 use super::report_arguments::{FormatName, ReportFiles, RunOutput};
 use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -23,6 +24,7 @@ Examples:
   proctor run --filter TestParse       only the tests that match the runner's filter
   proctor run --failed                 rerun exactly what failed
   proctor run --affected               only the tests that your changes may affect
+  proctor check                        what linters and type checkers find
   proctor failures                     file, line and message of each failure
   proctor analyze                      what the failures have in common, and where to look first
   proctor covering internal/a.go:42    tests that execute this line
@@ -35,6 +37,8 @@ pub(super) enum Command {
     Run(Box<RunArgs>),
     /// List the tests of a workspace without running them.
     List(ListArgs),
+    /// Run the linters and type checkers of a workspace in a sandbox.
+    Check(CheckArgs),
     /// Show the failures of the last run in this workspace.
     Failures(FailuresArgs),
     /// Show what the failures of the last run have in common, and where to look first.

@@ -17,6 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// File with the memory of the last session.
+const MEMORY: &str = "memory.json";
+
 /// File with the last report.
 const REPORT: &str = "report.json";
 
@@ -54,7 +57,7 @@ impl LastRunStore {
 
     /// The memory of the last session.
     pub(super) fn memory(&self) -> Result<Option<SessionMemory>, CommandError> {
-        self.read("memory.json")
+        self.read(MEMORY)
     }
 
     /// The last report.
@@ -109,14 +112,19 @@ impl LastRunStore {
         Ok(content)
     }
 
+    /// Stores the memory of a session that ran no tests: the last report stays.
+    pub(super) fn write_memory(&self, memory: &SessionMemory) -> Result<(), CommandError> {
+        let Some(dir) = &self.dir else { return Err(no_directory()) };
+        fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
+        write_file(&dir.join(MEMORY), memory)
+    }
+
     /// Stores everything for the next command, including the artifacts of the run.
     pub(super) fn write(&self, memory: &SessionMemory, report: &Report, run: &OutputFiles) -> Result<(), CommandError> {
-        let Some(dir) = &self.dir else {
-            return Err(CommandError::host("neither XDG_STATE_HOME nor HOME is set to an absolute path"));
-        };
+        let Some(dir) = &self.dir else { return Err(no_directory()) };
         fs::create_dir_all(dir).map_err(|error| io_failure(dir, &error))?;
         write_artifacts(&dir.join(ARTIFACTS), report, run)?;
-        write_file(&dir.join("memory.json"), memory)?;
+        write_file(&dir.join(MEMORY), memory)?;
         write_file(&dir.join(REPORT), &reports::json_document(report))
     }
 }
@@ -142,6 +150,10 @@ fn write_artifacts(path: &Path, report: &Report, run: &OutputFiles) -> Result<()
         _ = fs::remove_file(&temporary);
         io_failure(path, &error)
     })
+}
+
+fn no_directory() -> CommandError {
+    CommandError::host("neither XDG_STATE_HOME nor HOME is set to an absolute path")
 }
 
 fn io_failure(path: &Path, error: &dyn std::fmt::Display) -> CommandError {

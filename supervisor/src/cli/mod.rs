@@ -4,6 +4,9 @@ mod admin;
 mod affected;
 mod analyze;
 mod arguments;
+mod check;
+mod check_arguments;
+mod check_report;
 mod config_reload;
 mod doctor;
 mod event_lines;
@@ -85,6 +88,7 @@ pub fn main() -> ExitCode {
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::List(arguments) => list::list(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
         Command::Failures(arguments) => last_run::failures(&arguments),
         Command::Analyze(arguments) => analyze::analyze(&arguments),
         Command::Affected(arguments) => affected::affected(&arguments),

@@ -20,6 +20,7 @@ use crate::workspace::Workspace;
 use proctor_core::bounds::ANALYSIS_PATTERNS_MAX;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
+use proctor_core::id::RunId;
 use proctor_core::isolation;
 use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
@@ -171,15 +172,33 @@ pub(super) struct Terminal<'a> {
 pub(super) async fn execute(
     session: &SessionHandle,
     request: RunRequest,
+    kind: RunKind,
     is_human: bool,
     signals: &mut Signals,
-) -> Result<Arc<Report>, CommandError> {
-    let started = session.start(request, RunKind::Tests, IfBusy::Queue).await.map_err(|error| failure(&error))?;
-    let progress = ProgressLine::new(is_human, None, "building");
-    let mut screen = Screen { progress, output: None, events: None };
+) -> Result<(RunId, Arc<Report>), ExecuteError> {
+    let started = session.start(request, kind, IfBusy::Queue).await.map_err(ExecuteError::NotAccepted)?;
+    let work = if kind == RunKind::Check { "checking" } else { "building" };
+    let mut screen = Screen { progress: ProgressLine::new(is_human, None, work), output: None, events: None };
     let report = follow_run(&started, session, &mut screen, signals).await;
     screen.progress.clear();
-    report
+    Ok((started.run, report.map_err(ExecuteError::Ended)?))
+}
+
+/// Why a request has no report.
+pub(super) enum ExecuteError {
+    /// It was refused.
+    NotAccepted(SessionError),
+    /// It ended without one.
+    Ended(CommandError),
+}
+
+impl From<ExecuteError> for CommandError {
+    fn from(error: ExecuteError) -> CommandError {
+        match error {
+            ExecuteError::NotAccepted(error) => failure(&error),
+            ExecuteError::Ended(error) => error,
+        }
+    }
 }
 
 /// What a person sees of a run in progress.
@@ -366,12 +385,14 @@ fn prepare_failure(error: &PrepareError) -> CommandError {
         _ => error.to_string(),
     };
     let code = match error {
-        PrepareError::RunnerMissing { .. } => HOST,
+        PrepareError::RunnerMissing { .. } | PrepareError::CheckerMissing { .. } => HOST,
         PrepareError::Detect(_)
         | PrepareError::Plan(_)
         | PrepareError::ProjectFile(_)
         | PrepareError::NetworkDenied
         | PrepareError::NothingAffected(_)
+        | PrepareError::NoChecker(_)
+        | PrepareError::NothingToCheck { .. }
         | PrepareError::Since(_)
         | PrepareError::PathNotUtf8 => USAGE,
         PrepareError::WorkspaceReplaced | PrepareError::WorkspaceOwner { .. } | PrepareError::HostFailed { .. } => HOST,
@@ -418,6 +439,7 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
             until_different: arguments.until_different,
             retry_failed: arguments.retry_failed.unwrap_or(0),
         },
+        check: None,
     })
 }
 

@@ -54,6 +54,16 @@ pub(super) fn report(report: &Report, view: &RunView<'_>) -> String {
         let all = report.artifacts.len();
         let _ = writeln!(text, "{all} file(s) were left: `proctor report --artifact NAME --out FILE`\n");
     }
+    notes_and_layers(&mut text, report);
+    text.push_str(&affected(report));
+    text.push_str(&summary(report, view));
+    text.push_str(&verdict(report));
+    text.push_str(&next_command(report, view));
+    text
+}
+
+/// Renders the notes of a run, and the layers that were not in force.
+pub(super) fn notes_and_layers(text: &mut String, report: &Report) {
     for (kind, notes) in [("note", &report.evidence.notes), ("coverage", &report.coverage.notes)] {
         for note in merge_repeated_notes(notes) {
             let _ = writeln!(text, "{kind}: {}", line(&note));
@@ -63,11 +73,6 @@ pub(super) fn report(report: &Report, view: &RunView<'_>) -> String {
         let missing = format!("{}: {}; {}", missing.name, missing.reason, missing.remedy);
         let _ = writeln!(text, "{} {}", dim("not in force:"), line(&missing));
     }
-    text.push_str(&affected(report));
-    text.push_str(&summary(report, view));
-    text.push_str(&verdict(report));
-    text.push_str(&next_command(report, view));
-    text
 }
 
 /// Renders one failure, without an empty line at its end.
@@ -191,19 +196,28 @@ fn paint(code: &str, text: &str) -> String {
     format!("\x1b[{code}m{text}\x1b[0m")
 }
 
-fn red(text: &str) -> String {
+/// `text` in red.
+pub(super) fn red(text: &str) -> String {
     paint("31", text)
 }
 
-fn green(text: &str) -> String {
+/// `text` in green.
+pub(super) fn green(text: &str) -> String {
     paint("32", text)
 }
 
-fn cyan(text: &str) -> String {
+/// `text` in yellow.
+pub(super) fn yellow(text: &str) -> String {
+    paint("33", text)
+}
+
+/// `text` in cyan.
+pub(super) fn cyan(text: &str) -> String {
     paint("36", text)
 }
 
-fn bold(text: &str) -> String {
+/// `text` in bold.
+pub(super) fn bold(text: &str) -> String {
     paint("1", text)
 }
 

@@ -167,12 +167,20 @@ fn audit_event(rpc: &str, error: Option<Code>, record: &CallRecord) -> Option<Au
         ("Sessions/CreateSession", None) if existing => AuditEvent::SessionFound,
         ("Sessions/CreateSession", _) => AuditEvent::SessionCreated,
         ("Sessions/CloseSession", _) => AuditEvent::SessionClosed,
-        ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", None) => {
-            if existing { AuditEvent::RunJoined } else { AuditEvent::RunAccepted }
+        (
+            "Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Runs/RunChecks" | "Results/ListTests",
+            None,
+        ) => {
+            if existing {
+                AuditEvent::RunJoined
+            } else {
+                AuditEvent::RunAccepted
+            }
         }
-        ("Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Results/ListTests", Some(_)) => {
-            AuditEvent::RunRefused
-        }
+        (
+            "Runs/RunTests" | "Runs/RunFailingTests" | "Runs/RunAffectedTests" | "Runs/RunChecks" | "Results/ListTests",
+            Some(_),
+        ) => AuditEvent::RunRefused,
         ("Runs/CancelRun", _) => AuditEvent::RunCancelled,
         ("Runs/WatchRun" | "Runs/GetRun", _) => AuditEvent::ReportRead,
         ("Results/GetReport" | "Results/LastTestFailures" | "Results/AnalyzeFailures", _) => AuditEvent::ReportRead,

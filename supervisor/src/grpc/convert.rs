@@ -1,6 +1,7 @@
 //! Conversions between wire and domain types: the one file that knows both. It decides nothing; `run_request` reports
 //! mistakes of callers.
 
+use super::convert_check::check_report;
 use crate::host::checks::Check;
 use crate::sessions::QueueOptions;
 use proctor_core::artifact::{Artifact, ArtifactKind};
@@ -339,6 +340,7 @@ pub fn report(report: &Report) -> v1::Report {
         is_scoped: report.is_scoped,
         quarantined: report.quarantined.as_ref().map(test_group),
         affected: report.affected.as_ref().map(affected),
+        check: report.check.as_ref().map(|check| check_report(check, report.checked_since.as_deref())),
     }
 }
 

@@ -7,6 +7,7 @@ mod authentication;
 mod call_record;
 pub mod convert;
 pub mod convert_analysis;
+pub mod convert_check;
 mod encode_permit;
 mod event_stream;
 mod history_answer;

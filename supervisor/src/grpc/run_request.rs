@@ -1,18 +1,20 @@
 //! Translates requests on the wire into requests of the domain, and reports each mistake with its field.
 
 use super::{results_service, status};
-use crate::grpc::convert;
+use crate::grpc::{convert, convert_check};
 use crate::host::environment::check_env;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
 use proctor_core::bounds::{
-    COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REPEAT_MAX, REQUEST_FILES_BYTES_MAX,
-    REQUEST_FILES_MAX, RETRY_FAILED_MAX,
+    CHECKERS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REPEAT_MAX,
+    REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX, RETRY_FAILED_MAX,
 };
+use proctor_core::check::CheckRequest;
 use proctor_core::filter::Filter;
+use proctor_core::isolation::Network;
 use proctor_core::limits::LimitRequest;
 use proctor_core::repetition::Repetition;
-use proctor_core::request::{Browser, BrowserOptions, EarlierState, RunRequest, Selection};
+use proctor_core::request::{Browser, BrowserOptions, EarlierState, RequestedCheck, RunRequest, Selection};
 use proctor_core::test_name::TestName;
 use proctor_core::test_order::TestOrder;
 use proctor_proto::v1;
@@ -79,6 +81,7 @@ fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Resu
         order: TestOrder::Project,
         fresh: message.fresh,
         repetition: repetition(message)?,
+        check: None,
     };
     check_command(&request)?;
     Ok(request)
@@ -99,6 +102,49 @@ pub(super) fn run_failing_tests(message: &v1::RunFailingTestsRequest) -> Result<
 pub(super) fn affected_tests(since: &str, wanted: Option<&v1::Limits>) -> Result<RunRequest, Status> {
     let since = results_service::earlier_state(since)?.unwrap_or(EarlierState::LastRun);
     Ok(RunRequest { selection: Selection::Affected { since }, limits: limits(wanted)?, ..RunRequest::default() })
+}
+
+/// The run request of `RunChecks`.
+pub(super) async fn run_checks(
+    message: v1::RunChecksRequest,
+    workspace: &Workspace,
+    permits: &ScanPermits,
+) -> Result<RunRequest, Status> {
+    if message.files.is_empty() {
+        return parse_run_checks(&message, workspace);
+    }
+    let workspace = workspace.clone();
+    scan(permits, move || parse_run_checks(&message, &workspace)).await
+}
+
+fn parse_run_checks(message: &v1::RunChecksRequest, workspace: &Workspace) -> Result<RunRequest, Status> {
+    let mut kinds = Vec::new();
+    for kind in &message.kinds {
+        check_enum::<v1::CheckKind>("kinds", *kind)?;
+    }
+    for kind in message.kinds() {
+        kinds.push(convert_check::check_kind_request(kind).ok_or_else(|| {
+            status::invalid("kinds", "kinds: CHECK_KIND_UNSPECIFIED is no kind: leave kinds empty for all")
+        })?);
+    }
+    if message.checkers.len() > CHECKERS_MAX || message.checkers.iter().any(|name| name.len() > FRAMEWORK_BYTES_MAX) {
+        let text = format!("checkers: at most {CHECKERS_MAX} names of at most {FRAMEWORK_BYTES_MAX} bytes");
+        return Err(status::invalid("checkers", text));
+    }
+    let mut checkers = message.checkers.clone();
+    // The same checks in another order are the same request.
+    checkers.sort_unstable();
+    checkers.dedup();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let request = CheckRequest { kinds, checkers, files: checked_files(&message.files, workspace)? };
+    let since = results_service::earlier_state(&message.since)?;
+    Ok(RunRequest {
+        limits: limits(message.limits.as_ref())?,
+        network: Some(Network::None),
+        check: Some(Box::new(RequestedCheck { request, since })),
+        ..RunRequest::default()
+    })
 }
 
 /// The run request of `ListTests`.
@@ -171,11 +217,15 @@ fn tests_or_matching(message: &v1::RunTestsRequest, workspace: &Workspace) -> Re
 
 fn selection(filter: &str, files: &[String], workspace: &Workspace) -> Result<Selection, Status> {
     let filter = Filter::parse(filter).map_err(|error| status::invalid("filter", error.to_string()))?;
+    let files = checked_files(files, workspace)?;
+    Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
+}
+
+fn checked_files(files: &[String], workspace: &Workspace) -> Result<Vec<String>, Status> {
     if files.len() > REQUEST_FILES_MAX {
         return Err(status::invalid("files", format!("files: at most {REQUEST_FILES_MAX}, got {}", files.len())));
     }
-    let files = normalized_files(files, workspace)?;
-    Ok(if filter.is_none() && files.is_empty() { Selection::All } else { Selection::Matching { filter, files } })
+    normalized_files(files, workspace)
 }
 
 // Sorts and deduplicates the files, so that the same files in another order are the same request; no adapter depends on

@@ -25,6 +25,7 @@ impl Runs for Api {
     type RunTestsStream = EventStream;
     type RunFailingTestsStream = EventStream;
     type RunAffectedTestsStream = EventStream;
+    type RunChecksStream = EventStream;
     type WatchRunStream = EventStream;
 
     async fn run_tests(&self, request: Request<v1::RunTestsRequest>) -> Result<Response<Self::RunTestsStream>, Status> {
@@ -35,7 +36,7 @@ impl Runs for Api {
         let options = convert::queue_options(message.if_busy(), message.priority());
         let run_request =
             run_request::run_tests(message, session.workspace(), &caller.tenant.usage.scan_permits).await?;
-        start(caller, &session, run_request, options).await
+        start(caller, &session, run_request, RunKind::Tests, options).await
     }
 
     async fn run_failing_tests(
@@ -47,7 +48,8 @@ impl Runs for Api {
         let message = request.into_inner();
         let session = self.session(&caller.tenant, &message.session_id).await?;
         let run_request = run_request::run_failing_tests(&message)?;
-        start(caller, &session, run_request, convert::queue_options(message.if_busy(), message.priority())).await
+        let options = convert::queue_options(message.if_busy(), message.priority());
+        start(caller, &session, run_request, RunKind::Tests, options).await
     }
 
     async fn run_affected_tests(
@@ -67,7 +69,24 @@ impl Runs for Api {
             let event = v1::RunEvent { event: Some(Event::Affected(found)), ..v1::RunEvent::default() };
             return Ok(Response::new(Box::pin(tokio_stream::once(Ok(event)))));
         }
-        start(caller, &session, run_request, convert::queue_options(message.if_busy(), message.priority())).await
+        let options = convert::queue_options(message.if_busy(), message.priority());
+        start(caller, &session, run_request, RunKind::Tests, options).await
+    }
+
+    async fn run_checks(
+        &self,
+        request: Request<v1::RunChecksRequest>,
+    ) -> Result<Response<Self::RunChecksStream>, Status> {
+        let caller = self.authenticated_tenant(&request)?;
+        self.check_accepting()?;
+        let message = request.into_inner();
+        let session = self.session(&caller.tenant, &message.session_id).await?;
+        run_request::check_enum::<v1::IfBusy>("if_busy", message.if_busy)?;
+        run_request::check_enum::<v1::Priority>("priority", message.priority)?;
+        let options = convert::queue_options(message.if_busy(), message.priority());
+        let run_request =
+            run_request::run_checks(message, session.workspace(), &caller.tenant.usage.scan_permits).await?;
+        start(caller, &session, run_request, RunKind::Check, options).await
     }
 
     async fn watch_run(&self, request: Request<v1::WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
@@ -226,12 +245,13 @@ async fn start(
     caller: AuthenticatedTenant,
     session: &SessionHandle,
     request: RunRequest,
+    kind: RunKind,
     options: QueueOptions,
 ) -> Result<Response<EventStream>, Status> {
     call_record::set_limits(request.limits);
     let subscription = status::subscribe(&caller.tenant)?;
     let StartedRun { run, handle, attached_age_ms } =
-        session.start(request, RunKind::Tests, options).await.map_err(|error| status::session(&error))?;
+        session.start(request, kind, options).await.map_err(|error| status::session(&error))?;
     call_record::set_run(run.as_str());
     traces::request::record_run(run.as_str(), attached_age_ms.is_some());
     if attached_age_ms.is_some() {

@@ -15,6 +15,7 @@ use proctor_core::bounds::{
 use proctor_core::quota::QuotaExceeded;
 use proctor_core::session::StartRejected;
 use proctor_frameworks::PlanError;
+use proctor_frameworks::checks::NoChecker;
 use proctor_frameworks::detection::DetectError;
 use proctor_proto::{printable, reason};
 use std::collections::HashMap;
@@ -301,6 +302,13 @@ pub(super) fn prepare(error: &PrepareError) -> Status {
             | PlanError::ScopeTooLarge
             | PlanError::ScopeLeavesNothing { .. },
         ) => failed(reason::PROJECT_FILE, text),
+        PrepareError::NoChecker(NoChecker::NotHere { .. } | NoChecker::NoneSetUp { .. }) => {
+            failed(reason::NO_CHECKER, text)
+        }
+        PrepareError::NoChecker(NoChecker::Unknown { .. } | NoChecker::OtherKind { .. }) => invalid("checkers", text),
+        PrepareError::NoChecker(NoChecker::NotForFiles { .. } | NoChecker::Outside { .. }) => invalid("files", text),
+        PrepareError::CheckerMissing { .. } => failed(reason::RUNNER_MISSING, text),
+        PrepareError::NothingToCheck { since } => failed_with(reason::NOTHING_AFFECTED, text, &[("since", since)]),
         PrepareError::NothingAffected(summary) => {
             let (since, left_out) = (summary.since.as_str(), summary.left_out.to_string());
             failed_with(reason::NOTHING_AFFECTED, text, &[("since", since), ("left_out", &left_out)])
@@ -406,6 +414,10 @@ mod tests {
             (prepare(&DetectError::Polyglot { names: vec![] }.into()), FailedPrecondition, reason::POLYGLOT),
             (failed(reason::FRAMEWORK_NOT_HERE, "why"), FailedPrecondition, reason::FRAMEWORK_NOT_HERE),
             (failed(reason::PROJECT_FILE, "why"), FailedPrecondition, reason::PROJECT_FILE),
+            (prepare(&NoChecker::NoneSetUp { known: vec![] }.into()), FailedPrecondition, reason::NO_CHECKER),
+            (prepare(&NoChecker::Outside { file: text() }.into()), InvalidArgument, reason::INVALID_ARGUMENT),
+            (prepare(&PrepareError::CheckerMissing { text: text() }), FailedPrecondition, reason::RUNNER_MISSING),
+            (prepare(&PrepareError::NothingToCheck { since: text() }), FailedPrecondition, reason::NOTHING_AFFECTED),
             (prepare(&too_many.into()), FailedPrecondition, reason::TOO_MANY_COMMANDS),
             (prepare(&no_program), FailedPrecondition, reason::RUNNER_MISSING),
             (prepare(&PrepareError::NetworkDenied), PermissionDenied, reason::NETWORK_DENIED),

@@ -4,7 +4,11 @@
 use super::ReportInput;
 use super::budget::{Budget, LeftOut, cut};
 use super::entries::{Entry, entries, headline};
+use crate::grpc::convert;
+use proctor_core::check::{CheckReport, Finding, Range, Severity};
 use proctor_core::outcome::Outcome;
+use proctor_core::report::Report;
+use proctor_proto::check_text;
 use proctor_proto::printable::{block, line};
 use std::fmt::Write as _;
 
@@ -19,6 +23,9 @@ const NAME_BYTES: usize = 512;
 
 pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     let report = input.report;
+    if let Some(check) = &report.check {
+        return render_check(report, check, bytes_max);
+    }
     let level = if report.outcome == Outcome::Passed { "notice" } else { "error" };
     let mut text = format!("::{level} title=proctor::{}\n", data(&line(&headline(report))));
     let mut budget = Budget::new(bytes_max);
@@ -35,6 +42,53 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
         let _ = writeln!(text, "::warning title=proctor::{left_out} further failures have no annotation");
     }
     text
+}
+
+// Findings of linters and type checkers, the most serious first: GitHub shows the first ones.
+fn render_check(report: &Report, check: &CheckReport, bytes_max: usize) -> String {
+    let shown = convert::report(report);
+    let level = if report.outcome == Outcome::Passed { "notice" } else { "error" };
+    let mut text = format!("::{level} title=proctor::{}\n", data(&line(&check_text::headline(&shown))));
+    for checker in shown.check.iter().flat_map(check_text::unfinished) {
+        let reason = check_text::reason(checker);
+        let _ = writeln!(text, "::error title=proctor::{}", data(cut(&reason, MESSAGE_BYTES)));
+    }
+    let mut findings: Vec<&Finding> = check.findings.iter().collect();
+    findings.sort_by_key(|finding| finding.severity);
+    let mut annotated = 0;
+    for finding in findings.iter().take(FAILURES_MAX) {
+        let command = finding_annotation(finding);
+        if text.len() + command.len() > bytes_max {
+            break;
+        }
+        text.push_str(&command);
+        annotated += 1;
+    }
+    let left_out = check.total().saturating_sub(annotated);
+    if left_out > 0 {
+        let _ = writeln!(text, "::warning title=proctor::{left_out} further findings have no annotation");
+    }
+    text
+}
+
+fn finding_annotation(finding: &Finding) -> String {
+    let level = match finding.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "notice",
+    };
+    let mut command = format!("::{level} file={}", property(cut(&finding.file, NAME_BYTES)));
+    let Range { line, column, end_line, end_column } = finding.range;
+    for (name, number) in [("line", line), ("col", column), ("endLine", end_line), ("endColumn", end_column)] {
+        if number > 0 {
+            let _ = write!(command, ",{name}={number}");
+        }
+    }
+    let title = format!("{} {}", finding.checker, finding.rule);
+    let title = property(cut(title.trim_end(), NAME_BYTES));
+    let message = block(&finding.message);
+    let _ = writeln!(command, ",title={title}::{}", data(cut(&message, MESSAGE_BYTES)));
+    command
 }
 
 fn annotation(entry: &Entry<'_>) -> String {

@@ -56,6 +56,8 @@ pub fn document(report: &Report) -> impl Serialize {
         repetitions,
         quarantined,
         affected,
+        check,
+        checked_since,
         truncated,
     } = report;
     let tests = tests.iter().map(|test| document_test(test, &mut room)).collect();
@@ -98,6 +100,8 @@ pub fn document(report: &Report) -> impl Serialize {
         repetitions: repetitions.as_ref(),
         quarantined: quarantined.as_ref(),
         affected: affected.as_ref(),
+        check: check.as_ref(),
+        checked_since: checked_since.as_deref(),
         truncated: DocumentTruncated {
             counts: *truncated,
             calls: room.calls_left_out,
@@ -149,6 +153,10 @@ struct Document<'a> {
     quarantined: Option<&'a proctor_core::history::TestGroup>,
     #[serde(skip_serializing_if = "Option::is_none")]
     affected: Option<&'a proctor_core::selection::AffectedSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<&'a proctor_core::check::CheckReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checked_since: Option<&'a str>,
     truncated: DocumentTruncated,
 }
 

@@ -97,7 +97,7 @@ fn changes(
 }
 
 // A revision that does not exist is the caller's mistake; a repository that cannot be read leaves only a full run.
-fn rejected(error: GitError) -> Result<FullReason, SinceError> {
+pub(super) fn rejected(error: GitError) -> Result<FullReason, SinceError> {
     match error {
         GitError::NoSuchRevision { .. }
         | GitError::Ambiguous { .. }

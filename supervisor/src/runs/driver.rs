@@ -16,6 +16,7 @@ use crate::runs::scheduler::{EnterError, RunSlot, SlotState};
 use crate::telemetry::traces::run::RunTrace;
 use crate::tenants::policy::Policy;
 use crate::workspace::Workspace;
+use proctor_core::check::CheckMemory;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::{RunId, SessionId};
@@ -62,6 +63,8 @@ pub struct RunTask {
     pub fingerprint: Option<Fingerprint>,
     /// What selected its tests, if it runs those that are affected by changes.
     pub affected: Option<AffectedRun>,
+    /// The findings of earlier checks of the session.
+    pub earlier_checks: Arc<CheckMemory>,
     /// The snapshot of the session, whose files need not be read again after the run.
     pub earlier: Option<Arc<proctor_core::selection::Snapshot>>,
     /// The hash of its programs when it was prepared.
@@ -283,7 +286,7 @@ fn provide_go_library(task: &RunTask, prepared: &mut PreparedRun, cache: &RunCac
 
 fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
     let affected = task.affected.take().map(|affected| affected.summary);
-    let quarantine = prepared.quarantine.clone();
+    let (quarantine, checked_since) = (prepared.quarantine.clone(), prepared.checked_since.clone());
     task.request.repetition = prepared.repetition;
     let (mut report, measured, conclude) = if task.kind == RunKind::Tests && !task.request.repetition.is_once() {
         let (report, measured) = repeated_run::execute(&mut task, prepared)?;
@@ -299,6 +302,10 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         let RunRequest { selection, command, framework, .. } = &task.request;
         report.affected = affected;
         quarantine.mark(&mut report, selection.is_whole() && command.is_empty() && framework.is_none());
+    }
+    if let Some(check) = &mut report.check {
+        check.comparison = task.earlier_checks.compare(check);
+        report.checked_since = checked_since;
     }
     Ok(RanTests { report, measured, conclude })
 }

@@ -3,6 +3,7 @@
 //! A run outlives the calls that started it and stays readable until its session forgets it.
 
 mod affected;
+mod changed_paths;
 mod combined_exit;
 pub mod context;
 mod driver;
@@ -24,6 +25,7 @@ mod stack_capture;
 mod tally;
 
 pub use affected::{SinceError, affected_tests, covering_in, request_for};
+pub use changed_paths::{CheckScope, changed_since};
 pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{
     LogWriter, LoggedEvent, Phase, ReadError, RunEnd, RunHandle, Snapshot, StartedTests, WatchGuard, open,

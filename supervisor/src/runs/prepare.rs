@@ -13,6 +13,7 @@ use crate::runs::project_file::{ProjectFile, ProjectFileError};
 use crate::runs::quarantine::Quarantine;
 use crate::tenants::policy::Policy;
 use crate::workspace::{Workspace, WorkspaceError, WorkspaceScan};
+use proctor_core::check::{CheckRequest, CheckerResult};
 use proctor_core::id::SessionId;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::Limits;
@@ -22,13 +23,14 @@ use proctor_core::request::{CoverageMode, Fingerprint, RunKind, RunRequest, Sele
 use proctor_core::selection::AffectedSummary;
 use proctor_core::test_case::Collector;
 use proctor_core::timestamp::Timestamp;
+use proctor_frameworks::checks::{self, NoChecker};
 use proctor_frameworks::detection::{self, DetectError};
 use proctor_frameworks::{
-    ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, Parser, Plan, PlanError, PlanRequest, Step,
+    ARTIFACTS, ExpectedTests, FrameworkChoice, InjectedFile, LONG_WALL_MS, Parser, Plan, PlanError, PlanRequest, Step,
     ToolchainSources, runners::custom,
 };
 use proctor_sandbox::{COMMANDS_MAX, CommandSpec, Jail, RunAs, RunSpec, SCRATCH, ScratchFile, StackRequest};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
@@ -68,6 +70,21 @@ pub enum PrepareError {
     WorkspaceOwner {
         /// UID of the tenant's runs.
         uid: u32,
+    },
+    /// No checker can be run.
+    #[error(transparent)]
+    NoChecker(#[from] NoChecker),
+    /// No chosen checker is installed where runs see it.
+    #[error("{text}")]
+    CheckerMissing {
+        /// Which checkers, and how to install them.
+        text: String,
+    },
+    /// No file changed that a checker checks, so nothing was run.
+    #[error("no file that is checked changed since {since}: nothing was run")]
+    NothingToCheck {
+        /// The state that the workspace was compared with, in words.
+        since: String,
     },
     /// No test is affected by what changed, so nothing was run.
     #[error("no test is affected by what changed since {}: nothing was run, {} left out", .0.since, .0.left_out)]
@@ -127,6 +144,8 @@ pub struct PreparedRun {
     pub quarantine: Quarantine,
     /// How often the tests are executed, by the request or by the project file.
     pub repetition: Repetition,
+    /// The state since which the files of a check changed, in words; `None` if it is of all of its files.
+    pub checked_since: Option<String>,
 }
 
 /// A request that the workspace allows to run.
@@ -141,6 +160,9 @@ pub struct ReadyRun {
     pub fingerprint: Option<Fingerprint>,
     /// What selected its tests, if it runs those that are affected by changes.
     pub affected: Option<AffectedRun>,
+    /// Number of runs of tests that had ended in the session, if what they left decides what this run does: after another
+    /// one it is outdated.
+    pub known_runs: Option<u64>,
     /// The hash of its programs when it was prepared.
     pub tools: BTreeMap<String, u64>,
     /// Identity of the workspace in the history at that time; `None` without a history.
@@ -156,8 +178,6 @@ pub struct AffectedRun {
     pub asked: RunRequest,
     /// What was selected.
     pub summary: AffectedSummary,
-    /// Number of runs that had ended in the session: after another one the selection is outdated.
-    pub ended_runs: u64,
     /// When the workspace was scanned.
     pub selected_at: Timestamp,
 }
@@ -185,11 +205,12 @@ pub fn prepare(
     let (mut request, mut notes) = file.complete(request, policy.may_use_network);
     let (scope, scope_note) = file.scope(&request.selection);
     let is_own_command = !request.command.is_empty();
-    if !is_own_command {
+    let has_scope = !is_own_command && request.check.is_none();
+    if has_scope {
         notes.extend(scope_note);
         notes.extend(scope.doubts(&scan.tree));
     }
-    let network = request.network.unwrap_or_default();
+    let network = request.network.filter(|_| request.check.is_none()).unwrap_or_default();
     if network == Network::Host && !policy.may_use_network {
         return Err(PrepareError::NetworkDenied);
     }
@@ -209,27 +230,31 @@ pub fn prepare(
         toolchain_sources: None,
     };
     let mut read_only = context.toolchain.read_only(workspace.root(), policy.run_as.into());
-    let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms } = if !is_own_command {
-        plan_detected(policy, scan, &file, &request, kind, &want, |chosen| {
-            toolchain_sources(context, workspace, &read_only, chosen)
-        })?
-    } else {
-        check_custom(&request, kind)?;
-        notes.extend(file.unused_scope());
-        let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
-        let plan = custom::plan(&request.command, want.scratch, report);
-        let parser = custom::parser_for(&request.command, root, report);
-        FrameworkPlan {
-            plan,
-            parser,
-            framework: custom::NAME.to_owned(),
-            chosen: None,
-            expected: ExpectedTests::default(),
-            missed: Vec::new(),
-            wall_ms_max,
-            wall_ms: file.wall_ms(None, wall_ms_max),
-        }
-    };
+    let FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms } =
+        if let Some(check) = &request.check {
+            let is_installed = |step: &Step| command(context, workspace, &read_only, &BTreeMap::new(), step).is_ok();
+            plan_check(policy, scan, &check.request, &want, &is_installed)?
+        } else if !is_own_command {
+            plan_detected(policy, scan, &file, &request, kind, &want, |chosen| {
+                toolchain_sources(context, workspace, &read_only, chosen)
+            })?
+        } else {
+            check_custom(&request, kind)?;
+            notes.extend(file.unused_scope());
+            let wall_ms_max = policy.timeouts.get(custom::NAME).copied().unwrap_or(policy.defaults.wall_ms_max);
+            let plan = custom::plan(&request.command, want.scratch, report);
+            let parser = custom::parser_for(&request.command, root, report);
+            FrameworkPlan {
+                plan,
+                parser,
+                framework: custom::NAME.to_owned(),
+                chosen: None,
+                expected: ExpectedTests::default(),
+                missed: Vec::new(),
+                wall_ms_max,
+                wall_ms: file.wall_ms(None, wall_ms_max),
+            }
+        };
     if plan.steps.len() > COMMANDS_MAX {
         return Err(PlanError::TooManySteps { steps: plan.steps.len(), max: COMMANDS_MAX }.into());
     }
@@ -253,7 +278,7 @@ pub fn prepare(
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
-    let is_scoped = !is_own_command && !scope.is_everything();
+    let is_scoped = has_scope && !scope.is_everything();
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {
@@ -295,6 +320,7 @@ pub fn prepare(
         missed,
         quarantine,
         repetition: request.repetition,
+        checked_since: None,
     })
 }
 
@@ -396,9 +422,38 @@ fn plan_detected(
     let missed = chosen.unscanned_errors(&scan.tree, &selection);
     let (chosen, expected) = match kind {
         RunKind::Tests => (Some(chosen), ExpectedTests::from_selection(&selection)),
-        RunKind::Listing => (None, ExpectedTests::default()),
+        RunKind::Listing | RunKind::Check => (None, ExpectedTests::default()),
     };
     Ok(FrameworkPlan { plan, parser, framework, chosen, expected, missed, wall_ms_max, wall_ms })
+}
+
+/// Plans the commands of a check. Checkers may compile the whole project, so its time is that of a build.
+fn plan_check(
+    policy: &Policy,
+    scan: &WorkspaceScan,
+    request: &CheckRequest,
+    want: &PlanRequest<'_>,
+    is_installed: &dyn Fn(&Step) -> bool,
+) -> Result<FrameworkPlan, PrepareError> {
+    let choice = checks::choose(&scan.tree, request)?;
+    let (plan, parser) = choice.plan(&scan.tree, want, is_installed);
+    if plan.steps.is_empty() {
+        let not_run = |checker: &CheckerResult| format!("{}: {}", checker.checker, checker.status.text());
+        let reasons: BTreeSet<String> = parser.report().checkers.iter().map(not_run).collect();
+        let text = reasons.into_iter().collect::<Vec<_>>().join("; ");
+        return Err(PrepareError::CheckerMissing { text });
+    }
+    let framework = choice.name();
+    Ok(FrameworkPlan {
+        plan,
+        parser: Box::new(parser),
+        framework,
+        chosen: None,
+        expected: ExpectedTests::default(),
+        missed: Vec::new(),
+        wall_ms_max: policy.defaults.wall_ms_max.max(LONG_WALL_MS),
+        wall_ms: None,
+    })
 }
 
 /// A note for a project whose virtual environment is not used, because its interpreter is not visible to the run.

@@ -20,7 +20,7 @@ use proctor_core::redact::{redact_from, redacted};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
-use proctor_core::verdict::{Facts, judge};
+use proctor_core::verdict::{CheckFacts, Facts, judge};
 use proctor_frameworks::{FrameworkChoice, Parser, StackOutput};
 use proctor_sandbox::{Ending, SpoolReader};
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,9 +91,11 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         let left_out = ending.streamed_artifacts_left_out;
         format!("{left_out} file(s) that tests left are not kept: too many, too large, too deep, or oddly named")
     });
+    let (check, check_notes) = report_limits::bounded_check(parser.check_report()).unzip();
     // Proctor's own notes come first: plan and runner may produce more notes than the report has room for.
     let own_notes = replaced.into_iter().chain(ending.notes).chain(left_out).chain(tally.note());
-    let notes = bounded_notes(own_notes.chain(notes).chain(stream.notes).collect());
+    let notes =
+        bounded_notes(own_notes.chain(notes).chain(stream.notes).chain(check_notes.into_iter().flatten()).collect());
     let artifacts = build_artifacts(retained_files, parser.as_ref());
     let (measured, coverage) =
         harvest(chosen.as_ref(), &workspace, (&files, ending.artifacts_left_out), &tally.finished());
@@ -118,6 +120,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
             || (chosen.as_ref().is_some_and(FrameworkChoice::build_error_hides_tests)
                 && tally.build_errors + tally.collection_errors > 0),
         not_built: stream.not_built,
+        check: check.as_ref().map(CheckFacts::of),
         idle_frameworks: stream.idle_frameworks,
         running,
         notes,
@@ -165,6 +168,8 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         repetitions: None,
         quarantined: None,
         affected: None,
+        check,
+        checked_since: None,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
     };
     (report, measured)
@@ -323,6 +328,8 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         repetitions: None,
         quarantined: None,
         affected: None,
+        check: None,
+        checked_since: None,
         truncated: Truncated::default(),
     }
 }

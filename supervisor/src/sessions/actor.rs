@@ -69,7 +69,7 @@ pub(super) struct StartingRun {
 pub(super) struct Actor {
     pub(super) shared: Arc<SessionShared>,
     pub(super) session: Session,
-    /// Reservation of the memory of the coverage index and the baseline in the tenant's quota.
+    /// Reservation of the memory of the coverage index, the baseline and the findings of checks in the tenant's quota.
     index_memory: Option<Reservation>,
     pub(super) runs: HashMap<RunId, RunEntry>,
     pub(super) drivers: JoinSet<FinishedRun>,
@@ -250,6 +250,7 @@ impl Actor {
                     index: self.session.index().clone(),
                     last_request: self.session.last_request().cloned(),
                     baseline: self.session.baseline().map(|baseline| baseline.as_ref().clone()),
+                    checks: self.session.checks().as_ref().clone(),
                 });
             }
             SessionMessage::Unfinished { reply } => {
@@ -361,7 +362,8 @@ impl Actor {
             (entry.log.clone(), std::mem::take(&mut entry.trace))
         });
         let ended = run.clone();
-        let (has_measured, has_seen) = (!finished.measured.is_empty(), finished.seen.is_some());
+        let has_checked = matches!(&finished.end, RunEnd::Report(report) if report.check.is_some());
+        let has_learnt = !finished.measured.is_empty() || finished.seen.is_some() || has_checked;
         self.step(match &finished.end {
             RunEnd::Report(report) => {
                 let (measured, seen) = (finished.measured, finished.seen);
@@ -370,9 +372,9 @@ impl Actor {
             RunEnd::NotStarted(_) => SessionEvent::NotStarted { run },
         })
         .await;
-        if has_measured || has_seen {
+        if has_learnt {
             let baseline = self.session.baseline().map_or(0, |baseline| baseline.memory_bytes());
-            let bytes = (self.session.index().memory_bytes() + baseline) as u64;
+            let bytes = (self.session.index().memory_bytes() + baseline + self.session.checks().memory_bytes()) as u64;
             self.index_memory = Some(self.shared.policy.usage.retained.memory.add(bytes));
         }
         let Some((log, trace)) = log else { return };

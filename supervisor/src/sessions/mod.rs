@@ -19,6 +19,7 @@ use crate::telemetry::failure_streak::FailureStreak;
 use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
 use proctor_core::bounds::SESSION_IDLE_MAX;
+use proctor_core::check::CheckMemory;
 use proctor_core::coverage::{CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
@@ -162,6 +163,9 @@ pub struct SessionMemory {
     /// What a selection of affected tests builds on.
     #[serde(default)]
     pub baseline: Option<Baseline>,
+    /// The findings of earlier checks.
+    #[serde(default)]
+    pub checks: CheckMemory,
 }
 
 /// Why a session did not carry out a request.
@@ -236,7 +240,8 @@ pub struct SessionOptions {
 pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
     let SessionOptions { id, context, policy, workspace, idle_max, memory } = options;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session = Session::restore(memory.slot, memory.index, memory.last_request, memory.baseline);
+    let session =
+        Session::restore(memory.slot, memory.index, memory.last_request, memory.baseline).with_checks(memory.checks);
     let streak = FailureStreak::new(context.clock.now());
     let shared = Arc::new(SessionShared {
         id,

@@ -6,7 +6,7 @@ use crate::caches;
 use crate::history::WorkspaceKey;
 use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun, prepare};
-use crate::runs::{affected_tests, other_tool, request_for, tools_of};
+use crate::runs::{affected_tests, changed_since, other_tool, request_for, tools_of};
 use crate::telemetry::traces::run::ScanTrace;
 use crate::tenants::policy::Policy;
 use crate::workspace::WorkspaceScan;
@@ -14,11 +14,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use proctor_core::id::RunId;
 use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{EarlierState, Fingerprint, RunKind, RunRequest, Selection};
+use proctor_core::request::{EarlierState, Fingerprint, RequestedCheck, RunKind, RunRequest};
 use proctor_core::selection::{AffectedTests, FullReason};
 use proctor_core::session::SessionKnowledge;
 use proctor_core::timestamp::Timestamp;
 use proctor_frameworks::PlanError;
+use proctor_frameworks::checks::NoChecker;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, spawn_blocking};
@@ -42,7 +43,7 @@ pub(super) struct ScanRequest {
     /// `None` for a rerun whose selection is not known yet: only the fingerprint is wanted then.
     pub request: Option<Box<RunRequest>>,
     pub kind: RunKind,
-    /// For a request of affected tests, what selects them.
+    /// For a request of affected tests or of a check since an earlier state, what selects the tests or files.
     pub knowledge: Option<SessionKnowledge>,
     /// Spans of the wait for the scan, the scan and the preparation.
     pub trace: ScanTrace,
@@ -171,8 +172,11 @@ fn scan(shared: &SessionShared, requests: &[ScanRequest], permit: &mut ScanPermi
     let policy = shared.policy.now();
     let workspace_key = policy.history.as_ref().map(|_| WorkspaceKey::for_workspace(&shared.workspace));
     let preparation = Preparation { shared, policy, scan: &scan, scanned_at, workspace_key };
-    let ready = |wanted: &RunRequest, scanned: &ScanRequest| match (&wanted.selection, &scanned.knowledge) {
-        (Selection::Affected { since }, Some(knowledge)) => preparation.ready_affected(since, wanted, knowledge),
+    let ready = |wanted: &RunRequest, scanned: &ScanRequest| match (wanted.compared_with(), &scanned.knowledge) {
+        (Some(since), Some(knowledge)) if scanned.kind == RunKind::Check => {
+            preparation.ready_check(since, wanted, knowledge)
+        }
+        (Some(since), Some(knowledge)) => preparation.ready_affected(since, wanted, knowledge),
         _ => preparation.ready(wanted, scanned.kind),
     };
     let mut results: Vec<ScanResult> = Vec::with_capacity(requests.len());
@@ -216,6 +220,7 @@ impl Preparation<'_> {
             prepared,
             fingerprint: self.scan.fingerprint,
             affected: None,
+            known_runs: None,
             tools,
             workspace_key: self.workspace_key,
             cache_exceeded,
@@ -255,6 +260,32 @@ impl Preparation<'_> {
         Ok(self.with_selection(run(&instead)?, &instead, asked, knowledge))
     }
 
+    /// Prepares a check of the files that changed.
+    fn ready_check(
+        &self,
+        since: &EarlierState,
+        asked: &RunRequest,
+        knowledge: &SessionKnowledge,
+    ) -> Result<ReadyRun, PrepareError> {
+        let Some(check) = &asked.check else { return self.ready(asked, RunKind::Check) };
+        let workspace = &self.shared.workspace;
+        let scope = changed_since(workspace, self.scan, since, knowledge.baseline.as_deref(), &check.request)?;
+        let on_changed = RequestedCheck { request: scope.request, since: None };
+        let request = RunRequest { check: Some(Box::new(on_changed)), ..asked.clone() };
+        let ready = self.ready(&request, RunKind::Check).map_err(|error| match (error, &scope.since) {
+            (PrepareError::NoChecker(NoChecker::NotForFiles { .. }), Some(since)) => {
+                PrepareError::NothingToCheck { since: since.clone() }
+            }
+            (error, _) => error,
+        });
+        let mut ready = ready?;
+        ready.request = asked.clone();
+        ready.known_runs = Some(knowledge.ended_runs);
+        ready.prepared.notes.extend(scope.note);
+        ready.prepared.checked_since = scope.since;
+        Ok(ready)
+    }
+
     fn with_selection(
         &self,
         mut ready: ReadyRun,
@@ -263,12 +294,9 @@ impl Preparation<'_> {
         knowledge: &SessionKnowledge,
     ) -> ReadyRun {
         ready.prepared.notes.extend(affected.notes.iter().cloned());
-        ready.affected = Some(AffectedRun {
-            asked: asked.clone(),
-            summary: affected.summary(),
-            ended_runs: knowledge.ended_runs,
-            selected_at: self.scanned_at,
-        });
+        ready.affected =
+            Some(AffectedRun { asked: asked.clone(), summary: affected.summary(), selected_at: self.scanned_at });
+        ready.known_runs = Some(knowledge.ended_runs);
         ready
     }
 }

@@ -56,10 +56,10 @@ impl Actor {
         if entry.as_ref().is_some_and(|entry| entry.audited) {
             return;
         }
-        let is_listing = entry.as_ref().is_some_and(|entry| entry.kind == RunKind::Listing);
+        let kind = entry.as_ref().map_or(RunKind::Tests, |entry| entry.kind);
         let SessionShared { context, policy, streak, .. } = &*self.shared;
-        context.counters.record_run(end, is_listing, &policy.usage.runs);
-        if let (RunEnd::Report(report), false) = (end, is_listing) {
+        context.counters.record_run(end, kind, &policy.usage.runs);
+        if let (RunEnd::Report(report), RunKind::Tests) = (end, kind) {
             streak.record(report.outcome, now);
         }
         let since = entry.map(|entry| {

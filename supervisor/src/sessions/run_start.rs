@@ -3,7 +3,7 @@
 use super::actor::{Actor, Place, RunEntry, StartingRun};
 use super::pending_scans::{Reply, ScanFor, ScanRequest, Scanned};
 use super::{SessionError, StartRequest, StartedRun};
-use crate::runs::prepare::{AffectedRun, PrepareError, ReadyRun};
+use crate::runs::prepare::{PrepareError, ReadyRun};
 use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest};
 use crate::runs::{self, FinishedRun, KillOnDrop, NotStarted, RunEnd, RunKiller, RunTask, Spools};
 use crate::telemetry::traces::run::{RunTrace, ScanTrace};
@@ -44,7 +44,8 @@ impl Actor {
             return;
         }
         // What a rerun runs depends on the run in progress, so it is known only once that has ended.
-        let depends = matches!(start.request.selection, Selection::LastFailed { .. } | Selection::Affected { .. });
+        let depends =
+            matches!(start.request.selection, Selection::LastFailed { .. }) || start.request.compared_with().is_some();
         let is_known = self.session.running().is_none() || !depends;
         let resolved = is_known.then(|| self.session.resolve(&start.request).ok()).flatten();
         let request = self.scan_request(resolved.map(|(request, _)| request), start.kind, &start.trace);
@@ -52,8 +53,8 @@ impl Actor {
     }
 
     fn scan_request(&self, request: Option<Box<RunRequest>>, kind: RunKind, trace: &Span) -> ScanRequest {
-        let is_affected = |request: &RunRequest| matches!(request.selection, Selection::Affected { .. });
-        let knowledge = request.as_deref().is_some_and(is_affected).then(|| self.session.knowledge());
+        let is_compared = |request: &RunRequest| request.compared_with().is_some();
+        let knowledge = request.as_deref().is_some_and(is_compared).then(|| self.session.knowledge());
         ScanRequest { request, kind, knowledge, trace: ScanTrace::new(trace) }
     }
 
@@ -61,9 +62,8 @@ impl Actor {
     async fn decide(&mut self, start: StartRequest, scanned: Scanned) -> Result<StartedRun, SessionError> {
         let StartRequest { request, kind, options, trace } = start;
         let is_current = |ready: &ReadyRun| {
-            let is_outdated = |affected: &AffectedRun| affected.ended_runs != self.session.ended_runs();
             let asked = ready.affected.as_ref().map_or(&ready.request, |affected| &affected.asked);
-            !ready.affected.as_ref().is_some_and(is_outdated)
+            ready.known_runs.is_none_or(|runs| runs == self.session.ended_runs())
                 && self.session.resolve(&request).is_ok_and(|(now, _)| *now == *asked)
         };
         let place = match scanned.ready.filter(|ready| self.session.running().is_none() && is_current(ready)) {
@@ -256,6 +256,7 @@ impl Actor {
             fingerprint,
             affected,
             earlier: self.session.baseline().map(|baseline| Arc::clone(&baseline.seen.snapshot)),
+            earlier_checks: Arc::clone(self.session.checks()),
             tools,
             notes,
             accepted_at: entry.accepted_at,

@@ -5,12 +5,13 @@ use crate::runs::{NotStarted, RunEnd};
 use proctor_core::histogram::Histogram;
 use proctor_core::outcome::{KillReason, Outcome};
 use proctor_core::report::Report;
+use proctor_core::request::RunKind;
 use proctor_frameworks::FRAMEWORKS;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tonic::Code;
 
 /// Every method that is counted by name, in the order of the counters. All others count as [`OTHER`].
-pub const METHODS: [&str; 25] = [
+pub const METHODS: [&str; 26] = [
     "Sessions/CreateSession",
     "Sessions/GetSession",
     "Sessions/ListSessions",
@@ -18,6 +19,7 @@ pub const METHODS: [&str; 25] = [
     "Runs/RunTests",
     "Runs/RunFailingTests",
     "Runs/RunAffectedTests",
+    "Runs/RunChecks",
     "Runs/WatchRun",
     "Runs/GetRun",
     "Runs/CancelRun",
@@ -199,9 +201,10 @@ impl Counters {
     }
 
     /// Counts the end of a run; `tenant` counts it too.
-    pub fn record_run(&self, end: &RunEnd, is_listing: bool, tenant: &OutcomeCounters) {
+    pub fn record_run(&self, end: &RunEnd, kind: RunKind, tenant: &OutcomeCounters) {
         match end {
-            RunEnd::Report(report) if is_listing => self.record_limits(report),
+            // The counters of outcomes are those of tests.
+            RunEnd::Report(report) if kind != RunKind::Tests => self.record_limits(report),
             RunEnd::Report(report) => {
                 self.record_limits(report);
                 let framework = FRAMEWORKS.iter().position(|framework| framework.name() == report.framework);
@@ -326,10 +329,10 @@ mod tests {
     #[test]
     fn counts_the_ends_of_runs() {
         let (counters, tenant) = (Counters::default(), OutcomeCounters::default());
-        counters.record_run(&ended(Outcome::TimedOut, "pytest"), false, &tenant);
-        counters.record_run(&ended(Outcome::WorkerLost, ""), false, &tenant);
-        counters.record_run(&ended(Outcome::Passed, "pytest"), true, &tenant);
-        counters.record_run(&RunEnd::NotStarted(QuotaExceeded::HostTenants.into()), false, &tenant);
+        counters.record_run(&ended(Outcome::TimedOut, "pytest"), RunKind::Tests, &tenant);
+        counters.record_run(&ended(Outcome::WorkerLost, ""), RunKind::Tests, &tenant);
+        counters.record_run(&ended(Outcome::Passed, "pytest"), RunKind::Listing, &tenant);
+        counters.record_run(&RunEnd::NotStarted(QuotaExceeded::HostTenants.into()), RunKind::Tests, &tenant);
         let runs: Vec<_> = counters.runs().filter(|(.., count)| *count > 0).collect();
         assert_eq!(runs, [("pytest", Outcome::TimedOut, 1), (NO_FRAMEWORK, Outcome::WorkerLost, 1)]);
         let of_tenant: Vec<_> = tenant.counts().filter(|(_, count)| *count > 0).collect();

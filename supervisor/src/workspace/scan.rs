@@ -9,7 +9,7 @@ use proctor_core::bounds::{
     SCAN_DEPTH_MAX, SCAN_DROPPED_DATA_MAX, SCAN_ENTRIES_MAX, SCAN_ENTRIES_WITH_DATA_MAX,
 };
 use proctor_core::request::Fingerprint;
-use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason};
+use proctor_frameworks::{FRAMEWORKS, FileTree, FrameworkSet, UnscannedPath, UnscannedReason, checks};
 use proctor_sandbox::exhausted_resource;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
@@ -220,6 +220,7 @@ impl Walk<'_> {
             return Ok(());
         };
         let is_marker = project_file::PATHS.contains(&relative)
+            || checks::is_marker_path(relative)
             || FRAMEWORKS
                 .iter()
                 .any(|framework| framework.manifest().markers.contains(&name) || framework.is_marker_path(relative));

@@ -3,6 +3,7 @@
 
 use proctor_core::outcome::Exit;
 use proctor_core::outcome::Outcome;
+use proctor_frameworks::checks::CHECKERS;
 use proctor_fuzz::input::Run;
 use proctor_fuzz::replay::replay;
 use proctor_fuzz::subject;
@@ -96,7 +97,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::create_dir_all(destination.join(name))?;
         println!("stream {name}");
     }
-    for target in ["listing", "plan", "profile", "index"] {
+    checks(&goldens.join("checks"), &destination.join("checks"))?;
+    for target in ["listing", "plan", "checks", "profile", "index"] {
         println!("{target} {target}");
     }
     Ok(())
@@ -142,6 +144,23 @@ fn write(destination: &Path, dir: &str, name: &str, files: &[PathBuf]) -> Result
     let status = FAILURE_STATUS.iter().find(|(known, _)| *known == framework).map_or(b'1', |(_, status)| *status);
     let ended = if matches!(outcome, Outcome::Passed | Outcome::NoTests) { b'0' } else { status };
     put(&destination.join(framework), name, &[&before[..], &input, b"\x1ex", &[ended]].concat())
+}
+
+/// The recordings of linters and type checkers, in the form of the target `checks`.
+fn checks(goldens: &Path, destination: &Path) -> Result<(), Box<dyn Error>> {
+    for (number, checker) in (0_u8..).zip(CHECKERS) {
+        let name = checker.manifest().name;
+        for file in
+            children(&goldens.join(name))?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "exit"))
+        {
+            let status = fs::read(&file)?;
+            let (stdout, stderr) = (fs::read(file.with_extension("stdout"))?, fs::read(file.with_extension("stderr"))?);
+            let input =
+                [&[number, status.first().copied().unwrap_or_default()][..], &stdout, b"\x1e", &stderr].concat();
+            put(destination, &format!("{name}-{}", file.file_stem().unwrap_or_default().to_string_lossy()), &input)?;
+        }
+    }
+    Ok(())
 }
 
 /// Number of silent steps before the step that printed the golden stream.

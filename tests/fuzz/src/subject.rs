@@ -1,7 +1,9 @@
 //! Parsers under test: one for every framework, selected by name, and one for custom commands.
 
+use proctor_core::check::CheckRequest;
 use proctor_core::isolation::Network;
 use proctor_core::request::{CoverageMode, Selection};
+use proctor_frameworks::checks::{CHECKERS, CheckParser, choose};
 use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, PlanRequest, runners::custom};
 
 /// Environment variable that selects the framework: one process and one corpus per framework, since inputs of one are
@@ -43,6 +45,16 @@ fn tree(framework: &dyn Framework) -> FileTree {
     let mut tree = FileTree::default();
     framework.manifest().sample.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
     tree
+}
+
+/// Returns the parser of a check with one command of a checker, by its number in [`CHECKERS`].
+pub fn check_parser(number: usize) -> CheckParser {
+    let manifest = CHECKERS[number % CHECKERS.len()].manifest();
+    let mut tree = FileTree::default();
+    manifest.sample.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+    let request = CheckRequest { checkers: vec![manifest.name.to_owned()], ..CheckRequest::default() };
+    let choice = choose(&tree, &request).expect("the sample selects the checker");
+    choice.plan(&tree, &want(&Selection::All), &|_| true).1
 }
 
 /// Returns a plan of the framework and a parser for its output.

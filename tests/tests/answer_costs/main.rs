@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail like tests")]
 
+mod checks;
 mod failure_pages;
 #[path = "../outcome_table/mcp_client.rs"]
 #[expect(dead_code, reason = "these tests use a part of the client")]

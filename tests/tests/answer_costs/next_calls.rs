@@ -3,10 +3,12 @@
 use crate::mcp_client::Answer;
 use serde_json::{Value, json};
 
-const TOOLS: [&str; 9] = [
+const TOOLS: [&str; 11] = [
     "run_tests",
     "run_failing_tests",
     "run_affected_tests",
+    "run_lint",
+    "run_typecheck",
     "last_test_failures",
     "analyze_failures",
     "tests_covering",

@@ -31,7 +31,7 @@ fn calls() -> Value {
 }
 
 fn check_answers(output: &Value) {
-    assert_eq!(output["tools"].as_array().unwrap().len(), 9);
+    assert_eq!(output["tools"].as_array().unwrap().len(), 11);
     let answers = output["answers"].as_array().unwrap();
     assert_eq!(answers.len(), calls().as_array().unwrap().len());
     assert!(answers.iter().all(|answer| answer["isError"] != true), "{output}");
@@ -79,7 +79,7 @@ fn the_inspector_finds_no_fault_in_the_schemas() {
     let http = http.arg("--header").arg(format!("Authorization: Bearer {}", shim.token())).args(list);
     for inspector in [stdio, http] {
         let tools = inspector.run(&workspace, &Value::Null);
-        assert_eq!(tools["tools"].as_array().unwrap().len(), 9);
+        assert_eq!(tools["tools"].as_array().unwrap().len(), 11);
     }
     shim.stop();
 }

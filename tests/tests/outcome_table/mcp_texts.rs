@@ -112,7 +112,9 @@ async fn offers_the_tools_of_the_contract() {
         "list_tests",
         "run_affected_tests",
         "run_failing_tests",
+        "run_lint",
         "run_tests",
+        "run_typecheck",
         "tests_covering",
     ];
     assert_eq!(names, wanted);

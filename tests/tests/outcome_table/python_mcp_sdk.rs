@@ -110,7 +110,7 @@ fn every_tool_answer_matches_its_schema() {
     ]);
     let output = calls(&workspace, &requests);
     assert_eq!(output["server"], "proctor");
-    assert_eq!(output["tools"].as_array().unwrap().len(), 9);
+    assert_eq!(output["tools"].as_array().unwrap().len(), 11);
     let answers: Vec<Answer> = output["answers"].as_array().unwrap().iter().map(answer).collect();
     assert_eq!(answers[0].text, "no run_tests call yet in this session");
     assert!(answers[2].text.ends_with("exit: 0\n") && answers[2].text.len() <= 2_000, "{}", answers[2].text);

@@ -82,7 +82,7 @@ async fn names_each_mistake_and_keeps_the_last_report() {
     assert!(stranger.starts_with("get_run: no such run of this tenant. "), "{stranger}");
     let after = mcp.call("last_test_failures", json!({})).await.structured;
     assert_eq!((&after["run_id"], &after["failures"]), (&failures["run_id"], &failures["failures"]));
-    assert_eq!(mcp.tools().len(), 9, "the shim still answers");
+    assert_eq!(mcp.tools().len(), 11, "the shim still answers");
     mcp.close().await;
     before.assert_files(&workspace);
 }

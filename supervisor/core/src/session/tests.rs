@@ -1,6 +1,7 @@
 //! Tests of the session state machine: tables for the contract, properties for the rest.
 
 use super::*;
+use crate::check::{CheckKind, CheckReportBuilder, CheckRequest, CheckerStatus};
 use crate::coverage::{Attribution, LineSpan};
 use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
@@ -371,6 +372,42 @@ fn a_listing_changes_neither_the_slot_nor_the_last_run() {
     let _ = session.step(Timestamp(3), ended("l", Outcome::Passed, Vec::new()));
     assert_eq!(session.slot(), &before);
     assert_eq!(session.last(), Some(&(run("a"), Outcome::Failed)));
+}
+
+#[test]
+fn a_check_leaves_what_is_known_of_tests_alone_and_is_remembered() {
+    let mut session = Session::default();
+    let _ = session.step(Timestamp(0), request_run("a", Selection::All, 1, IfBusy::Queue));
+    let _ = session.step(Timestamp(1), ended("a", Outcome::Failed, Vec::new()));
+    let (slot, runs, request) = (session.slot().clone(), session.ended_runs(), session.last_request().cloned());
+    for (at, number) in [(2, 1), (4, 2)] {
+        let name = format!("c{number}");
+        let _ = session.step(
+            Timestamp(at),
+            SessionEvent::Requested {
+                run: run(&name),
+                request: Box::new(RunRequest { check: Some(Box::default()), ..RunRequest::default() }),
+                kind: RunKind::Check,
+                fingerprint: None,
+                if_busy: IfBusy::Queue,
+                quota_exceeded: None,
+            },
+        );
+        let mut builder = CheckReportBuilder::new(CheckRequest::default());
+        builder.add("ruff", CheckKind::Lint, "", CheckerStatus::Complete, Vec::new());
+        let check = builder.build();
+        assert_eq!(session.checks().compare(&check).is_some(), number == 2, "the check before is known");
+        let report = Report { check: Some(check), ..report(Outcome::Failed, Vec::new()) };
+        let effects = session.step(
+            Timestamp(at + 1),
+            SessionEvent::Ended { run: run(&name), report: Arc::new(report), measured: Vec::new(), seen: None },
+        );
+        assert_eq!(effects, [], "its events are kept for readers");
+    }
+    assert_eq!(session.slot(), &slot);
+    assert_eq!((session.ended_runs(), session.last_request().cloned()), (runs, request));
+    assert_eq!(session.last(), Some(&(run("a"), Outcome::Failed)));
+    assert!(session.checks().memory_bytes() > 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::contract::Step;
 use proctor_core::artifact::ArtifactKind;
+use proctor_core::check::CheckReport;
 use proctor_core::coverage::CoverageMeasurement;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
@@ -67,6 +68,11 @@ pub trait Parser: Send {
 
     /// Where a running test is declared, if the runner reported it: file relative to the workspace, and line.
     fn declared_at(&self, _test: &TestId) -> Option<(String, u32)> {
+        None
+    }
+
+    /// The report of a check by linters and type checkers, of what ran until now; `None` in a run of tests.
+    fn check_report(&self) -> Option<CheckReport> {
         None
     }
 

@@ -245,6 +245,8 @@ fn plan(
             let parser = framework.listing_parser(&plan, request);
             (plan, Box::new(RemedyParser::new(parser, request.network, Vec::new())))
         }
+        // Checks are planned in `checks`.
+        RunKind::Check => return Err(PlanError::NotApplicable { option: "a check", framework: framework.name() }),
     })
 }
 

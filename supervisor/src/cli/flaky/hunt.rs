@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Outcome;
 use proctor_core::repetition::Repetition;
-use proctor_core::request::{RerunTarget, RunRequest, Selection};
+use proctor_core::request::{RerunTarget, RunKind, RunRequest, Selection};
 use proctor_core::test_case::TestId;
 use proctor_core::test_name::TestName;
 use proctor_core::test_order::TestOrder;
@@ -128,7 +128,7 @@ impl<'a> Hunt<'a> {
 
     async fn stage(&mut self, condition: Condition, request: RunRequest) -> Result<(), CommandError> {
         let is_human = self.arguments.output == Output::Human;
-        let report = run::execute(self.session, request, is_human, self.signals).await?;
+        let (_, report) = run::execute(self.session, request, RunKind::Tests, is_human, self.signals).await?;
         let Found { stage, test, framework } = Stage::from_report(condition, &report, &self.arguments.test)?;
         if let Some(found) = FRAMEWORKS.iter().find(|known| known.name() == framework) {
             (self.orders, self.chances) = (found.manifest().options.orders, found.manifest().fixed_chance);

@@ -68,7 +68,9 @@ impl ProjectFile {
     pub fn complete(&self, request: &RunRequest, may_use_network: bool) -> (RunRequest, Vec<String>) {
         let mut notes = self.notes.clone();
         let mut request = request.clone();
-        if request.command.is_empty() && request.framework.is_none() {
+        // Settings of tests say nothing about linters and type checkers, which need no network.
+        let is_of_tests = request.check.is_none();
+        if is_of_tests && request.command.is_empty() && request.framework.is_none() {
             request.framework = self.framework.as_ref().map(|framework| framework.0.clone());
             match (&self.command, &request.framework) {
                 (Some(Command(command)), None) => request.command = command.words(),
@@ -86,12 +88,13 @@ impl ProjectFile {
                 );
             }
         }
-        if request.command.is_empty() {
+        if is_of_tests && request.command.is_empty() {
             request.parallel = request.parallel.or(self.parallel.as_ref().map(|parallel| parallel.0));
         }
         // A request that repeats its tests has said how often they run. The session has made exact tests of a rerun of failures,
         // which the first run has retried already.
         let may_retry = request.repetition.is_once()
+            && is_of_tests
             && request.command.is_empty()
             && !request.fresh
             && !matches!(request.selection, Selection::LastFailed { .. } | Selection::Exactly(_));
@@ -101,7 +104,7 @@ impl ProjectFile {
         for (EnvName(name), EnvValue(value)) in &self.environment {
             request.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
-        if self.sandbox.allow_network == Some(true) {
+        if is_of_tests && self.sandbox.allow_network == Some(true) {
             match request.network {
                 Some(Network::Host) => {}
                 Some(Network::None) => notes.push(

@@ -164,6 +164,7 @@ impl World {
             fingerprint: None,
             affected: None,
             earlier: None,
+            earlier_checks: Arc::default(),
             tools: std::collections::BTreeMap::new(),
             notes: Vec::new(),
             accepted_at: clock.now(),

@@ -92,6 +92,7 @@ impl RunTrace {
             proctor.run.kind = match kind {
                 RunKind::Tests => "tests",
                 RunKind::Listing => "listing",
+                RunKind::Check => "check",
             },
             proctor.session.id = session,
             proctor.tenant = tenant,

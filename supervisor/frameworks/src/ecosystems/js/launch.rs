@@ -4,10 +4,11 @@
 //! archives instead and write a file (`.pnp.cjs`) that teaches Node where each is. Then Node loads that file, as `yarn node` does,
 //! and Yarn itself is not needed.
 
+use super::injected_file;
 use super::test_script::Invocation;
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{PlanRequest, Step};
+use crate::contract::{InjectedFile, PlanRequest, Step};
 use crate::parsing::workspace_paths::{ancestors, join};
 use std::collections::BTreeMap;
 
@@ -105,6 +106,33 @@ impl Launch {
 
 /// The variable with options for Node and the processes it starts.
 const NODE_OPTIONS: &str = "NODE_OPTIONS";
+
+/// A command of the program `name` in `dir` that is no test runner, and the files that it needs: the project's own copy,
+/// or else the one on PATH.
+pub(crate) fn program_step(
+    tree: &FileTree,
+    dir: &str,
+    request: &PlanRequest<'_>,
+    name: &str,
+    args: Vec<String>,
+) -> (Step, Vec<InjectedFile>) {
+    let project = Project { dir: dir.to_owned(), name: String::new() };
+    let mut step = Launch::for_program(tree, &project, request, name, &Invocation::default()).step(args);
+    if pnp_files(tree, dir).is_some() {
+        return (step, vec![injected_file(PROGRAM_FILE, include_bytes!("program.cjs"))]);
+    }
+    step.programs = program_paths(dir, name);
+    (step, Vec::new())
+}
+
+/// Candidate paths of a program that the project or the host may have: in a `node_modules` up to the workspace's root,
+/// then on PATH.
+pub(crate) fn program_paths(dir: &str, name: &str) -> Vec<String> {
+    let mut programs = program_candidates(dir, name);
+    programs.pop();
+    programs.push(name.to_owned());
+    programs
+}
 
 /// Candidate paths of an unpacked package's program, seen from `dir`. The last is the one that an error names if none exists,
 /// because people install in the project.

@@ -34,7 +34,7 @@ pub(crate) use detect::{
 };
 pub(crate) use forwarded_options::{Arity, Flag, ForwardPolicy, ForwardedOptions};
 pub(crate) use framework::JsFramework;
-pub(crate) use launch::{Launch, PROGRAM_FILE};
+pub(crate) use launch::{Launch, PROGRAM_FILE, program_paths, program_step};
 pub(crate) use node_errors::{error_location, error_reason};
 pub(crate) use runner::JsRunner;
 pub(crate) use runner_starts::{RunnerStart, runner_starts};

@@ -163,6 +163,13 @@ fn interpreters(dir: &str) -> Vec<String> {
     own.chain(["python3", "python"].map(str::to_owned)).collect()
 }
 
+/// Candidate paths of a program that Python packages install, seen from `dir`: in the project's own environment, in one
+/// above it, on PATH.
+pub(crate) fn program_candidates(dir: &str, name: &str) -> Vec<String> {
+    let beside = |python: String| python.rsplit_once('/').map(|(bin, _)| format!("{bin}/{name}"));
+    interpreters(dir).into_iter().filter_map(beside).chain([name.to_owned()]).collect()
+}
+
 /// Both runners' plugins order the tests themselves.
 pub(crate) const ORDERS: OrderSupport = OrderSupport { reversed: true, shuffled: true, selected: true };
 

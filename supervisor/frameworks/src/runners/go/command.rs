@@ -92,8 +92,12 @@ fn top_level(run: Option<&str>) -> &str {
 }
 
 fn base_plan() -> Plan {
-    let mode = InjectedFile { path: TELEMETRY_MODE_FILE.to_owned(), bytes: b"off\n".to_vec(), executable: false };
-    Plan { files: vec![mode], ..Plan::default() }
+    Plan { files: vec![telemetry_mode()], ..Plan::default() }
+}
+
+/// The file that turns the go tool's telemetry off.
+pub(crate) fn telemetry_mode() -> InjectedFile {
+    InjectedFile { path: TELEMETRY_MODE_FILE.to_owned(), bytes: b"off\n".to_vec(), executable: false }
 }
 
 fn step(group: PackageGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>, common: &[String]) -> Step {
@@ -112,7 +116,7 @@ fn step(group: PackageGroup<'_>, tree: &FileTree, request: &PlanRequest<'_>, com
 
 /// Closes off, variable by variable, what the go tool reads beside its arguments. The edge decides where caches and modules
 /// come from. `-modcacherw` lets the owner of the module cache delete it.
-fn environment(module: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> BTreeMap<String, String> {
+pub(crate) fn environment(module: &Project, tree: &FileTree, request: &PlanRequest<'_>) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([
         ("GOFLAGS".to_owned(), "-modcacherw".to_owned()),
         ("GOENV".to_owned(), "off".to_owned()),

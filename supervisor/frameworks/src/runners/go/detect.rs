@@ -6,7 +6,7 @@ use crate::parsing::workspace_paths::{is_within, join};
 use std::collections::BTreeSet;
 
 /// All modules of the workspace, sorted by directory.
-pub(super) fn modules(tree: &FileTree) -> Vec<Project> {
+pub(crate) fn modules(tree: &FileTree) -> Vec<Project> {
     let mut modules: Vec<Project> = tree
         .directories_with("go.mod")
         .filter(|(dir, _)| !is_ignored(dir))

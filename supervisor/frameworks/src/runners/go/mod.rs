@@ -36,11 +36,13 @@ use crate::contract::{
     CoverageHarvest, Framework, Manifest, NameScope, OptionSupport, OrderSupport, Parser, Plan, PlanError, PlanRequest,
     ScopeSupport, StackDump, StackSource,
 };
+pub(crate) use command::{environment, telemetry_mode};
+pub(crate) use detect::modules;
 use proctor_core::hung_test::StackSignal;
 use proctor_core::request::RerunTarget;
 use proctor_core::test_name::TestName;
 use std::collections::{BTreeMap, BTreeSet};
-use toolchain::GO;
+pub(crate) use toolchain::GO;
 
 /// Adapter for `go test`.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +77,7 @@ impl Framework for Go {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        detect::modules(tree)
+        modules(tree)
     }
 
     fn includes(&self, tree: &FileTree, _outer: &Project, inner: &Project) -> bool {

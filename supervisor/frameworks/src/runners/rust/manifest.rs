@@ -81,7 +81,7 @@ impl Manifest {
 
 /// The Cargo workspaces of a tree: manifests that no other one includes. A manifest below a workspace that is not excluded
 /// counts as a member; otherwise Cargo itself would refuse it.
-pub(super) fn workspaces(tree: &FileTree) -> Vec<Project> {
+pub(crate) fn workspaces(tree: &FileTree) -> Vec<Project> {
     let mut manifests: Vec<(&str, Option<Manifest>)> =
         tree.directories_with("Cargo.toml").map(|(dir, content)| (dir, Manifest::parse(content))).collect();
     manifests.sort_by_key(|(dir, _)| *dir);

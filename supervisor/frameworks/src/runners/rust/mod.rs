@@ -30,10 +30,11 @@ use crate::contract::{
 };
 use crate::parsing::workspace_paths::join;
 use doctest_names::RERUN_NAMES;
+pub(crate) use manifest::workspaces;
 use parser::{Mode, RunnerKind, RustParser};
 use proctor_core::request::RerunTarget;
 use proctor_core::test_name::TestName;
-use toolchain::RUST;
+pub(crate) use toolchain::RUST;
 
 /// Files whose content planning reads: manifests, the settings of nextest, and Cargo's own settings.
 const MARKERS: &[&str] = &["Cargo.toml", "nextest.toml", "config.toml"];
@@ -61,7 +62,7 @@ impl Framework for Cargo {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        manifest::workspaces(tree)
+        workspaces(tree)
     }
 
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {
@@ -127,7 +128,7 @@ impl Framework for Nextest {
     }
 
     fn detect(&self, tree: &FileTree) -> Vec<Project> {
-        manifest::workspaces(tree)
+        workspaces(tree)
     }
 
     fn is_default_for(&self, tree: &FileTree, project: &Project) -> bool {

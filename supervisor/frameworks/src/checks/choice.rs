@@ -1,0 +1,338 @@
+//! Chooses the checkers of a request, and plans their commands.
+
+use super::parser::{CheckParser, PlannedCommand};
+use super::projects::{is_below, split_outermost};
+use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
+use crate::contract::{FileTree, InjectedFile, Plan, PlanRequest, Step};
+use crate::parsing::workspace_paths::{is_within, join, leaves_workspace, within_dir};
+use proctor_core::bounds::CHECK_COMMANDS_MAX;
+use proctor_core::check::{CheckRequest, CheckerStatus};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Most projects that a note names.
+const NAMED_MAX: usize = 8;
+
+/// Why no checker runs. The texts are part of the contract with agents.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NoChecker {
+    /// The request names an unknown checker.
+    #[error("unknown checker `{requested}`: known are {}", known.join(", "))]
+    Unknown {
+        /// The requested name.
+        requested: String,
+        /// The known names.
+        known: Vec<&'static str>,
+    },
+    /// The request names a checker of another kind than it asks for.
+    #[error("{checker} is no {kind} checker")]
+    OtherKind {
+        /// The checker's name.
+        checker: &'static str,
+        /// The kind of the request.
+        kind: &'static str,
+    },
+    /// The request names a checker that has no project in the workspace.
+    #[error("no project for {checker} in the workspace: it is selected by {selected_by}")]
+    NotHere {
+        /// The checker's name.
+        checker: &'static str,
+        /// What selects it.
+        selected_by: &'static str,
+    },
+    /// Nothing in the workspace selects a checker.
+    #[error("no checker is set up in the workspace ({}): name one to use its defaults", known.join(", "))]
+    NoneSetUp {
+        /// The names of the checkers of the requested kinds.
+        known: Vec<&'static str>,
+    },
+    /// No chosen checker checks one of the files.
+    #[error("none of these files is checked by {}", checkers.join(", "))]
+    NotForFiles {
+        /// The names of the chosen checkers.
+        checkers: Vec<&'static str>,
+    },
+    /// A file leads out of the workspace.
+    #[error("{file} is outside of the workspace")]
+    Outside {
+        /// The file.
+        file: String,
+    },
+}
+
+/// A checker and its projects.
+#[derive(Clone)]
+pub struct ChosenChecker {
+    /// The checker.
+    pub checker: &'static dyn Checker,
+    /// Its projects, sorted by directory, each with the files of the request in it, relative to its directory; no files
+    /// for all.
+    pub projects: Vec<(CheckProject, Vec<String>)>,
+}
+
+/// The checkers of a request.
+#[derive(Clone)]
+pub struct CheckChoice {
+    request: CheckRequest,
+    /// The chosen checkers, in the order of [`CHECKERS`].
+    pub chosen: Vec<ChosenChecker>,
+    /// Sentences about what is not checked.
+    pub notes: Vec<String>,
+}
+
+/// Chooses the checkers of a request: those that it names, or those that the workspace's own settings select.
+///
+/// A checker runs in its outermost projects and in those that no outer one includes. Of files, each is checked by the
+/// innermost project with it.
+pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, NoChecker> {
+    let request = normalised(request)?;
+    let mut found: Vec<(&'static dyn Checker, Vec<CheckProject>)> = Vec::new();
+    for name in &request.checkers {
+        let checker = named(name, &request)?;
+        let projects = checker.detect_explicit(tree);
+        if projects.is_empty() {
+            let manifest = checker.manifest();
+            return Err(NoChecker::NotHere { checker: manifest.name, selected_by: manifest.selected_by });
+        }
+        found.push((checker, projects));
+    }
+    let wanted = || CHECKERS.iter().filter(|checker| request.wants(checker.manifest().kind));
+    if request.checkers.is_empty() {
+        found.extend(
+            wanted().map(|checker| (*checker, checker.detect(tree))).filter(|(_, projects)| !projects.is_empty()),
+        );
+        drop_substituted(&mut found);
+    }
+    if found.is_empty() {
+        return Err(NoChecker::NoneSetUp { known: wanted().map(|checker| checker.manifest().name).collect() });
+    }
+    let names = found.iter().map(|(checker, _)| checker.manifest().name).collect();
+    let mut choice = CheckChoice { request, chosen: Vec::new(), notes: Vec::new() };
+    for (checker, projects) in found {
+        choice.add(tree, checker, projects);
+    }
+    choice.note_unchecked_files(tree);
+    if choice.chosen.is_empty() { Err(NoChecker::NotForFiles { checkers: names }) } else { Ok(choice) }
+}
+
+/// The request with normal paths.
+fn normalised(request: &CheckRequest) -> Result<CheckRequest, NoChecker> {
+    let mut request = request.clone();
+    for file in &mut request.files {
+        if leaves_workspace(file) {
+            return Err(NoChecker::Outside { file: file.clone() });
+        }
+        *file = join("", file);
+    }
+    // The workspace itself is all of it.
+    if request.files.iter().any(String::is_empty) {
+        request.files.clear();
+    }
+    request.files.sort();
+    request.files.dedup();
+    Ok(request)
+}
+
+fn named(name: &str, request: &CheckRequest) -> Result<&'static dyn Checker, NoChecker> {
+    let known = || CHECKERS.iter().map(|checker| checker.manifest().name).collect();
+    let checker = CHECKERS.iter().find(|checker| checker.manifest().name == name);
+    let checker = checker.ok_or_else(|| NoChecker::Unknown { requested: name.to_owned(), known: known() })?;
+    match request.kinds.first() {
+        Some(kind) if !request.wants(checker.manifest().kind) => {
+            Err(NoChecker::OtherKind { checker: checker.manifest().name, kind: kind.name() })
+        }
+        _ => Ok(*checker),
+    }
+}
+
+/// Drops the projects of a checker that only stands in for another that is set up there.
+fn drop_substituted(found: &mut Vec<(&'static dyn Checker, Vec<CheckProject>)>) {
+    let replaced: BTreeMap<&str, Vec<String>> = found
+        .iter()
+        .filter_map(|(checker, projects)| {
+            let dirs = projects.iter().map(|project| project.dir.clone()).collect();
+            Some((checker.substitute()?.manifest().name, dirs))
+        })
+        .collect();
+    for (checker, projects) in found.iter_mut() {
+        if let Some(dirs) = replaced.get(checker.manifest().name) {
+            projects.retain(|project| !dirs.contains(&project.dir));
+        }
+    }
+    found.retain(|(_, projects)| !projects.is_empty());
+}
+
+impl CheckChoice {
+    /// Names of the chosen checkers: `ruff, mypy`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.chosen.iter().map(|chosen| chosen.checker.manifest().name).collect();
+        names.join(", ")
+    }
+
+    /// The settings files that selected the checkers, relative to the workspace.
+    pub fn settings(&self) -> impl Iterator<Item = String> {
+        let projects = self.chosen.iter().flat_map(|chosen| &chosen.projects);
+        let configured = projects.filter(|(project, _)| !project.config.is_empty());
+        configured.map(|(project, _)| join(&project.dir, &project.config))
+    }
+
+    fn add(&mut self, tree: &FileTree, checker: &'static dyn Checker, projects: Vec<CheckProject>) {
+        if !self.request.files.is_empty() {
+            let projects = self.projects_of_files(tree, checker, projects);
+            if !projects.is_empty() {
+                self.chosen.push(ChosenChecker { checker, projects });
+            }
+            return;
+        }
+        let (outermost, nested) =
+            if checker.manifest().nested_are_apart { (projects, Vec::new()) } else { split_outermost(projects) };
+        if !nested.is_empty() {
+            self.notes.push(format!(
+                "{} was run where its outermost settings are, and not apart where others are below: {} (name the \
+                 directory to check it with its own)",
+                checker.manifest().name,
+                names_of(&nested),
+            ));
+        }
+        self.chosen
+            .push(ChosenChecker { checker, projects: outermost.into_iter().map(|one| (one, Vec::new())).collect() });
+    }
+
+    /// Names the files of the request that no chosen checker checks.
+    fn note_unchecked_files(&mut self, tree: &FileTree) {
+        let is_covered = |chosen: &ChosenChecker, file: &str| {
+            let is_within_one =
+                |(project, _): &(CheckProject, Vec<String>)| project.has(file) || is_within(&project.dir, file);
+            is_checked(tree, chosen.checker, file) && chosen.projects.iter().any(is_within_one)
+        };
+        let unchecked =
+            self.request.files.iter().filter(|file| !self.chosen.iter().any(|chosen| is_covered(chosen, file)));
+        let unchecked: Vec<&str> = unchecked.map(String::as_str).collect();
+        if !unchecked.is_empty() {
+            let named = listed(&unchecked);
+            self.notes.push(format!(
+                "not checked, because no chosen checker checks such files or they do not exist: {named}"
+            ));
+        }
+    }
+
+    /// The innermost project of each file of the request that the checker checks. A directory with several projects
+    /// belongs to all.
+    fn projects_of_files(
+        &self,
+        tree: &FileTree,
+        checker: &'static dyn Checker,
+        projects: Vec<CheckProject>,
+    ) -> Vec<(CheckProject, Vec<String>)> {
+        let mut shares: BTreeMap<CheckProject, Vec<String>> = BTreeMap::new();
+        for file in &self.request.files {
+            if !is_checked(tree, checker, file) {
+                continue;
+            }
+            let deepest = projects.iter().filter(|one| one.has(file)).map(|one| one.dir.len()).max();
+            let own = projects.iter().filter(|one| one.has(file) && Some(one.dir.len()) == deepest);
+            for project in own {
+                shares.entry(project.clone()).or_default().push(within_dir(file, &project.dir).to_owned());
+            }
+            let below: Vec<CheckProject> = projects.iter().filter(|one| is_below(&one.dir, file)).cloned().collect();
+            let (outermost, _) = if deepest.is_some() && !checker.manifest().nested_are_apart {
+                (Vec::new(), Vec::new())
+            } else {
+                split_outermost(below)
+            };
+            for project in outermost {
+                shares.entry(project).or_default();
+            }
+        }
+        // A project that is named as a whole has no list of files.
+        let whole = |(project, files): (CheckProject, Vec<String>)| {
+            if files.iter().any(String::is_empty) { (project, Vec::new()) } else { (project, files) }
+        };
+        shares.into_iter().map(whole).collect()
+    }
+
+    /// Plans the commands and creates the parser. `is_installed` tells whether a program of the step exists for the
+    /// run.
+    ///
+    /// A checker without one has no command, and the report says that it is missing; the one that stands in for it
+    /// runs. If nothing is installed the plan has no steps, and [`CheckParser::report`] is the whole result.
+    #[must_use]
+    pub fn plan(
+        &self,
+        tree: &FileTree,
+        request: &PlanRequest<'_>,
+        is_installed: &dyn Fn(&Step) -> bool,
+    ) -> (Plan, CheckParser) {
+        let mut plan = Plan::default();
+        let mut parser = CheckParser::new(self.request.clone(), request.workspace, &self.notes);
+        for chosen in &self.chosen {
+            for (project, files) in &chosen.projects {
+                let run = CheckerRun { project, files };
+                let mut next = Some(chosen.checker);
+                while let Some(checker) = next {
+                    let commands = checker.plan(tree, &run, request);
+                    if commands.iter().all(|command| is_installed(&command.step)) {
+                        add_commands(&mut plan, &mut parser, checker, &run, commands);
+                        break;
+                    }
+                    parser.missing(checker, &project.dir);
+                    next = checker.substitute();
+                }
+            }
+        }
+        plan.stack_requests = plan.steps.iter().map(|_| None).collect();
+        (plan, parser)
+    }
+}
+
+/// Adds the commands of a checker in one project, unless there are too many.
+fn add_commands(
+    plan: &mut Plan,
+    parser: &mut CheckParser,
+    checker: &'static dyn Checker,
+    run: &CheckerRun<'_>,
+    commands: Vec<CheckerCommand>,
+) {
+    if plan.steps.len() + commands.len() > CHECK_COMMANDS_MAX {
+        let reason = format!(
+            "it was not run: a check has at most {CHECK_COMMANDS_MAX} commands, one for each checker and project; \
+             name the directories to check"
+        );
+        parser.not_run(checker, &run.project.dir, CheckerStatus::Failed { reason });
+        return;
+    }
+    for CheckerCommand { step, parts, dirs, files } in commands {
+        let new: Vec<String> = dirs.into_iter().filter(|dir| !plan.dirs.contains(dir)).collect();
+        plan.dirs.extend(new);
+        let new: Vec<InjectedFile> = files.into_iter().filter(|file| !plan.files.contains(file)).collect();
+        plan.files.extend(new);
+        parser.expect(PlannedCommand { checker, dir: run.project.dir.clone(), files: run.files.to_vec(), parts });
+        plan.steps.push(step);
+    }
+}
+
+/// Whether the checker checks a file, or one below a directory.
+fn is_checked(tree: &FileTree, checker: &'static dyn Checker, path: &str) -> bool {
+    let extensions = checker.manifest().extensions;
+    let is_own = |file: &str| file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension));
+    if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
+}
+
+fn names_of(projects: &[CheckProject]) -> String {
+    let dirs: Vec<&str> = projects.iter().map(|project| shown(&project.dir)).collect();
+    listed(&dirs)
+}
+
+/// The first of these names, and how many more they are.
+fn listed(names: &[&str]) -> String {
+    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
+fn shown(dir: &str) -> &str {
+    if dir.is_empty() { "the root" } else { dir }
+}

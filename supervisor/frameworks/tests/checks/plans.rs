@@ -1,0 +1,303 @@
+//! Which checkers a workspace selects, and their commands.
+
+use crate::sample;
+use crate::want::want;
+use proctor_core::check::{CheckKind, CheckReport, CheckRequest, CheckerStatus};
+use proctor_core::request::Selection;
+use proctor_frameworks::checks::{CHECKERS, choose, is_marker_path, reserves_variable};
+use proctor_frameworks::{FileTree, Parser, Step};
+use std::collections::BTreeSet;
+
+fn tree(files: &[(&str, &str)]) -> FileTree {
+    let mut tree = FileTree::default();
+    files.iter().for_each(|(path, content)| tree.add_with_content(*path, *content));
+    tree
+}
+
+fn request(files: &[&str]) -> CheckRequest {
+    CheckRequest { files: files.iter().map(|file| (*file).to_owned()).collect(), ..CheckRequest::default() }
+}
+
+fn line(step: &Step) -> String {
+    let program = step.programs.last().unwrap();
+    let dir = if step.dir.is_empty() { "." } else { &step.dir };
+    format!("{dir}: {program} {}", step.args.join(" "))
+}
+
+/// The commands, then the notes.
+fn planned(tree: &FileTree, request: &CheckRequest) -> Vec<String> {
+    let choice = match choose(tree, request) {
+        Ok(choice) => choice,
+        Err(error) => return vec![error.to_string()],
+    };
+    let (plan, parser) = choice.plan(tree, &want(&Selection::All), &|_| true);
+    plan.steps.iter().map(line).chain(parser.report().notes).collect()
+}
+
+/// Directory and name of the checkers' commands.
+fn chosen(tree: &FileTree, request: &CheckRequest) -> Vec<String> {
+    let choice = choose(tree, request).unwrap();
+    let of = |one: &proctor_frameworks::checks::ChosenChecker| {
+        let name = one.checker.manifest().name;
+        let shown = |(project, files): &(proctor_frameworks::checks::CheckProject, Vec<String>)| {
+            format!("{name} {}[{}]", project.dir, files.join(" "))
+        };
+        one.projects.iter().map(shown).collect::<Vec<_>>()
+    };
+    choice.chosen.iter().flat_map(of).collect()
+}
+
+#[test]
+fn every_checker_is_selected_by_its_sample_and_plans_a_command() {
+    let mut all = Vec::new();
+    for checker in CHECKERS {
+        let manifest = checker.manifest();
+        assert_eq!(checker.detect(&sample(*checker)).len(), 1, "{}", manifest.name);
+        let named = CheckRequest { checkers: vec![manifest.name.to_owned()], ..CheckRequest::default() };
+        let (plan, _) =
+            choose(&sample(*checker), &named).unwrap().plan(&sample(*checker), &want(&Selection::All), &|_| true);
+        for step in &plan.steps {
+            let env: Vec<String> = step.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            all.push(format!("{}\n  {}\n  {}", step.programs.join(" | "), step.args.join(" "), env.join(" ")));
+        }
+    }
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn names_are_unique_and_texts_are_whole() {
+    let names: BTreeSet<&str> = CHECKERS.iter().map(|checker| checker.manifest().name).collect();
+    assert_eq!(names.len(), CHECKERS.len());
+    for checker in CHECKERS {
+        let manifest = checker.manifest();
+        assert!(!manifest.selected_by.is_empty() && manifest.remedy.starts_with("install "), "{}", manifest.name);
+        assert!(!manifest.extensions.is_empty() && !manifest.toolchains.is_empty(), "{}", manifest.name);
+    }
+}
+
+#[test]
+fn the_readme_has_a_row_for_every_checker() {
+    let readme = include_str!("../../README.md");
+    for checker in CHECKERS {
+        let manifest = checker.manifest();
+        let row = format!("| `{}` | {} | {} |", manifest.name, manifest.kind.name(), manifest.selected_by);
+        assert!(readme.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn the_settings_of_a_workspace_select_its_checkers() {
+    let python = tree(&[("pyproject.toml", "[tool.ruff]\n[tool.mypy]\n"), ("a.py", "")]);
+    assert_eq!(chosen(&python, &request(&[])), ["ruff []", "mypy []"]);
+    let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+    assert_eq!(chosen(&python, &lint), ["ruff []"]);
+    let both = tree(&[("biome.json", ""), ("eslint.config.mjs", ""), ("tsconfig.json", ""), ("a.ts", "")]);
+    assert_eq!(chosen(&both, &request(&[])), ["eslint []", "biome []", "tsc []"]);
+    let rust = tree(&[("Cargo.toml", "[package]\nname = 'a'"), ("src/lib.rs", "")]);
+    assert_eq!(chosen(&rust, &request(&[])), ["clippy []", "cargo-check []"]);
+    let setup = tree(&[("setup.cfg", "[mypy]\n"), ("pyrightconfig.json", ""), ("a.py", "")]);
+    assert_eq!(chosen(&setup, &request(&[])), ["mypy []", "pyright []"]);
+}
+
+#[test]
+fn golangci_lint_takes_the_place_of_go_vet_where_it_is_set_up() {
+    let mut files = vec![("go.mod", "module a"), ("a.go", ""), ("tools/go.mod", "module t"), ("tools/t.go", "")];
+    assert_eq!(
+        chosen(&tree(&files), &request(&[])),
+        ["go-vet []", "go-vet tools[]", "go-types []", "go-types tools[]"]
+    );
+    files.push(("tools/.golangci.toml", ""));
+    let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+    assert_eq!(chosen(&tree(&files), &lint), ["golangci-lint tools[]", "go-vet []"]);
+}
+
+/// The report before anything ran, if only programs with these names exist.
+fn before(tree: &FileTree, request: &CheckRequest, installed: &[&str]) -> (Vec<String>, CheckReport) {
+    let choice = choose(tree, request).unwrap();
+    let is_installed = |step: &Step| step.programs.iter().any(|program| installed.contains(&program.as_str()));
+    let (plan, parser) = choice.plan(tree, &want(&Selection::All), &is_installed);
+    (plan.steps.iter().map(|step| step.args[0].clone()).collect(), parser.report())
+}
+
+#[test]
+fn go_vet_runs_where_golangci_lint_is_not_installed_and_the_report_says_so() {
+    let tree = tree(&[("go.mod", "module a"), ("a.go", ""), (".golangci.yml", "")]);
+    let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+    let (steps, report) = before(&tree, &lint, &["go"]);
+    assert_eq!(steps, ["vet"]);
+    let statuses: Vec<(&str, &str)> = report.checkers.iter().map(|one| (&*one.checker, one.status.name())).collect();
+    assert_eq!(statuses, [("golangci-lint", "missing"), ("go-vet", "failed")]);
+    let (steps, report) = before(&tree, &lint, &[]);
+    assert!(steps.is_empty() && !report.is_clean());
+    assert!(report.checkers.iter().all(|one| matches!(one.status, CheckerStatus::Missing { .. })));
+}
+
+#[test]
+fn files_are_checked_by_the_innermost_project_with_them() {
+    let tree = tree(&[
+        ("pyproject.toml", "[tool.ruff]\n"),
+        ("a.py", ""),
+        ("services/x/ruff.toml", ""),
+        ("services/x/b.py", ""),
+        ("docs/readme.md", ""),
+    ]);
+    let ruff = |files: &[&str]| planned(&tree, &request(files));
+    let all = "--output-format=json --no-fix --force-exclude --";
+    assert_eq!(ruff(&["services/x/b.py"]), [format!("services/x: ruff check {all} ./b.py")]);
+    assert_eq!(
+        ruff(&["./a.py", "services/x"]),
+        [format!(".: ruff check {all} ./a.py"), format!("services/x: ruff check {all} .")]
+    );
+    let note = "not checked, because no chosen checker checks such files or they do not exist: docs/readme.md, gone.py";
+    assert_eq!(ruff(&["a.py", "docs/readme.md", "gone.py"]), [format!(".: ruff check {all} ./a.py"), note.to_owned()]);
+    assert_eq!(ruff(&["docs"]), ["none of these files is checked by ruff"]);
+    assert_eq!(ruff(&["../a.py"]), ["../a.py is outside of the workspace"]);
+    assert_eq!(ruff(&["."]), ruff(&[]));
+    let note = "ruff was run where its outermost settings are, and not apart where others are below: services/x (name the \
+                directory to check it with its own)";
+    assert_eq!(ruff(&[]), [format!(".: ruff check {all} ."), note.to_owned()]);
+}
+
+#[test]
+fn go_checks_the_packages_of_files() {
+    let tree =
+        tree(&[("go.mod", "module a"), ("a.go", ""), ("x/x.go", ""), ("m/go.mod", "module m"), ("m/y/y.go", "")]);
+    let vet = CheckRequest { kinds: vec![CheckKind::Lint], ..request(&["a.go", "x", "m/y/y.go"]) };
+    assert_eq!(planned(&tree, &vet), [".: go vet -json . ./x/...", "m: go vet -json ./y"]);
+}
+
+#[test]
+fn a_workspace_without_checkers_names_those_that_can_be_asked_for() {
+    let none = tree(&[("a.py", "")]);
+    let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+    let text = planned(&none, &lint);
+    assert_eq!(
+        text,
+        [
+            "no checker is set up in the workspace (golangci-lint, go-vet, ruff, eslint, biome, clippy): name one to use \
+             its defaults"
+        ]
+    );
+    let named = |name: &str, kinds| CheckRequest { checkers: vec![name.to_owned()], kinds, ..CheckRequest::default() };
+    assert_eq!(planned(&none, &named("ruff", vec![])).len(), 1, "its defaults");
+    assert!(planned(&none, &named("nope", vec![]))[0].starts_with("unknown checker `nope`: known are golangci-lint, "));
+    assert_eq!(planned(&none, &named("mypy", vec![CheckKind::Lint])), ["mypy is no lint checker"]);
+    let text = planned(&none, &named("tsc", vec![]));
+    assert_eq!(text, ["no project for tsc in the workspace: it is selected by tsconfig.json"]);
+}
+
+#[test]
+fn the_settings_of_others_code_select_nothing() {
+    let files =
+        ["node_modules/x/tsconfig.json", "vendor/y/ruff.toml", ".github/ruff.toml", "a/testdata/b/tsconfig.json"];
+    let tree = tree(&files.map(|file| (file, "")));
+    assert!(planned(&tree, &request(&[]))[0].starts_with("no checker is set up"));
+}
+
+#[test]
+fn a_check_with_too_many_commands_says_what_was_not_checked() {
+    let files: Vec<String> =
+        (0..70).flat_map(|number| [format!("p{number:02}/tsconfig.json"), format!("p{number:02}/a.ts")]).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "")).collect();
+    let tree = tree(&files);
+    let choice = choose(&tree, &request(&[])).unwrap();
+    let (plan, parser) = choice.plan(&tree, &want(&Selection::All), &|_| true);
+    assert_eq!((plan.steps.len(), plan.stack_requests.len()), (64, 64));
+    let left = parser.report().checkers.iter().filter(|one| one.status.text().contains("at most 64 commands")).count();
+    assert_eq!(left, 6);
+}
+
+#[test]
+fn settings_are_read_and_the_variables_of_tools_are_reserved() {
+    for path in ["mypy.ini", "a/tsconfig.json", "pyproject.toml"] {
+        assert!(is_marker_path(path), "{path}");
+    }
+    assert!(!is_marker_path("a/b.py"));
+    for name in ["RUFF_CONFIG", "MYPYPATH", "GOFLAGS", "ESLINT_USE_FLAT_CONFIG", "BIOME_CONFIG_PATH", "NODE_OPTIONS"] {
+        assert!(reserves_variable(name), "{name}");
+    }
+    assert!(!reserves_variable("HOME_OF_SHOP"));
+}
+
+#[test]
+fn a_library_that_does_not_compile_hides_errors_of_what_uses_it() {
+    let recording = crate::recordings_of("cargo-check").into_iter().find(|one| one.name == "findings").unwrap();
+    let status = |members: &[(&str, &str)]| {
+        let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..CheckRequest::default() };
+        let tree = tree(members);
+        let (_, mut parser) = choose(&tree, &request).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
+        parser.step_started(0);
+        parser.stdout(&recording.stdout, &mut Vec::new());
+        parser.stderr(&recording.stderr, &mut Vec::new());
+        parser.step_ended(recording.exit, false, &mut Vec::new());
+        parser.report().checkers[0].status.name()
+    };
+    let root = ("Cargo.toml", "[workspace]\nmembers = ['b']\n[package]\nname = 'shop'\n");
+    assert_eq!(status(&[root]), "complete");
+    assert_eq!(status(&[root, ("b/Cargo.toml", "[package]\nname = 'b'\n")]), "partial");
+}
+
+#[test]
+fn a_monorepo_is_checked_project_by_project() {
+    let tree = tree(&[
+        ("go.mod", "module m"),
+        ("server/server.go", ""),
+        ("tools/go.mod", "module t"),
+        ("tools/print.go", ""),
+        ("web/tsconfig.json", "{}"),
+        ("web/src/greet.ts", ""),
+        ("web/packages/ui/tsconfig.json", "{}"),
+        ("web/packages/ui/src/label.ts", ""),
+        ("services/a/pyproject.toml", "[tool.ruff]\n[tool.mypy]\n"),
+        ("services/a/main.py", ""),
+        ("services/b/pyproject.toml", "[tool.ruff]\n"),
+        ("services/b/main.py", ""),
+    ]);
+    let all = [
+        "go-vet []",
+        "go-vet tools[]",
+        "go-types []",
+        "go-types tools[]",
+        "ruff services/a[]",
+        "ruff services/b[]",
+        "mypy services/a[]",
+        "tsc web[]",
+        "tsc web/packages/ui[]",
+    ];
+    assert_eq!(chosen(&tree, &request(&[])), all);
+    assert_eq!(chosen(&tree, &request(&["services"])), ["ruff services/a[]", "ruff services/b[]", "mypy services/a[]"]);
+    assert_eq!(chosen(&tree, &request(&["web/packages/ui/src/label.ts"])), ["tsc web/packages/ui[src/label.ts]"]);
+    assert_eq!(chosen(&tree, &request(&["web"])), ["tsc web[]", "tsc web/packages/ui[]"]);
+}
+
+#[test]
+fn a_file_that_tsconfig_leaves_out_is_not_without_findings() {
+    let recording = crate::recordings_of("tsc").into_iter().find(|one| one.name == "clean").unwrap();
+    let status = |file: &str| {
+        let tree = tree(&[("tsconfig.json", "{}"), ("a.ts", ""), ("src/totals.ts", "")]);
+        let (_, mut parser) = choose(&tree, &request(&[file])).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
+        parser.step_started(0);
+        parser.stdout(&recording.stdout, &mut Vec::new());
+        parser.step_ended(recording.exit, false, &mut Vec::new());
+        parser.report().checkers[0].status.clone()
+    };
+    assert_eq!(status("src/totals.ts"), CheckerStatus::Complete);
+    let reason = "tsconfig.json leaves out a.ts".to_owned();
+    assert_eq!(status("a.ts"), CheckerStatus::Partial { reason });
+}
+
+#[test]
+fn a_toolchain_without_clippy_is_a_missing_checker() {
+    let tree = tree(&[("Cargo.toml", "[package]\nname = 'a'\n")]);
+    for text in [
+        "error: no such command: `clippy`\n\nhelp: view all installed commands with `cargo --list`\n",
+        "error: 'cargo-clippy' is not installed for the toolchain '1.95.0-x86_64-unknown-linux-gnu'.\n",
+    ] {
+        let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+        let (_, mut parser) = choose(&tree, &lint).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
+        parser.step_started(0);
+        parser.stderr(text.as_bytes(), &mut Vec::new());
+        parser.step_ended(proctor_core::outcome::Exit::Code(101), false, &mut Vec::new());
+        assert!(matches!(parser.report().checkers[0].status, CheckerStatus::Missing { .. }), "{text}");
+    }
+}
