@@ -54,7 +54,7 @@ impl Workspace {
         let untracked: Vec<ChangedFile> = last_run.changes(now);
         for change in self.differences(&mut repository, &before)? {
             let path = &change.path;
-            if !change.is_tracked && !Ecosystem::of_source(path).is_some() {
+            if !change.is_tracked && Ecosystem::of_source(path).is_none() {
                 changes.extend(untracked.iter().find(|untracked| untracked.path == *path).cloned());
                 continue;
             }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 mod command_line;
+mod every_checker;
 mod grpc;
 mod mcp;
 #[path = "../outcome_table/mcp_client.rs"]
