@@ -413,7 +413,7 @@ pub const TENANT_LABELS_MAX: usize = 64;
 pub const SCRAPES_MAX: usize = 16;
 
 /// Default number of ended spans that wait for the collector, those being sent included: the default of OpenTelemetry.
-/// Some 0.5 KiB each, and 40 KiB for one with [`TRACE_TESTS_MAX`] tests.
+/// Some 0.5 KiB each, 4 KiB with a caller's `tracestate`, and 40 KiB with [`TRACE_TESTS_MAX`] tests.
 pub const TRACE_QUEUE_SPANS: usize = 2_048;
 
 /// Most spans that the host file may let wait: 100 MiB if one in eight has all the tests that it may have.

@@ -103,7 +103,7 @@ pub struct FinishedRun {
 pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> FinishedRun {
     let run = task.run.clone();
     match run_to_end(task, prepared, slot).await {
-        Ok((RanTests { report, measured, conclude }, seen)) => {
+        Ok((RunOutput { report, measured, conclude }, seen)) => {
             FinishedRun { run, end: RunEnd::Report(Arc::new(report)), measured, seen, conclude }
         }
         Err(not_started) => {
@@ -115,14 +115,14 @@ pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> Finis
 }
 
 /// A run that has a report.
-struct RanTests {
+struct RunOutput {
     report: Report,
     measured: Vec<CoverageMeasurement>,
     /// Span of its conclusion.
     conclude: Span,
 }
 
-type RunResult = Result<RanTests, NotStarted>;
+type RunResult = Result<RunOutput, NotStarted>;
 
 /// A run that has had its turn.
 struct CompletedRun {
@@ -135,7 +135,7 @@ async fn run_to_end(
     mut task: RunTask,
     prepared: PreparedRun,
     mut slot: RunSlot,
-) -> Result<(RanTests, Option<SeenFiles>), NotStarted> {
+) -> Result<(RunOutput, Option<SeenFiles>), NotStarted> {
     if !slot.has_turn() {
         // Files may change while it waits.
         task.fingerprint = None;
@@ -145,7 +145,7 @@ async fn run_to_end(
     {
         let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
         let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
-        return Ok((RanTests { report, measured: Vec::new(), conclude: Span::none() }, None));
+        return Ok((RunOutput { report, measured: Vec::new(), conclude: Span::none() }, None));
     }
     task.trace.end_wait();
     let policy = Arc::clone(&task.policy);
@@ -307,7 +307,7 @@ fn execute(mut task: RunTask, prepared: PreparedRun) -> RunResult {
         check.comparison = task.earlier_checks.compare(check);
         report.checked_since = checked_since;
     }
-    Ok(RanTests { report, measured, conclude })
+    Ok(RunOutput { report, measured, conclude })
 }
 
 /// Executes the commands of a run once, in all of their rounds.

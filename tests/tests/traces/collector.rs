@@ -125,12 +125,15 @@ impl Collector {
         self.spans()
     }
 
-    /// Waits for the span of a run, which ends last, and returns its trace.
+    /// Waits for the span of a run and for all that its trace has by then, and returns the trace.
     pub(crate) fn trace_of_run(&self, run: &str) -> Vec<Span> {
         let is_run = |span: &Span| span.name == "run" && span.get("proctor.run.id") == run;
+        // A request, which may have a parent elsewhere, ends when the client has the answer: after the spans below it.
+        let is_request = |span: &Span| span.name.starts_with("proctor");
         let spans = self.wait_for("the span of the run", |spans| {
-            // Its request ends when the client has the answer, which may be a moment later.
-            spans.iter().find(|span| is_run(span)).is_some_and(|run| spans.iter().any(|span| span.id == run.parent))
+            let has_parent = |span: &Span| is_request(span) || spans.iter().any(|other| other.id == span.parent);
+            let run = spans.iter().find(|span| is_run(span));
+            run.is_some_and(|run| spans.iter().filter(|span| span.trace == run.trace).all(has_parent))
         });
         let trace = spans.iter().find(|span| is_run(span)).unwrap().trace.clone();
         spans.into_iter().filter(|span| span.trace == trace).collect()

@@ -1,5 +1,5 @@
 //! The functions of a source text, by the forms that Go's and Python's formatters keep. No parser: what looks like a function in a
-//! multi-line string is taken for one, and a wrong name misleads nobody but the reader of an analysis.
+//! multi-line string is taken for one; a wrong name appears in an analysis only.
 
 use crate::coverage::LineSpan;
 

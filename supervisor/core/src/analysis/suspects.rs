@@ -27,6 +27,9 @@ const OTHERS_MAX: usize = 2;
 /// Blocks of which the functions are looked up. A large function has some dozens.
 const BLOCKS_MAX: usize = 500;
 
+/// Files whose text is read to find the functions: the first suspects are in a few. The texts are in memory together.
+const SOURCES_MAX: usize = 16;
+
 /// Names of tests for and against a suspect.
 const TESTS_MAX: usize = 3;
 
@@ -300,7 +303,9 @@ fn by_function<'a>(
         if found.len() >= limit && found.last().is_some_and(|last| last.score > score) {
             break;
         }
-        let (text, is_edited) = sources.entry(block.file).or_insert_with(|| match source(block.file) {
+        let has_room = sources.len() < SOURCES_MAX;
+        let text = || if has_room { source(block.file) } else { SourceText::Unknown };
+        let (text, is_edited) = sources.entry(block.file).or_insert_with(|| match text() {
             SourceText::Unchanged(text) => (Some(SourceFunctions::new(block.file, text)), false),
             SourceText::Edited => (None, true),
             SourceText::Unknown => (None, false),
