@@ -2,9 +2,9 @@
 //! netlink sockets.
 //!
 //! The kernel limits neither, so they are counted, in two steps like growth on disk. The first step reads the host
-//! kernel's unreclaimable memory: as long as it has not grown by what a run may have, no run has taken it. Beyond that,
-//! the second step counts the locks in the `fdinfo` of the run's descriptors and the bytes in the sockets of its
-//! network namespace.
+//! kernel's unreclaimable memory: as long as it has not grown by what a run may have, no run has taken it, unless others
+//! freed as much. Beyond that, and every [`COUNT_INTERVAL`], the second step counts the locks in the `fdinfo` of the
+//! run's descriptors and the bytes in the sockets of its network namespace.
 //!
 //! A lock is found through a descriptor in any descriptor table of the run: a thread may have its own table and outlive
 //! the first thread of its process. A lock held only by a mapping or by a message in flight is not found; the seccomp
@@ -27,6 +27,9 @@ pub(crate) const KERNEL_MEMORY_BYTES_MAX: u64 = 32 << 20;
 
 /// Bytes of one lock, with its share of what the kernel keeps for each locked file.
 const LOCK_BYTES: u64 = 200;
+
+/// Time after which a run is counted again although the host's memory has not grown.
+const COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Longest time of one step of a count. The run's output waits that long.
 const CHECK_BUDGET: Duration = Duration::from_millis(5);
@@ -91,6 +94,8 @@ pub(crate) struct KernelMemoryMonitor {
     bytes_max: u64,
     /// Kernel memory of the host above which the run is counted; `None` before the first check.
     threshold_bytes: Option<u64>,
+    /// When the run is counted at the latest.
+    due: Instant,
     count: Option<LockCount>,
 }
 
@@ -109,7 +114,7 @@ struct LockCount {
 impl KernelMemoryMonitor {
     /// Monitor for a run that may hold `bytes_max`. What the host's kernel holds at the first check is not the run's.
     pub(crate) fn new(bytes_max: u64) -> KernelMemoryMonitor {
-        KernelMemoryMonitor { bytes_max, threshold_bytes: None, count: None }
+        KernelMemoryMonitor { bytes_max, threshold_bytes: None, due: Instant::now() + COUNT_INTERVAL, count: None }
     }
 
     /// Checks the run, for hardly longer than [`CHECK_BUDGET`]. `sockets` is the netlink table of the run's own network
@@ -128,7 +133,7 @@ impl KernelMemoryMonitor {
             self.threshold_bytes
                 .map_or(fresh, |threshold_bytes| threshold_bytes.min(fresh.saturating_add(self.bytes_max))),
         );
-        if self.count.is_none() && now <= threshold_bytes {
+        if self.count.is_none() && now <= threshold_bytes && Instant::now() < self.due {
             return KernelMemoryCheck::Within;
         }
         let bytes_max = self.bytes_max;
@@ -148,6 +153,7 @@ impl KernelMemoryMonitor {
         }
         self.release(run);
         self.threshold_bytes = Some(at_start.saturating_add(bytes_max - usage.bytes()));
+        self.due = Instant::now() + COUNT_INTERVAL;
         KernelMemoryCheck::Within
     }
 
@@ -303,6 +309,19 @@ mod tests {
             "another process has taken it"
         );
         assert_eq!(empty.frozen.get(), None, "a run that has no locks is not frozen");
+    }
+
+    #[test]
+    fn finds_locks_while_others_free_as_much_memory() {
+        let (dir, run) = (tempfile::tempdir().unwrap(), FakeRun::own());
+        let files: Vec<File> = (0..300).map(|_| File::create(dir.path().join("file")).unwrap()).collect();
+        files.iter().for_each(|file| flock(file, FlockOperation::LockShared).unwrap());
+        let mut memory = KernelMemoryMonitor::new(50_000);
+        assert_eq!(check_until_done(&mut memory, 100 * MIB, &run), KernelMemoryCheck::Within);
+        memory.due = Instant::now();
+        let outcome = check_until_done(&mut memory, 100 * MIB, &run);
+        assert!(matches!(outcome, KernelMemoryCheck::Exceeded(usage) if usage.locks > 250), "{outcome:?}");
+        memory.release(&run);
     }
 
     /// Locks in a descriptor table that only one thread has.
