@@ -3,6 +3,7 @@
 use crate::sample;
 use crate::want::want;
 use proctor_core::check::{CheckKind, CheckReport, CheckRequest, CheckerStatus};
+use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_frameworks::checks::{CHECKERS, choose, is_marker_path, reserves_variable};
 use proctor_frameworks::{FileTree, Parser, Step};
@@ -32,6 +33,18 @@ fn planned(tree: &FileTree, request: &CheckRequest) -> Vec<String> {
     };
     let (plan, parser) = choice.plan(tree, &want(&Selection::All), &|_| true);
     plan.steps.iter().map(line).chain(parser.report().notes).collect()
+}
+
+/// The report after these commands of the plan, each with what it printed and how it ended.
+fn after(tree: &FileTree, request: &CheckRequest, commands: &[(&[u8], Exit)]) -> CheckReport {
+    let (plan, mut parser) = choose(tree, request).unwrap().plan(tree, &want(&Selection::All), &|_| true);
+    assert_eq!(plan.steps.len(), commands.len());
+    for (step, (stdout, exit)) in commands.iter().enumerate() {
+        parser.step_started(step);
+        parser.stdout(stdout, &mut Vec::new());
+        parser.step_ended(*exit, false, &mut Vec::new());
+    }
+    parser.report()
 }
 
 /// Directory and name of the checkers' commands.
@@ -220,21 +233,13 @@ fn settings_are_read_and_the_variables_of_tools_are_reserved() {
 }
 
 #[test]
-fn a_library_that_does_not_compile_hides_errors_of_what_uses_it() {
+fn an_error_of_a_package_hides_others_and_its_elsewhere_makes_no_pass() {
     let recording = crate::recordings_of("cargo-check").into_iter().find(|one| one.name == "findings").unwrap();
-    let status = |members: &[(&str, &str)]| {
-        let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..CheckRequest::default() };
-        let tree = tree(members);
-        let (_, mut parser) = choose(&tree, &request).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
-        parser.step_started(0);
-        parser.stdout(&recording.stdout, &mut Vec::new());
-        parser.stderr(&recording.stderr, &mut Vec::new());
-        parser.step_ended(recording.exit, false, &mut Vec::new());
-        parser.report().checkers[0].status.name()
-    };
-    let root = ("Cargo.toml", "[workspace]\nmembers = ['b']\n[package]\nname = 'shop'\n");
-    assert_eq!(status(&[root]), "complete");
-    assert_eq!(status(&[root, ("b/Cargo.toml", "[package]\nname = 'b'\n")]), "partial");
+    let root = [("Cargo.toml", "[package]\nname = 'shop'\n"), ("src/lib.rs", ""), ("tests/a.rs", "")];
+    let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..request(&["tests/a.rs"]) };
+    let report = after(&tree(&root), &request, &[(&recording.stdout, recording.exit)]);
+    assert_eq!((report.total(), report.checkers[0].status.name()), (0, "partial"));
+    assert!(report.elsewhere > 0 && !report.is_clean());
 }
 
 #[test]
@@ -297,7 +302,7 @@ fn a_toolchain_without_clippy_is_a_missing_checker() {
         let (_, mut parser) = choose(&tree, &lint).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
         parser.step_started(0);
         parser.stderr(text.as_bytes(), &mut Vec::new());
-        parser.step_ended(proctor_core::outcome::Exit::Code(101), false, &mut Vec::new());
+        parser.step_ended(Exit::Code(101), false, &mut Vec::new());
         assert!(matches!(parser.report().checkers[0].status, CheckerStatus::Missing { .. }), "{text}");
     }
 }
