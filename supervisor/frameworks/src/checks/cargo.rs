@@ -27,7 +27,6 @@ static CLIPPY: CheckerManifest = CheckerManifest {
     extensions: &["rs"],
     toolchains: &[&RUST],
     remedy: "install Clippy for the project's toolchain (rustup component add clippy)",
-    nested_are_apart: true,
     sample: &[("Cargo.toml", "[package]\nname = 'a'\n"), ("src/lib.rs", "")],
     ..CheckerManifest::DEFAULT
 };
