@@ -63,24 +63,15 @@ impl Checker for Biome {
         };
         let has_syntax_errors = diagnostics.iter().any(|one| one.category.as_deref() == Some(SYNTAX));
         let findings: Vec<Finding> = diagnostics.into_iter().filter_map(|one| one.finding(output)).collect();
+        let read = summary.changed.saturating_add(summary.unchanged);
         let status = match output.ended(&findings, 0, 1) {
-            CheckerStatus::Complete if summary.read() == 0 => output.failed_because("it found no file to check"),
-            // A named directory has at least one file.
-            CheckerStatus::Complete if summary.read() < output.files.len() as u64 => {
-                let (read, asked) = (summary.read(), output.files.len());
-                let files = output.files.join(", ");
-                CheckerStatus::Partial {
-                    reason: format!(
-                        "Biome's settings ignore some of what was named, {read} of {asked} were read: {files}"
-                    ),
-                }
-            }
+            CheckerStatus::Complete if read == 0 => output.failed_because("it found no file to check"),
             CheckerStatus::Complete if summary.diagnostics_not_printed > 0 => CheckerStatus::Partial {
                 reason: format!("Biome left out {}", counted(summary.diagnostics_not_printed, "finding")),
             },
             status => output.partial_if(has_syntax_errors, SYNTAX_REASON, status),
         };
-        (findings, status)
+        (findings, output.partial_if_left_out(read, status))
     }
 }
 
@@ -97,13 +88,6 @@ struct Summary {
     unchanged: u64,
     #[serde(default)]
     diagnostics_not_printed: u64,
-}
-
-impl Summary {
-    /// Number of files that Biome read.
-    fn read(&self) -> u64 {
-        self.changed.saturating_add(self.unchanged)
-    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,6 @@
 //! Chooses the checkers of a request, and plans their commands.
 
+use super::command_output::listed;
 use super::parser::{CheckParser, PlannedCommand};
 use super::projects::is_below;
 use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
@@ -9,9 +10,6 @@ use proctor_core::bounds::CHECK_COMMANDS_MAX;
 use proctor_core::check::{CheckRequest, CheckerStatus};
 use std::collections::BTreeMap;
 use thiserror::Error;
-
-/// Most files that a sentence names.
-const NAMED_MAX: usize = 8;
 
 /// Extensions of documents, without the dot. A request often names them beside code, and no checker is expected for them.
 const DOCUMENTS: &[&str] = &["adoc", "md", "rst", "txt"];
@@ -321,13 +319,4 @@ fn is_checked(tree: &FileTree, checker: &'static dyn Checker, path: &str) -> boo
 
 fn has_extension(file: &str, extensions: &[&str]) -> bool {
     file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
-}
-
-/// The first of these names, and how many more they are.
-fn listed(names: &[String]) -> String {
-    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
 }

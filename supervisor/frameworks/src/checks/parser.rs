@@ -1,5 +1,6 @@
 //! Collects the output of every command of a check and makes the report.
 
+use super::command_output::listed;
 use super::{Checker, CheckerOutput};
 use crate::contract::{Parser, StreamSummary};
 use proctor_core::bounds::CHECK_OUTPUT_BYTES_MAX;
@@ -127,7 +128,7 @@ impl CheckParser {
         if command.is_first {
             self.unread = unread;
         }
-        let reason = format!("{} {}", command.checker.manifest().leaves_out, self.unread.join(", "));
+        let reason = format!("{} {}", command.checker.manifest().leaves_out, listed(&self.unread));
         let read = output.partial_if(command.is_last && !self.unread.is_empty(), &reason, read);
         let status = match exit {
             _ if killed => failed("it did not run to its end: proctor ended it".to_owned()),

@@ -211,8 +211,19 @@ fn a_named_file_that_biome_ignores_is_not_without_findings() {
         report.checkers[0].status.clone()
     };
     assert_eq!(status(2), CheckerStatus::Complete);
-    let reason = "Biome's settings ignore some of what was named, 1 of 2 were read: a.js, b.js".to_owned();
+    let reason = "its settings leave out some of what was named, since it read 1 file of 2: a.js, b.js".to_owned();
     assert_eq!(status(1), CheckerStatus::Partial { reason });
+}
+
+#[test]
+fn a_named_file_that_pyright_excludes_is_not_without_findings() {
+    let tree = tree(&[("pyrightconfig.json", "{}"), ("a.py", ""), ("b.py", "")]);
+    let status = |read: u64| {
+        let stdout = format!(r#"{{"generalDiagnostics":[],"summary":{{"filesAnalyzed":{read}}}}}"#);
+        let report = after(&tree, &request(&["a.py", "b.py"]), &[(stdout.as_bytes(), Exit::Code(0))]);
+        report.checkers[0].status.name()
+    };
+    assert_eq!([status(2), status(1), status(0)], ["complete", "partial", "failed"]);
 }
 
 /// The status of the Go compiler after this output, asked for `m/p/a.go` and `m/p/b_windows.go`.
