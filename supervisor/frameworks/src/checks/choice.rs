@@ -111,7 +111,8 @@ pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, No
     }
     let names = found.iter().map(|(checker, _)| checker.manifest().name).collect();
     let mut choice = CheckChoice { request, chosen: Vec::new(), notes: Vec::new(), unchecked: Vec::new() };
-    for (checker, projects) in found {
+    for (checker, mut projects) in found {
+        drop_empty_nested(tree, checker, &mut projects);
         choice.add(tree, checker, projects);
     }
     choice.find_unchecked_files(tree);
@@ -146,6 +147,16 @@ fn named(name: &str, request: &CheckRequest) -> Result<&'static dyn Checker, NoC
         }
         _ => Ok(*checker),
     }
+}
+
+/// Drops projects below another one that have no file to check, such as settings that others extend: a checker fails
+/// where it finds no file.
+fn drop_empty_nested(tree: &FileTree, checker: &'static dyn Checker, projects: &mut Vec<CheckProject>) {
+    let dirs: Vec<String> = projects.iter().map(|project| project.dir.clone()).collect();
+    projects.retain(|project| {
+        let is_nested = dirs.iter().any(|dir| is_below(&project.dir, dir));
+        !is_nested || is_checked(tree, checker, &project.dir)
+    });
 }
 
 /// Drops the projects of a checker that only stands in for another that is set up there.

@@ -178,6 +178,7 @@ fn a_project_below_another_is_checked_by_itself_whatever_the_outer_one_leaves_ou
         ("services/a/b.py", ""),
         ("services/a/x/mypy.ini", "[mypy]\n"),
         ("services/a/x/c.py", ""),
+        ("settings/mypy.ini", "[mypy]\n"),
     ]);
     let all = ["mypy []", "mypy services/a[]", "mypy services/a/x[]"];
     assert_eq!(chosen(&tree, &request(&[])), all);
