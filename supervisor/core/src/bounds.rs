@@ -266,8 +266,9 @@ pub const CHECK_SCOPES_MAX: usize = 16;
 /// Most commands of one check, one for each checker and project: a monorepo names the directories to check.
 pub const CHECK_COMMANDS_MAX: usize = 64;
 
-/// Most bytes of each stream of a checker that are read: the JSON of some 10,000 findings with their fixes.
-pub const CHECK_OUTPUT_BYTES_MAX: usize = 32 * MIB;
+/// Most bytes of each stream of a checker that are read: the JSON of some 5,000 findings with their fixes. Records of all
+/// findings are made before the excess is dropped, in the supervisor and outside of any quota: several times as much.
+pub const CHECK_OUTPUT_BYTES_MAX: usize = 8 * MIB;
 
 /// Bytes of each stream repeated at the end of a report (`stdout_tail`, `stderr_tail`).
 pub const TAIL_BYTES_MAX: usize = 16 * KIB;

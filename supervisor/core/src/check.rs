@@ -200,7 +200,8 @@ impl Fix {
 }
 
 /// Whether `path` is `dir` or below it; the empty `dir` contains everything.
-fn is_within(path: &str, dir: &str) -> bool {
+#[must_use]
+pub fn is_within(path: &str, dir: &str) -> bool {
     dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -25,7 +25,7 @@ const EXPECTED: &[Expected] = &[
     ("go-types", "findings", 4, 0, false),
     ("clippy", "findings", 0, 5, true),
     ("clippy", "errors", 2, 0, false),
-    ("cargo-check", "findings", 2, 0, true),
+    ("cargo-check", "findings", 2, 0, false),
 ];
 
 /// Checkers that a project has among its own packages.

@@ -160,7 +160,7 @@ impl CheckReport {
     /// Whether at least one checker ran and every one ran to its end.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        !self.checkers.is_empty() && self.checkers.iter().all(|one| one.status == CheckerStatus::Complete)
+        are_complete(&self.checkers)
     }
 
     /// The report in one sentence: `3 findings (2 errors, 1 warning) of ruff, mypy; mypy failed`.
@@ -271,6 +271,12 @@ impl CheckReportBuilder {
         }
     }
 
+    /// See [`CheckReport::is_complete`], for what was added until now.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        are_complete(&self.report.checkers)
+    }
+
     /// The report.
     #[must_use]
     pub fn build(mut self) -> CheckReport {
@@ -289,6 +295,10 @@ impl CheckReportBuilder {
             *self.rules.entry(key).or_default() += 1;
         }
     }
+}
+
+fn are_complete(checkers: &[CheckerResult]) -> bool {
+    !checkers.is_empty() && checkers.iter().all(|one| one.status == CheckerStatus::Complete)
 }
 
 /// A number with its noun: `1 finding`, `2 findings`.

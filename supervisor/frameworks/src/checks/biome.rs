@@ -10,7 +10,7 @@ use crate::contract::{FileTree, PlanRequest, ReservedVariables};
 use crate::ecosystems::js;
 use proctor_core::check::{CheckKind, CheckerStatus, Finding, Fix, Range, Severity, counted};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 /// Biome.
 #[derive(Debug, Clone, Copy)]
@@ -63,16 +63,15 @@ impl Checker for Biome {
         };
         let has_syntax_errors = diagnostics.iter().any(|one| one.category.as_deref() == Some(SYNTAX));
         let findings: Vec<Finding> = diagnostics.into_iter().filter_map(|one| one.finding(output)).collect();
+        let read = summary.changed.saturating_add(summary.unchanged);
         let status = match output.ended(&findings, 0, 1) {
-            CheckerStatus::Complete if summary.changed + summary.unchanged == 0 => {
-                output.failed_because("it found no file to check")
-            }
+            CheckerStatus::Complete if read == 0 => output.failed_because("it found no file to check"),
             CheckerStatus::Complete if summary.diagnostics_not_printed > 0 => CheckerStatus::Partial {
                 reason: format!("Biome left out {}", counted(summary.diagnostics_not_printed, "finding")),
             },
             status => output.partial_if(has_syntax_errors, SYNTAX_REASON, status),
         };
-        (findings, status)
+        (findings, output.partial_if_left_out(read, status))
     }
 }
 
@@ -95,20 +94,69 @@ struct Summary {
 struct Diagnostic {
     category: Option<String>,
     severity: String,
-    /// A text, or before 2.4 a list of parts with a `content`.
-    message: Value,
+    message: Text,
     #[serde(default)]
     location: Location,
-    /// Before 2.4 an object.
     #[serde(default)]
-    advices: Value,
+    advices: Advices,
+}
+
+/// What Biome adds to a diagnostic. Code frames and backtraces, which are most of the output, are not kept.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Advices {
+    List(Vec<Advice>),
+    /// Before 2.4.
+    Object {
+        #[serde(default)]
+        advices: Vec<OldAdvice>,
+    },
+    Other(IgnoredAny),
+}
+
+#[derive(Debug, Deserialize)]
+struct Advice {
+    #[serde(default)]
+    text: Option<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+struct OldAdvice {
+    /// A category and a text.
+    #[serde(default)]
+    log: Option<(IgnoredAny, Text)>,
+}
+
+/// A text, or before 2.4 its parts.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Whole(String),
+    Parts(Vec<TextPart>),
+    Other(IgnoredAny),
+}
+
+#[derive(Debug, Deserialize)]
+struct TextPart {
+    #[serde(default)]
+    content: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum FilePath {
+    Name(String),
+    /// Before 2.4.
+    Object {
+        file: String,
+    },
+    Other(IgnoredAny),
 }
 
 #[derive(Debug, Default, Deserialize)]
 struct Location {
-    /// The file, or before 2.4 an object with a `file`.
     #[serde(default)]
-    path: Value,
+    path: Option<FilePath>,
     #[serde(default)]
     start: Option<Place>,
     #[serde(default)]
@@ -128,8 +176,11 @@ struct Place {
 
 impl Diagnostic {
     fn finding(self, output: &CheckerOutput<'_>) -> Option<Finding> {
-        let message = content(&self.message);
-        let file = self.location.path.as_str().or_else(|| self.location.path.get("file")?.as_str())?;
+        let message = self.message.content();
+        let file = match self.location.path.as_ref()? {
+            FilePath::Name(file) | FilePath::Object { file } => file,
+            FilePath::Other(_) => return None,
+        };
         let category = self.category.unwrap_or_default();
         let severity = match self.severity.as_str() {
             "warning" => Severity::Warning,
@@ -146,7 +197,7 @@ impl Diagnostic {
         Some(Finding {
             range: self.location.range(),
             severity,
-            fix: fix(&self.advices),
+            fix: self.advices.fix(),
             url,
             rule: rule.to_owned(),
             ..output.finding(NAME, CheckKind::Lint, file, &message)?
@@ -169,26 +220,39 @@ impl Location {
     }
 }
 
-/// The fix that an advice describes: `Safe fix: ...`.
-fn fix(advices: &Value) -> Option<Fix> {
-    let of_list = advices.as_array().into_iter().flatten().filter_map(|advice| advice.get("text")?.as_str());
-    let before = advices.get("advices").and_then(Value::as_array).into_iter().flatten();
-    let before = before.filter_map(|advice| Some(content(advice.get("log")?.get(1)?)));
-    of_list.map(str::to_owned).chain(before).find_map(|text| {
-        let (is_safe, description) = match text.strip_prefix("Safe fix: ") {
-            Some(description) => (true, description),
-            None => (false, text.strip_prefix("Unsafe fix: ")?),
-        };
-        Some(Fix { description: description.to_owned(), edits: Vec::new(), is_safe })
-    })
+impl Default for Advices {
+    fn default() -> Advices {
+        Advices::List(Vec::new())
+    }
 }
 
-/// A text, or the contents of its parts.
-fn content(text: &Value) -> String {
-    match text {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part.get("content")?.as_str()).collect(),
-        _ => String::new(),
+impl Advices {
+    /// The fix that an advice describes: `Safe fix: ...`.
+    fn fix(&self) -> Option<Fix> {
+        let texts: Vec<&Text> = match self {
+            Advices::List(list) => list.iter().filter_map(|advice| advice.text.as_ref()).collect(),
+            Advices::Object { advices } => {
+                advices.iter().filter_map(|advice| advice.log.as_ref()).map(|(_, text)| text).collect()
+            }
+            Advices::Other(_) => Vec::new(),
+        };
+        texts.into_iter().map(Text::content).find_map(|text| {
+            let (is_safe, description) = match text.strip_prefix("Safe fix: ") {
+                Some(description) => (true, description),
+                None => (false, text.strip_prefix("Unsafe fix: ")?),
+            };
+            Some(Fix { description: description.to_owned(), edits: Vec::new(), is_safe })
+        })
+    }
+}
+
+impl Text {
+    fn content(&self) -> String {
+        match self {
+            Text::Whole(text) => text.clone(),
+            Text::Parts(parts) => parts.iter().map(|part| part.content.as_str()).collect(),
+            Text::Other(_) => String::new(),
+        }
     }
 }
 

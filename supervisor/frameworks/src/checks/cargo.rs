@@ -6,7 +6,6 @@
 use super::command_output::position;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, Step};
-use crate::parsing::workspace_paths::is_within;
 use crate::runners::rust::{RUST, workspaces};
 use proctor_core::check::{CheckKind, CheckerStatus, Edit, Finding, Fix, Range, Severity};
 use serde::Deserialize;
@@ -28,7 +27,6 @@ static CLIPPY: CheckerManifest = CheckerManifest {
     extensions: &["rs"],
     toolchains: &[&RUST],
     remedy: "install Clippy for the project's toolchain (rustup component add clippy)",
-    nested_are_apart: true,
     sample: &[("Cargo.toml", "[package]\nname = 'a'\n"), ("src/lib.rs", "")],
     ..CheckerManifest::DEFAULT
 };
@@ -52,8 +50,8 @@ impl Checker for Clippy {
         projects(tree)
     }
 
-    fn plan(&self, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
-        plan("clippy", tree, run, request)
+    fn plan(&self, _tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
+        plan("clippy", run, request)
     }
 
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus) {
@@ -64,9 +62,9 @@ impl Checker for Clippy {
         }
         let build = Build::read(output);
         let findings = build.findings(output, &CLIPPY);
-        let does_not_compile = build.errors().any(|error| !error.is_lint());
         let reason = "what does not compile was not linted, nor was what depends on it";
-        (findings.clone(), output.partial_if(does_not_compile, reason, build.status(output, &findings)))
+        let status = output.partial_if(build.has_error(), reason, build.status(output, &findings));
+        (findings, status)
     }
 }
 
@@ -79,16 +77,16 @@ impl Checker for CargoCheck {
         projects(tree)
     }
 
-    fn plan(&self, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
-        plan("check", tree, run, request)
+    fn plan(&self, _tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
+        plan("check", run, request)
     }
 
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus) {
         let build = Build::read(output);
         let findings = build.findings(output, &CARGO_CHECK);
-        let hides_others = output.parts > 1 && build.failed_library || build.errors().any(|error| error.code.is_none());
-        let reason = "errors of syntax, and of a library that others use, hide what is behind them";
-        (findings.clone(), output.partial_if(hides_others, reason, build.status(output, &findings)))
+        let reason = "an error hides others: those that the compiler looks for later, and those in what depends on it";
+        let status = output.partial_if(build.has_error(), reason, build.status(output, &findings));
+        (findings, status)
     }
 }
 
@@ -97,7 +95,7 @@ fn projects(tree: &FileTree) -> Vec<CheckProject> {
 }
 
 /// All targets of all members: also tests, benches and examples, where a change may break a use.
-fn plan(command: &str, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
+fn plan(command: &str, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
     let dir = &run.project.dir;
     let mut args: Vec<String> =
         [command, "--workspace", "--all-targets", "--keep-going", "--message-format=json", "--color=never"]
@@ -105,9 +103,8 @@ fn plan(command: &str, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequ
             .into();
     let identity = blake3::hash(format!("{}/{dir}", request.workspace).as_bytes()).to_hex();
     args.push(format!("--target-dir={}/cargo-check-{}", request.cache, identity.get(..16).unwrap_or_default()));
-    let packages = tree.directories_with("Cargo.toml").filter(|(member, _)| is_within(member, dir)).count();
     let step = Step { programs: vec!["cargo".to_owned()], args, dir: dir.clone(), env: BTreeMap::new() };
-    vec![CheckerCommand { parts: packages, ..CheckerCommand::of(step) }]
+    vec![CheckerCommand::of(step)]
 }
 
 /// What Cargo reported.
@@ -118,25 +115,17 @@ struct Build {
     has_finished: bool,
     /// Whether a line could not be read.
     is_cut: bool,
-    /// Whether a library does not compile.
-    failed_library: bool,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 enum Line {
     CompilerMessage {
-        target: Target,
         message: Box<Diagnostic>,
     },
     BuildFinished {},
     #[serde(other)]
     Other,
-}
-
-#[derive(Debug, Deserialize)]
-struct Target {
-    kind: Vec<String>,
 }
 
 /// A message of the compiler (The rustc book, "JSON Output").
@@ -189,11 +178,7 @@ impl Build {
         // A build script or a macro may print lines of its own.
         for line in output.stdout.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"{")) {
             match serde_json::from_slice::<Line>(line) {
-                Ok(Line::CompilerMessage { target, message }) => {
-                    let is_library = target.kind.iter().any(|kind| kind.ends_with("lib") || kind == "proc-macro");
-                    build.failed_library |= is_library && message.is_error();
-                    build.diagnostics.push(*message);
-                }
+                Ok(Line::CompilerMessage { message }) => build.diagnostics.push(*message),
                 Ok(Line::BuildFinished {}) => build.has_finished = true,
                 Ok(Line::Other) => {}
                 Err(_) => build.is_cut = true,
@@ -202,8 +187,11 @@ impl Build {
         build
     }
 
-    fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
-        self.diagnostics.iter().filter(|one| one.is_error())
+    /// Whether something does not compile, a denied lint included. The compiler stops at the errors of an early phase,
+    /// and Cargo compiles nothing that depends on the target: no program, test or example of a package whose library
+    /// fails, and no other package that uses it.
+    fn has_error(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
     fn findings(&self, output: &CheckerOutput<'_>, checker: &CheckerManifest) -> Vec<Finding> {
@@ -236,11 +224,6 @@ impl Diagnostic {
     /// have no place.
     fn is_error(&self) -> bool {
         self.level.starts_with("error") && !self.spans.is_empty()
-    }
-
-    /// Whether a lint reports it, perhaps as an error.
-    fn is_lint(&self) -> bool {
-        self.code.as_ref().is_some_and(|code| !is_error_code(&code.code))
     }
 
     fn finding(&self, output: &CheckerOutput<'_>, checker: &CheckerManifest) -> Option<Finding> {

@@ -23,9 +23,9 @@ pub struct CheckerManifest {
     pub toolchains: &'static [&'static Toolchain],
     /// How to install it, as a sentence of what to do.
     pub remedy: &'static str,
-    /// Whether it has no settings that decide about subdirectories, so that a project below another is checked by
-    /// itself.
-    pub nested_are_apart: bool,
+    /// What leaves out files that were named, as the beginning of a sentence that goes on with them; empty if its output
+    /// does not show which files it read.
+    pub leaves_out: &'static str,
     /// A smallest project that selects it, for tests: path and content of each file.
     pub sample: &'static [(&'static str, &'static str)],
 }
@@ -41,7 +41,7 @@ impl CheckerManifest {
         reserved: ReservedVariables::NONE,
         toolchains: &[],
         remedy: "",
-        nested_are_apart: false,
+        leaves_out: "",
         sample: &[],
     };
 }
@@ -64,11 +64,17 @@ pub trait Checker: Send + Sync {
         None
     }
 
-    /// The commands that check `run.files` in one project, or all of it. Usually one.
+    /// The commands that check `run.files` in one project, or all of it. Usually one; of several, each reads some of the
+    /// files.
     fn plan(&self, tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand>;
 
     /// Findings and end of one command, which exited by itself.
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus);
+
+    /// The files and directories of `output.files` of which this command read nothing.
+    fn unread(&self, _output: &CheckerOutput<'_>) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A project of a checker.
@@ -94,9 +100,6 @@ pub struct CheckerRun<'a> {
 pub struct CheckerCommand {
     /// The command. If none of its programs exists, the checker is missing.
     pub step: Step,
-    /// Number of packages, or of configurations, of the project: a failure in one may hide findings in others, and each
-    /// has some of the files.
-    pub parts: usize,
     /// Empty directories that it needs below the scratch directory.
     pub dirs: Vec<String>,
     /// Files that it needs below the scratch directory.
@@ -110,8 +113,6 @@ pub struct CheckerOutput<'a> {
     pub stdout: &'a [u8],
     /// Its standard error.
     pub stderr: &'a [u8],
-    /// See [`CheckerCommand::parts`].
-    pub parts: usize,
     /// Its exit status.
     pub status: i32,
     /// Files and directories that it was asked for, relative to where it ran; empty for all.
@@ -147,6 +148,6 @@ impl CheckerRun<'_> {
 impl CheckerCommand {
     /// A command that needs no files of proctor's own.
     pub(crate) fn of(step: Step) -> CheckerCommand {
-        CheckerCommand { step, parts: 1, dirs: Vec::new(), files: Vec::new() }
+        CheckerCommand { step, dirs: Vec::new(), files: Vec::new() }
     }
 }

@@ -1,7 +1,8 @@
 //! Chooses the checkers of a request, and plans their commands.
 
+use super::command_output::listed;
 use super::parser::{CheckParser, PlannedCommand};
-use super::projects::{is_below, split_outermost};
+use super::projects::is_below;
 use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
 use crate::contract::{FileTree, InjectedFile, Plan, PlanRequest, Step};
 use crate::parsing::workspace_paths::{is_within, join, leaves_workspace, within_dir};
@@ -10,8 +11,8 @@ use proctor_core::check::{CheckRequest, CheckerStatus};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Most projects that a note names.
-const NAMED_MAX: usize = 8;
+/// Extensions of documents, without the dot. A request often names them beside code, and no checker is expected for them.
+const DOCUMENTS: &[&str] = &["adoc", "md", "rst", "txt"];
 
 /// Why no checker runs. The texts are part of the contract with agents.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -78,12 +79,14 @@ pub struct CheckChoice {
     pub chosen: Vec<ChosenChecker>,
     /// Sentences about what is not checked.
     pub notes: Vec<String>,
+    /// Files of the request that no chosen checker checks, other than documents.
+    unchecked: Vec<String>,
 }
 
 /// Chooses the checkers of a request: those that it names, or those that the workspace's own settings select.
 ///
-/// A checker runs in its outermost projects and in those that no outer one includes. Of files, each is checked by the
-/// innermost project with it.
+/// A checker runs in each of its projects, also in one below another: the settings of the outer one may leave it out. Of
+/// files, each is checked by the innermost project with it.
 pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, NoChecker> {
     let request = normalised(request)?;
     let mut found: Vec<(&'static dyn Checker, Vec<CheckProject>)> = Vec::new();
@@ -107,11 +110,12 @@ pub fn choose(tree: &FileTree, request: &CheckRequest) -> Result<CheckChoice, No
         return Err(NoChecker::NoneSetUp { known: wanted().map(|checker| checker.manifest().name).collect() });
     }
     let names = found.iter().map(|(checker, _)| checker.manifest().name).collect();
-    let mut choice = CheckChoice { request, chosen: Vec::new(), notes: Vec::new() };
-    for (checker, projects) in found {
+    let mut choice = CheckChoice { request, chosen: Vec::new(), notes: Vec::new(), unchecked: Vec::new() };
+    for (checker, mut projects) in found {
+        drop_empty_nested(tree, checker, &mut projects);
         choice.add(tree, checker, projects);
     }
-    choice.note_unchecked_files(tree);
+    choice.find_unchecked_files(tree);
     if choice.chosen.is_empty() { Err(NoChecker::NotForFiles { checkers: names }) } else { Ok(choice) }
 }
 
@@ -143,6 +147,16 @@ fn named(name: &str, request: &CheckRequest) -> Result<&'static dyn Checker, NoC
         }
         _ => Ok(*checker),
     }
+}
+
+/// Drops projects below another one that have no file to check, such as settings that others extend: a checker fails
+/// where it finds no file.
+fn drop_empty_nested(tree: &FileTree, checker: &'static dyn Checker, projects: &mut Vec<CheckProject>) {
+    let dirs: Vec<String> = projects.iter().map(|project| project.dir.clone()).collect();
+    projects.retain(|project| {
+        let is_nested = dirs.iter().any(|dir| is_below(&project.dir, dir));
+        !is_nested || is_checked(tree, checker, &project.dir)
+    });
 }
 
 /// Drops the projects of a checker that only stands in for another that is set up there.
@@ -185,35 +199,30 @@ impl CheckChoice {
             }
             return;
         }
-        let (outermost, nested) =
-            if checker.manifest().nested_are_apart { (projects, Vec::new()) } else { split_outermost(projects) };
-        if !nested.is_empty() {
-            self.notes.push(format!(
-                "{} was run where its outermost settings are, and not apart where others are below: {} (name the \
-                 directory to check it with its own)",
-                checker.manifest().name,
-                names_of(&nested),
-            ));
-        }
         self.chosen
-            .push(ChosenChecker { checker, projects: outermost.into_iter().map(|one| (one, Vec::new())).collect() });
+            .push(ChosenChecker { checker, projects: projects.into_iter().map(|one| (one, Vec::new())).collect() });
     }
 
-    /// Names the files of the request that no chosen checker checks.
-    fn note_unchecked_files(&mut self, tree: &FileTree) {
-        let is_covered = |chosen: &ChosenChecker, file: &str| {
-            let is_within_one =
-                |(project, _): &(CheckProject, Vec<String>)| project.has(file) || is_within(&project.dir, file);
-            is_checked(tree, chosen.checker, file) && chosen.projects.iter().any(is_within_one)
+    /// Whether a chosen checker checks this file, or one below this directory.
+    #[must_use]
+    pub fn checks(&self, tree: &FileTree, path: &str) -> bool {
+        let is_within_one =
+            |(project, _): &(CheckProject, Vec<String>)| project.has(path) || is_within(&project.dir, path);
+        let is_covered = |chosen: &ChosenChecker| {
+            is_checked(tree, chosen.checker, path) && chosen.projects.iter().any(is_within_one)
         };
-        let unchecked =
-            self.request.files.iter().filter(|file| !self.chosen.iter().any(|chosen| is_covered(chosen, file)));
-        let unchecked: Vec<&str> = unchecked.map(String::as_str).collect();
-        if !unchecked.is_empty() {
-            let named = listed(&unchecked);
-            self.notes.push(format!(
-                "not checked, because no chosen checker checks such files or they do not exist: {named}"
-            ));
+        self.chosen.iter().any(is_covered)
+    }
+
+    /// Splits the files of the request that no chosen checker checks into documents, which a note names, and others.
+    fn find_unchecked_files(&mut self, tree: &FileTree) {
+        let unchecked = self.request.files.iter().filter(|file| !self.checks(tree, file)).cloned();
+        let (documents, others): (Vec<String>, Vec<String>) =
+            unchecked.partition(|file| tree.contains(file) && has_extension(file, DOCUMENTS));
+        self.unchecked = others;
+        if !documents.is_empty() {
+            self.notes
+                .push(format!("not checked, because no chosen checker checks such files: {}", listed(&documents)));
         }
     }
 
@@ -235,17 +244,11 @@ impl CheckChoice {
             for project in own {
                 shares.entry(project.clone()).or_default().push(within_dir(file, &project.dir).to_owned());
             }
-            let below: Vec<CheckProject> = projects.iter().filter(|one| is_below(&one.dir, file)).cloned().collect();
-            let (outermost, _) = if deepest.is_some() && !checker.manifest().nested_are_apart {
-                (Vec::new(), Vec::new())
-            } else {
-                split_outermost(below)
-            };
-            for project in outermost {
-                shares.entry(project).or_default();
+            // The empty path stands for the whole project.
+            for project in projects.iter().filter(|one| is_below(&one.dir, file)) {
+                shares.entry(project.clone()).or_default().push(String::new());
             }
         }
-        // A project that is named as a whole has no list of files.
         let whole = |(project, files): (CheckProject, Vec<String>)| {
             if files.iter().any(String::is_empty) { (project, Vec::new()) } else { (project, files) }
         };
@@ -266,6 +269,11 @@ impl CheckChoice {
     ) -> (Plan, CheckParser) {
         let mut plan = Plan::default();
         let mut parser = CheckParser::new(self.request.clone(), request.workspace, &self.notes);
+        if let Some(chosen) = self.chosen.first().filter(|_| !self.unchecked.is_empty()) {
+            let named = listed(&self.unchecked);
+            let reason = format!("no chosen checker checks such files, or they do not exist: {named}");
+            parser.not_run(chosen.checker, "", CheckerStatus::Partial { reason });
+        }
         for chosen in &self.chosen {
             for (project, files) in &chosen.projects {
                 let run = CheckerRun { project, files };
@@ -302,37 +310,24 @@ fn add_commands(
         parser.not_run(checker, &run.project.dir, CheckerStatus::Failed { reason });
         return;
     }
-    for CheckerCommand { step, parts, dirs, files } in commands {
+    let last = commands.len().saturating_sub(1);
+    for (at, CheckerCommand { step, dirs, files }) in commands.into_iter().enumerate() {
         let new: Vec<String> = dirs.into_iter().filter(|dir| !plan.dirs.contains(dir)).collect();
         plan.dirs.extend(new);
         let new: Vec<InjectedFile> = files.into_iter().filter(|file| !plan.files.contains(file)).collect();
         plan.files.extend(new);
-        parser.expect(PlannedCommand { checker, dir: run.project.dir.clone(), files: run.files.to_vec(), parts });
+        let (dir, named) = (run.project.dir.clone(), run.files.to_vec());
+        parser.expect(PlannedCommand { checker, dir, files: named, is_first: at == 0, is_last: at == last });
         plan.steps.push(step);
     }
 }
 
 /// Whether the checker checks a file, or one below a directory.
 fn is_checked(tree: &FileTree, checker: &'static dyn Checker, path: &str) -> bool {
-    let extensions = checker.manifest().extensions;
-    let is_own = |file: &str| file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension));
+    let is_own = |file: &str| has_extension(file, checker.manifest().extensions);
     if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
 }
 
-fn names_of(projects: &[CheckProject]) -> String {
-    let dirs: Vec<&str> = projects.iter().map(|project| shown(&project.dir)).collect();
-    listed(&dirs)
-}
-
-/// The first of these names, and how many more they are.
-fn listed(names: &[&str]) -> String {
-    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
-fn shown(dir: &str) -> &str {
-    if dir.is_empty() { "the root" } else { dir }
+fn has_extension(file: &str, extensions: &[&str]) -> bool {
+    file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension))
 }

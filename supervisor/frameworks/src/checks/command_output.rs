@@ -3,7 +3,7 @@
 use super::CheckerOutput;
 use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
-use proctor_core::check::{CheckKind, CheckerStatus, Finding, Range, Severity};
+use proctor_core::check::{CheckKind, CheckerStatus, Finding, Range, Severity, counted};
 use serde::de::DeserializeOwned;
 
 /// Longest reason taken from a checker's own output, in bytes: some lines.
@@ -100,6 +100,18 @@ impl CheckerOutput<'_> {
         }
     }
 
+    /// `status`, or that settings leave out something that was named, for a checker that only counts the files that it
+    /// read. A named directory has at least one file.
+    pub(crate) fn partial_if_left_out(&self, read: u64, status: CheckerStatus) -> CheckerStatus {
+        let named = self.files.len();
+        let reason = format!(
+            "its settings leave out some of what was named, since it read {} of {named}: {}",
+            counted(read, "file"),
+            listed(self.files)
+        );
+        self.partial_if(read < named as u64, &reason, status)
+    }
+
     /// The status of a checker that exits with `clean` if it finds nothing that fails a check and with `found` if it
     /// does. A status of `found` without any finding is a failure: something else made the check fail.
     pub(crate) fn ended(&self, findings: &[Finding], clean: i32, found: i32) -> CheckerStatus {
@@ -121,6 +133,18 @@ pub(crate) fn beginning(text: &str) -> Option<String> {
     let lines: Vec<&str> = lines.take(REASON_LINES_MAX).collect();
     let joined = proctor_core::bounds::clip(lines.join("; "), REASON_BYTES_MAX);
     (!joined.is_empty()).then_some(joined)
+}
+
+/// Most files that a sentence names.
+const NAMED_MAX: usize = 8;
+
+/// The first of these names, and how many more they are.
+pub(super) fn listed(names: &[String]) -> String {
+    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
+    match names.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
 }
 
 /// A number of a checker's output as a line or column; 0 if it is none.

@@ -1,5 +1,6 @@
 //! Collects the output of every command of a check and makes the report.
 
+use super::command_output::listed;
 use super::{Checker, CheckerOutput};
 use crate::contract::{Parser, StreamSummary};
 use proctor_core::bounds::CHECK_OUTPUT_BYTES_MAX;
@@ -17,8 +18,10 @@ pub(super) struct PlannedCommand {
     pub(super) dir: String,
     /// Files of the request in the project, relative to its directory; empty for all.
     pub(super) files: Vec<String>,
-    /// See [`CheckerCommand::parts`](super::CheckerCommand::parts).
-    pub(super) parts: usize,
+    /// Whether it is the first command of the checker in this project.
+    pub(super) is_first: bool,
+    /// Whether it is the last one.
+    pub(super) is_last: bool,
 }
 
 /// Reads the output of the commands of a [`CheckChoice::plan`](super::CheckChoice::plan), in their order.
@@ -35,6 +38,8 @@ pub struct CheckParser {
     stderr: Vec<u8>,
     /// Whether the running command printed more than is read.
     is_cut: bool,
+    /// Files that none of the checker's commands in this project has read until now.
+    unread: Vec<String>,
     builder: CheckReportBuilder,
 }
 
@@ -49,6 +54,7 @@ impl CheckParser {
             stdout: Vec::new(),
             stderr: Vec::new(),
             is_cut: false,
+            unread: Vec::new(),
             builder,
         }
     }
@@ -86,6 +92,11 @@ impl CheckParser {
         builder.build()
     }
 
+    /// Whether every command ran and every checker came to its end.
+    fn is_complete(&self) -> bool {
+        self.ended >= self.commands.len() && self.builder.is_complete()
+    }
+
     fn keep(stream: &mut Vec<u8>, bytes: &[u8], is_cut: &mut bool) {
         let room = CHECK_OUTPUT_BYTES_MAX.saturating_sub(stream.len());
         *is_cut |= bytes.len() > room;
@@ -93,7 +104,7 @@ impl CheckParser {
     }
 
     /// Findings and status of the command that just ended.
-    fn read(&self, command: &PlannedCommand, exit: Exit, killed: bool) -> (Vec<Finding>, CheckerStatus) {
+    fn read(&mut self, command: &PlannedCommand, exit: Exit, killed: bool) -> (Vec<Finding>, CheckerStatus) {
         let failed = |reason: String| CheckerStatus::Failed { reason };
         let status = match exit {
             Exit::NotStarted(_) => {
@@ -107,18 +118,25 @@ impl CheckParser {
             stdout: &self.stdout,
             stderr: &self.stderr,
             status,
-            parts: command.parts,
             files: &command.files,
             dir: &command.dir,
             workspace: &self.workspace,
         };
         let (findings, read) = command.checker.read(&output);
+        let unread = if command.files.is_empty() { Vec::new() } else { command.checker.unread(&output) };
+        self.unread.retain(|file| unread.contains(file));
+        if command.is_first {
+            self.unread = unread;
+        }
+        let reason = format!("{} {}", command.checker.manifest().leaves_out, listed(&self.unread));
+        let read = output.partial_if(command.is_last && !self.unread.is_empty(), &reason, read);
         let status = match exit {
             _ if killed => failed("it did not run to its end: proctor ended it".to_owned()),
             Exit::Signal(signal) => failed(format!("signal {signal} ended it")),
-            _ if self.is_cut => {
-                failed(format!("it printed more than {} MiB, and the rest was not read", CHECK_OUTPUT_BYTES_MAX >> 20))
-            }
+            _ if self.is_cut => failed(format!(
+                "it printed more than {} MiB, and the rest was not read: name the files or directories to check",
+                CHECK_OUTPUT_BYTES_MAX >> 20
+            )),
             _ => read,
         };
         (findings, status)
@@ -156,7 +174,7 @@ impl Parser for CheckParser {
 
     /// The proof of a check is in its report; that of tests has no meaning here.
     fn summary(&self) -> StreamSummary {
-        let proof = if self.report().is_complete() { Proof::Shown { tests: 0 } } else { Proof::Missing };
+        let proof = if self.is_complete() { Proof::Shown { tests: 0 } } else { Proof::Missing };
         StreamSummary { structured: true, proof, ..StreamSummary::default() }
     }
 

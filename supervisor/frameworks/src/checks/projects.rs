@@ -44,14 +44,6 @@ pub(crate) fn add_with_content(
     projects.sort();
 }
 
-/// The projects that are within no other, and those that are.
-pub(crate) fn split_outermost(projects: Vec<CheckProject>) -> (Vec<CheckProject>, Vec<CheckProject>) {
-    let dirs: Vec<String> = projects.iter().map(|project| project.dir.clone()).collect();
-    let is_outermost =
-        |project: &CheckProject| dirs.iter().all(|dir| *dir == project.dir || !is_within(&project.dir, dir));
-    projects.into_iter().partition(is_outermost)
-}
-
 /// Whether a directory is below another.
 pub(crate) fn is_below(dir: &str, above: &str) -> bool {
     dir != above && is_within(dir, above)

@@ -70,7 +70,7 @@ impl Checker for Pyright {
             0 => output.failed_because("it found no file to check"),
             _ => output.ended(&findings, 0, 1),
         };
-        (findings, status)
+        (findings, output.partial_if_left_out(summary.files_analyzed, status))
     }
 }
 

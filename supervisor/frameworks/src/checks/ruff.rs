@@ -1,6 +1,7 @@
 //! ruff: `ruff check`, in JSON.
 //!
-//! Settings of subdirectories apply as ruff finds them. It exits with 0 without findings, with 1 with some, and with 2
+//! Settings of subdirectories apply as ruff finds them. A file that was named is checked although settings exclude it
+//! (`--no-force-exclude`): else it would be dropped without a word. It exits with 0 without findings, with 1 with some, and with 2
 //! if it gives up (ruff's documentation, "The Ruff Linter", exit codes).
 
 use super::command_output::{SYNTAX_REASON, position};
@@ -55,7 +56,7 @@ impl Checker for Ruff {
 
     fn plan(&self, _tree: &FileTree, run: &CheckerRun<'_>, request: &PlanRequest<'_>) -> Vec<CheckerCommand> {
         let mut args: Vec<String> =
-            ["check", "--output-format=json", "--no-fix", "--force-exclude"].map(str::to_owned).into();
+            ["check", "--output-format=json", "--no-fix", "--no-force-exclude"].map(str::to_owned).into();
         args.push("--".to_owned());
         args.extend(run.paths());
         let cache = format!("{}/ruff{}", request.cache, request.workspace);

@@ -32,8 +32,8 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     markers: &[CONFIG],
     extensions: &["cts", "mts", "ts", "tsx", "cjs", "js", "jsx", "mjs"],
     toolchains: &[&js::NODE],
+    leaves_out: "tsconfig.json leaves out",
     remedy: "install TypeScript in the project (npm install --save-dev typescript)",
-    nested_are_apart: true,
     sample: &[("tsconfig.json", "{}"), ("a.ts", "")],
     ..CheckerManifest::DEFAULT
 };
@@ -66,7 +66,7 @@ impl Checker for Tsc {
             args.push(format!("{}/tsc/{identity}.tsbuildinfo", request.cache));
             args.extend(["-p".to_owned(), format!("./{config}")]);
             let (step, files) = js::program_step(tree, dir, request, NAME, args);
-            CheckerCommand { files, parts: configs.len(), ..CheckerCommand::of(step) }
+            CheckerCommand { files, ..CheckerCommand::of(step) }
         };
         configs.iter().map(command).collect()
     }
@@ -74,7 +74,7 @@ impl Checker for Tsc {
     fn read(&self, output: &CheckerOutput<'_>) -> (Vec<Finding>, CheckerStatus) {
         let text = String::from_utf8_lossy(output.stdout);
         let (mut findings, mut general): (Vec<Finding>, Vec<String>) = (Vec::new(), Vec::new());
-        let (mut read_files, mut has_syntax_errors, mut has_settings_errors) = (BTreeSet::new(), false, false);
+        let (mut has_syntax_errors, mut has_settings_errors) = (false, false);
         for line in text.lines() {
             if let Some(parts) = DIAGNOSTIC.as_ref().and_then(|form| form.captures(line)) {
                 let part = |name| parts.name(name).map_or("", |found| found.as_str());
@@ -92,33 +92,38 @@ impl Checker for Tsc {
                     }
                     None => {}
                 }
-            } else if line.starts_with(' ') {
-                if let Some(last) = findings.last_mut() {
-                    last.message.push('\n');
-                    last.message.push_str(&output.scrub(line));
-                }
-            } else if let Some(file) =
-                output.file(line).filter(|file| line.starts_with('/') && !file.contains("node_modules/"))
-            {
-                read_files.insert(file);
+            } else if let Some(last) = findings.last_mut().filter(|_| line.starts_with(' ')) {
+                last.message.push('\n');
+                last.message.push_str(&output.scrub(line));
             }
         }
-        // Of several configurations, each reads some of the files.
-        let asked = output.files.iter().filter(|_| output.parts == 1).map(|file| join(output.dir, file));
-        let unread: Vec<String> = asked.filter(|asked| !read_files.iter().any(|file| is_within(file, asked))).collect();
         let said = general.join("; ");
         let status = match output.status {
             0..=2 if !general.is_empty() => CheckerStatus::Failed { reason: said },
             0..=2 if has_settings_errors => output.failed_because("its settings have errors"),
-            0..=2 if read_files.is_empty() => output.failed_because("it read no file of the workspace"),
+            0..=2 if read_files(output).next().is_none() => output.failed_because("it read no file of the workspace"),
             2 => output.ended(&findings, 0, 2),
             _ => output.ended(&findings, 0, 1),
         };
         let reason = "errors of syntax kept tsc from checking types, in these files and in all others";
-        let status = output.partial_if(has_syntax_errors, reason, status);
-        let left_out = format!("tsconfig.json leaves out {}", unread.join(", "));
-        (findings, output.partial_if(!unread.is_empty(), &left_out, status))
+        (findings, output.partial_if(has_syntax_errors, reason, status))
     }
+
+    fn unread(&self, output: &CheckerOutput<'_>) -> Vec<String> {
+        let read: BTreeSet<String> = read_files(output).collect();
+        let is_read = |asked: &String| read.iter().any(|file| is_within(file, &join(output.dir, asked)));
+        output.files.iter().filter(|asked| !is_read(asked)).cloned().collect()
+    }
+}
+
+/// The files of the workspace in the list of `--listFiles`: lines that are an absolute path.
+fn read_files(output: &CheckerOutput<'_>) -> impl Iterator<Item = String> {
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"/"));
+    let is_diagnostic = |line: &str| DIAGNOSTIC.as_ref().is_some_and(|form| form.is_match(line));
+    lines.filter_map(move |line| {
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        output.file(&line).filter(|file| !file.contains("node_modules/") && !is_diagnostic(&line))
+    })
 }
 
 fn finding(output: &CheckerOutput<'_>, file: &str, level: &str, code: &str, text: &str) -> Option<Finding> {

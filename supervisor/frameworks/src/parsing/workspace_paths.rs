@@ -1,5 +1,6 @@
 //! Paths of a workspace: made relative to it, tested for being within a project, removed from texts.
 
+pub(crate) use proctor_core::check::is_within;
 use std::collections::BTreeSet;
 
 /// The workspace's path as the runner sees it.
@@ -41,11 +42,6 @@ impl WorkspacePaths {
         clean.push_str(rest);
         clean
     }
-}
-
-/// Whether `path` is `dir` or below it; the empty `dir` contains everything.
-pub(crate) fn is_within(path: &str, dir: &str) -> bool {
-    dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether a path, relative to the workspace, could lead out of it.

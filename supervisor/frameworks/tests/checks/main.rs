@@ -244,11 +244,14 @@ fn more_output_than_is_read_is_a_failure() {
     let mut parser = parser_of("ruff");
     let (spaces, mut events) = (vec![b' '; 1 << 20], Vec::new());
     parser.step_started(0);
-    (0..33).for_each(|_| parser.stdout(&spaces, &mut events));
+    (0..9).for_each(|_| parser.stdout(&spaces, &mut events));
     parser.step_ended(Exit::Code(0), false, &mut events);
     assert_eq!(
         parser.report().checkers[0].status,
-        CheckerStatus::Failed { reason: "it printed more than 32 MiB, and the rest was not read".to_owned() }
+        CheckerStatus::Failed {
+            reason: "it printed more than 8 MiB, and the rest was not read: name the files or directories to check"
+                .to_owned()
+        }
     );
 }
 

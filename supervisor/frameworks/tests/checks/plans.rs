@@ -3,6 +3,7 @@
 use crate::sample;
 use crate::want::want;
 use proctor_core::check::{CheckKind, CheckReport, CheckRequest, CheckerStatus};
+use proctor_core::outcome::Exit;
 use proctor_core::request::Selection;
 use proctor_frameworks::checks::{CHECKERS, choose, is_marker_path, reserves_variable};
 use proctor_frameworks::{FileTree, Parser, Step};
@@ -32,6 +33,18 @@ fn planned(tree: &FileTree, request: &CheckRequest) -> Vec<String> {
     };
     let (plan, parser) = choice.plan(tree, &want(&Selection::All), &|_| true);
     plan.steps.iter().map(line).chain(parser.report().notes).collect()
+}
+
+/// The report after these commands of the plan, each with what it printed and how it ended.
+fn after(tree: &FileTree, request: &CheckRequest, commands: &[(&[u8], Exit)]) -> CheckReport {
+    let (plan, mut parser) = choose(tree, request).unwrap().plan(tree, &want(&Selection::All), &|_| true);
+    assert_eq!(plan.steps.len(), commands.len());
+    for (step, (stdout, exit)) in commands.iter().enumerate() {
+        parser.step_started(step);
+        parser.stdout(stdout, &mut Vec::new());
+        parser.step_ended(*exit, false, &mut Vec::new());
+    }
+    parser.report()
 }
 
 /// Directory and name of the checkers' commands.
@@ -142,20 +155,120 @@ fn files_are_checked_by_the_innermost_project_with_them() {
         ("docs/readme.md", ""),
     ]);
     let ruff = |files: &[&str]| planned(&tree, &request(files));
-    let all = "--output-format=json --no-fix --force-exclude --";
+    let all = "--output-format=json --no-fix --no-force-exclude --";
     assert_eq!(ruff(&["services/x/b.py"]), [format!("services/x: ruff check {all} ./b.py")]);
     assert_eq!(
         ruff(&["./a.py", "services/x"]),
         [format!(".: ruff check {all} ./a.py"), format!("services/x: ruff check {all} .")]
     );
-    let note = "not checked, because no chosen checker checks such files or they do not exist: docs/readme.md, gone.py";
-    assert_eq!(ruff(&["a.py", "docs/readme.md", "gone.py"]), [format!(".: ruff check {all} ./a.py"), note.to_owned()]);
+    let note = "not checked, because no chosen checker checks such files: docs/readme.md";
+    assert_eq!(ruff(&["a.py", "docs/readme.md"]), [format!(".: ruff check {all} ./a.py"), note.to_owned()]);
     assert_eq!(ruff(&["docs"]), ["none of these files is checked by ruff"]);
     assert_eq!(ruff(&["../a.py"]), ["../a.py is outside of the workspace"]);
     assert_eq!(ruff(&["."]), ruff(&[]));
-    let note = "ruff was run where its outermost settings are, and not apart where others are below: services/x (name the \
-                directory to check it with its own)";
-    assert_eq!(ruff(&[]), [format!(".: ruff check {all} ."), note.to_owned()]);
+    assert_eq!(ruff(&[]), [format!(".: ruff check {all} ."), format!("services/x: ruff check {all} .")]);
+}
+
+#[test]
+fn a_project_below_another_is_checked_by_itself_whatever_the_outer_one_leaves_out() {
+    let tree = tree(&[
+        ("mypy.ini", "[mypy]\nfiles = src\n"),
+        ("src/a.py", ""),
+        ("services/a/mypy.ini", "[mypy]\n"),
+        ("services/a/b.py", ""),
+        ("services/a/x/mypy.ini", "[mypy]\n"),
+        ("services/a/x/c.py", ""),
+        ("settings/mypy.ini", "[mypy]\n"),
+    ]);
+    let all = ["mypy []", "mypy services/a[]", "mypy services/a/x[]"];
+    assert_eq!(chosen(&tree, &request(&[])), all);
+    assert_eq!(chosen(&tree, &request(&["services"])), ["mypy [services]", all[1], all[2]]);
+    assert_eq!(chosen(&tree, &request(&["services/a"])), all[1..]);
+    assert_eq!(chosen(&tree, &request(&["services/a/b.py"])), ["mypy services/a[b.py]"]);
+}
+
+#[test]
+fn a_named_file_that_no_checker_checks_makes_no_pass_unless_it_is_a_document() {
+    let tree =
+        tree(&[("ruff.toml", ""), ("a.py", ""), ("b.rs", ""), ("README.md", ""), ("c/mypy.ini", ""), ("c/d.sh", "")]);
+    let report = |files: &[&str]| after(&tree, &request(files), &[(b"[]", Exit::Code(0))]);
+    assert!(report(&["a.py", "README.md"]).is_clean());
+    let partial = report(&["a.py", "b.rs", "c", "gone.md"]);
+    assert!(!partial.is_clean());
+    let reason = "no chosen checker checks such files, or they do not exist: b.rs, c, gone.md".to_owned();
+    assert_eq!(partial.checkers[0].status, CheckerStatus::Partial { reason });
+    assert_eq!((&*partial.checkers[1].checker, &partial.checkers[1].status), ("ruff", &CheckerStatus::Complete));
+    let choice = choose(&tree, &request(&[])).unwrap();
+    assert!(choice.checks(&tree, "a.py") && !choice.checks(&tree, "b.rs") && !choice.checks(&tree, "README.md"));
+}
+
+#[test]
+fn a_named_file_that_biome_ignores_is_not_without_findings() {
+    let tree = tree(&[("biome.json", "{}"), ("a.js", ""), ("b.js", "")]);
+    let status = |read: u64| {
+        let stdout =
+            format!(r#"{{"summary":{{"changed":0,"unchanged":{read},"diagnosticsNotPrinted":0}},"diagnostics":[]}}"#);
+        let report = after(&tree, &request(&["a.js", "b.js"]), &[(stdout.as_bytes(), Exit::Code(0))]);
+        report.checkers[0].status.clone()
+    };
+    assert_eq!(status(2), CheckerStatus::Complete);
+    let reason = "its settings leave out some of what was named, since it read 1 file of 2: a.js, b.js".to_owned();
+    assert_eq!(status(1), CheckerStatus::Partial { reason });
+}
+
+#[test]
+fn a_named_file_that_pyright_excludes_is_not_without_findings() {
+    let tree = tree(&[("pyrightconfig.json", "{}"), ("a.py", ""), ("b.py", "")]);
+    let status = |read: u64| {
+        let stdout = format!(r#"{{"generalDiagnostics":[],"summary":{{"filesAnalyzed":{read}}}}}"#);
+        let report = after(&tree, &request(&["a.py", "b.py"]), &[(stdout.as_bytes(), Exit::Code(0))]);
+        report.checkers[0].status.name()
+    };
+    assert_eq!([status(2), status(1), status(0)], ["complete", "partial", "failed"]);
+}
+
+/// The status of the Go compiler after this output, asked for `m/p/a.go` and `m/p/b_windows.go`.
+fn go_types(packages: &str) -> CheckerStatus {
+    let tree = tree(&[("m/go.mod", "module m"), ("m/p/a.go", ""), ("m/p/b_windows.go", "")]);
+    let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..request(&["m/p/a.go", "m/p/b_windows.go"]) };
+    after(&tree, &request, &[(packages.as_bytes(), Exit::Code(0))]).checkers[0].status.clone()
+}
+
+#[test]
+fn a_named_file_under_a_build_constraint_is_not_without_findings() {
+    let reason = "build constraints, in the file or in its name, leave out p/b_windows.go".to_owned();
+    let package = r#"{"ImportPath": "m/p", "Dir": "/workspace/m/p", "GoFiles": ["a.go"]}"#;
+    assert_eq!(go_types(package), CheckerStatus::Partial { reason });
+    let test = r#"{"ImportPath": "m/p [m/p.test]", "Dir": "/workspace/m/p", "TestGoFiles": ["b_windows.go"]}"#;
+    assert_eq!(go_types(&format!("{package}\n{test}")), CheckerStatus::Complete);
+}
+
+#[test]
+fn the_go_compiler_checks_no_types_behind_errors_of_syntax_and_of_imports() {
+    let files = r#""ImportPath": "m/p", "Dir": "/workspace/m/p", "GoFiles": ["a.go", "b_windows.go"]"#;
+    let status =
+        |pos: &str, text: &str| go_types(&format!(r#"{{{files}, "Error": {{"Pos": "{pos}", "Err": "{text}"}}}}"#));
+    assert_eq!(status("", r"# m/p\np/a.go:3:1: undefined: x"), CheckerStatus::Complete);
+    for text in ["syntax error: unexpected {", "newline in string"] {
+        let reason = "types were not checked in 1 package, because of errors of syntax".to_owned();
+        assert_eq!(status("", &format!(r"# m/p\np/a.go:3:1: {text}")), CheckerStatus::Partial { reason });
+    }
+    let reason = "types were not checked in 1 package, because an import fails".to_owned();
+    assert_eq!(
+        status("p/a.go:2:8", "use of internal package x/internal not allowed"),
+        CheckerStatus::Partial { reason }
+    );
+}
+
+#[test]
+fn golangci_lint_has_no_finding_below_a_warning_since_it_fails_because_of_each() {
+    let tree = tree(&[("go.mod", "module a"), ("a.go", ""), (".golangci.yml", "")]);
+    let lint = CheckRequest { kinds: vec![CheckKind::Lint], ..CheckRequest::default() };
+    let issue =
+        r#"{"FromLinter":"errcheck","Text":"x","Severity":"info","Pos":{"Filename":"a.go","Line":1,"Column":1}}"#;
+    let stdout = format!(r#"{{"Issues":[{issue}],"Report":{{}}}}"#);
+    let report = after(&tree, &lint, &[(stdout.as_bytes(), Exit::Code(1))]);
+    assert_eq!((report.severities.warnings, report.severities.infos), (1, 0));
 }
 
 #[test]
@@ -220,21 +333,13 @@ fn settings_are_read_and_the_variables_of_tools_are_reserved() {
 }
 
 #[test]
-fn a_library_that_does_not_compile_hides_errors_of_what_uses_it() {
+fn an_error_of_a_package_hides_others_and_its_elsewhere_makes_no_pass() {
     let recording = crate::recordings_of("cargo-check").into_iter().find(|one| one.name == "findings").unwrap();
-    let status = |members: &[(&str, &str)]| {
-        let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..CheckRequest::default() };
-        let tree = tree(members);
-        let (_, mut parser) = choose(&tree, &request).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
-        parser.step_started(0);
-        parser.stdout(&recording.stdout, &mut Vec::new());
-        parser.stderr(&recording.stderr, &mut Vec::new());
-        parser.step_ended(recording.exit, false, &mut Vec::new());
-        parser.report().checkers[0].status.name()
-    };
-    let root = ("Cargo.toml", "[workspace]\nmembers = ['b']\n[package]\nname = 'shop'\n");
-    assert_eq!(status(&[root]), "complete");
-    assert_eq!(status(&[root, ("b/Cargo.toml", "[package]\nname = 'b'\n")]), "partial");
+    let root = [("Cargo.toml", "[package]\nname = 'shop'\n"), ("src/lib.rs", ""), ("tests/a.rs", "")];
+    let request = CheckRequest { kinds: vec![CheckKind::Typecheck], ..request(&["tests/a.rs"]) };
+    let report = after(&tree(&root), &request, &[(&recording.stdout, recording.exit)]);
+    assert_eq!((report.total(), report.checkers[0].status.name()), (0, "partial"));
+    assert!(report.elsewhere > 0 && !report.is_clean());
 }
 
 #[test]
@@ -275,15 +380,37 @@ fn a_file_that_tsconfig_leaves_out_is_not_without_findings() {
     let recording = crate::recordings_of("tsc").into_iter().find(|one| one.name == "clean").unwrap();
     let status = |file: &str| {
         let tree = tree(&[("tsconfig.json", "{}"), ("a.ts", ""), ("src/totals.ts", "")]);
-        let (_, mut parser) = choose(&tree, &request(&[file])).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
-        parser.step_started(0);
-        parser.stdout(&recording.stdout, &mut Vec::new());
-        parser.step_ended(recording.exit, false, &mut Vec::new());
-        parser.report().checkers[0].status.clone()
+        after(&tree, &request(&[file]), &[(&recording.stdout, recording.exit)]).checkers[0].status.clone()
     };
     assert_eq!(status("src/totals.ts"), CheckerStatus::Complete);
     let reason = "tsconfig.json leaves out a.ts".to_owned();
     assert_eq!(status("a.ts"), CheckerStatus::Partial { reason });
+}
+
+#[test]
+fn a_file_has_to_be_in_one_of_the_configurations_that_tsconfig_refers_to() {
+    let config = r#"{"files": [], "references": [{"path": "./tsconfig.app.json"}, {"path": "./tsconfig.node.json"}]}"#;
+    let tree = tree(&[
+        ("web/tsconfig.json", config),
+        ("web/tsconfig.app.json", "{}"),
+        ("web/tsconfig.node.json", "{}"),
+        ("web/src/a.ts", ""),
+        ("web/vite.ts", ""),
+        ("web/e2e/b.ts", ""),
+    ]);
+    let statuses = |files: &[&str]| {
+        let read: [(&[u8], Exit); 2] =
+            [(b"/workspace/web/src/a.ts\n", Exit::Code(0)), (b"/workspace/web/vite.ts\n", Exit::Code(0))];
+        let report = after(&tree, &request(files), &read);
+        report.checkers.iter().map(|one| one.status.clone()).collect::<Vec<_>>()
+    };
+    let complete = [CheckerStatus::Complete, CheckerStatus::Complete];
+    assert_eq!(statuses(&["web/src/a.ts", "web/vite.ts"]), complete);
+    assert_eq!(statuses(&["web/src"]), complete);
+    assert_eq!(statuses(&["web"]), complete);
+    let reason = "tsconfig.json leaves out e2e/b.ts".to_owned();
+    let partial = [CheckerStatus::Complete, CheckerStatus::Partial { reason }];
+    assert_eq!(statuses(&["web/src/a.ts", "web/e2e/b.ts"]), partial);
 }
 
 #[test]
@@ -297,7 +424,7 @@ fn a_toolchain_without_clippy_is_a_missing_checker() {
         let (_, mut parser) = choose(&tree, &lint).unwrap().plan(&tree, &want(&Selection::All), &|_| true);
         parser.step_started(0);
         parser.stderr(text.as_bytes(), &mut Vec::new());
-        parser.step_ended(proctor_core::outcome::Exit::Code(101), false, &mut Vec::new());
+        parser.step_ended(Exit::Code(101), false, &mut Vec::new());
         assert!(matches!(parser.report().checkers[0].status, CheckerStatus::Missing { .. }), "{text}");
     }
 }

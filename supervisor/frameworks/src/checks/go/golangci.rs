@@ -4,8 +4,7 @@
 //! of a failure within an analysis it writes a line with `level=error`. The linter `typecheck` stands for what does not
 //! compile.
 
-use super::module_command::{command, modules};
-use super::vet::place;
+use super::module_command::{command, compiler_error, modules};
 use crate::checks::command_output::position;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables};
@@ -39,8 +38,8 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     toolchains: &[&GO],
     remedy: "install golangci-lint 2 on the PATH of proctor (go install \
              github.com/golangci/golangci-lint/v2/cmd/golangci-lint@latest)",
-    nested_are_apart: true,
     sample: &[("go.mod", "module example.com/a\n"), ("a.go", "package a\n"), (".golangci.yml", "version: \"2\"\n")],
+    ..CheckerManifest::DEFAULT
 };
 
 /// `--path-mode=abs` because paths are else relative to the settings; no bounds on the number of findings; never fixes.
@@ -159,7 +158,7 @@ impl Issue {
     fn findings(self, output: &CheckerOutput<'_>) -> Vec<Finding> {
         // The errors of a compiler, below the name of the package.
         if let Some(errors) = self.text.strip_prefix(": # ").filter(|_| self.from_linter == TYPECHECK) {
-            return errors.lines().filter_map(|line| compiler_error(line, output)).collect();
+            return errors.lines().filter_map(|line| compiler_error(NAME, TYPECHECK, line, output)).collect();
         }
         self.finding(output).into_iter().collect()
     }
@@ -174,7 +173,7 @@ impl Issue {
         };
         let severity = match self.severity.to_ascii_lowercase().as_str() {
             "error" => Severity::Error,
-            "info" | "note" | "hint" | "low" => Severity::Info,
+            // Whatever severity the settings give a finding, golangci-lint fails because of it.
             _ if self.from_linter == TYPECHECK => Severity::Error,
             _ => Severity::Warning,
         };
@@ -189,12 +188,4 @@ impl Issue {
             ..output.finding(NAME, CheckKind::Lint, &self.pos.filename, message)?
         })
     }
-}
-
-/// Parses `file:line:column: message`.
-fn compiler_error(text: &str, output: &CheckerOutput<'_>) -> Option<Finding> {
-    let (posn, message) = text.split_once(": ")?;
-    let (file, line, column) = place(posn)?;
-    let found = output.finding(NAME, CheckKind::Lint, file, message)?;
-    Some(Finding { range: Range { line, column, ..Range::default() }, rule: TYPECHECK.to_owned(), ..found })
 }

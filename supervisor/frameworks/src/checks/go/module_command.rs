@@ -1,8 +1,10 @@
-//! Commands of the go tool in a module.
+//! Commands of the go tool in a module, and the places that it prints.
 
-use crate::checks::{CheckProject, CheckerCommand, CheckerRun};
+use crate::checks::command_output::position;
+use crate::checks::{CheckProject, CheckerCommand, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, Project, Step};
 use crate::runners::go;
+use proctor_core::check::{CheckKind, Finding, Range};
 use std::collections::BTreeSet;
 
 /// The modules of the workspace.
@@ -39,4 +41,19 @@ fn packages(run: &CheckerRun<'_>) -> BTreeSet<String> {
         None => ".".to_owned(),
     };
     run.files.iter().map(package).collect()
+}
+
+/// Parses `file:line:column`.
+pub(super) fn place(text: &str) -> Option<(&str, u32, u32)> {
+    let mut parts = text.rsplitn(3, ':');
+    let (column, line, file) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((file, position(line.parse::<u64>().ok()?), position(column.parse::<u64>().ok()?)))
+}
+
+/// Parses an error of the compiler, `file:line:column: message`, as a finding of a linter.
+pub(super) fn compiler_error(checker: &str, rule: &str, text: &str, output: &CheckerOutput<'_>) -> Option<Finding> {
+    let (posn, message) = text.split_once(": ")?;
+    let (file, line, column) = place(posn)?;
+    let found = output.finding(checker, CheckKind::Lint, file, message)?;
+    Some(Finding { range: Range { line, column, ..Range::default() }, rule: rule.to_owned(), ..found })
 }

@@ -4,8 +4,7 @@
 //! of each such package is then on standard error, behind `vet: `, and its analyzers do not run. The documents are on
 //! standard output from Go 1.25 on, and on standard error before.
 
-use super::module_command::{command, modules};
-use crate::checks::command_output::position;
+use super::module_command::{command, compiler_error, modules, place};
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::runners::go::GO;
@@ -27,7 +26,6 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     extensions: &["go"],
     toolchains: &[&GO],
     remedy: "install Go 1.21 or newer and put its bin directory on the PATH of proctor",
-    nested_are_apart: true,
     sample: &[("go.mod", "module example.com/a\n"), ("a.go", "package a\n")],
     ..CheckerManifest::DEFAULT
 };
@@ -68,7 +66,7 @@ impl Checker for GoVet {
                     continue;
                 }
                 rest = rest.get(line.len()..).unwrap_or_default().trim_start();
-                match line.strip_prefix("vet: ").and_then(|error| compiler_error(error, output)) {
+                match line.strip_prefix("vet: ").and_then(|error| compiler_error(NAME, COMPILES, error, output)) {
                     Some(error) => findings.push(error),
                     None if line.starts_with('#') => {}
                     None => other.push(line.to_owned()),
@@ -150,22 +148,4 @@ impl Diagnostic {
             ..output.finding(NAME, CheckKind::Lint, file, &self.message)?
         })
     }
-}
-
-/// Parses `file:line:column`.
-pub(super) fn place(text: &str) -> Option<(&str, u32, u32)> {
-    let mut parts = text.rsplitn(3, ':');
-    let (column, line, file) = (parts.next()?, parts.next()?, parts.next()?);
-    Some((file, position(line.parse::<u64>().ok()?), position(column.parse::<u64>().ok()?)))
-}
-
-/// Parses `file:line:column: message`.
-fn compiler_error(text: &str, output: &CheckerOutput<'_>) -> Option<Finding> {
-    let (posn, message) = text.split_once(": ")?;
-    let (file, line, column) = place(posn)?;
-    Some(Finding {
-        range: Range { line, column, ..Range::default() },
-        rule: COMPILES.to_owned(),
-        ..output.finding(NAME, CheckKind::Lint, file, message)?
-    })
 }
