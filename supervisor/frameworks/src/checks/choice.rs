@@ -170,11 +170,10 @@ impl CheckChoice {
         names.join(", ")
     }
 
-    /// The settings files that selected the checkers, relative to the workspace.
-    pub fn settings(&self) -> impl Iterator<Item = String> {
-        let projects = self.chosen.iter().flat_map(|chosen| &chosen.projects);
-        let configured = projects.filter(|(project, _)| !project.config.is_empty());
-        configured.map(|(project, _)| join(&project.dir, &project.config))
+    /// Whether a chosen checker checks files with the extension of this path, which need not exist.
+    #[must_use]
+    pub fn checks_extension_of(&self, path: &str) -> bool {
+        self.chosen.iter().any(|chosen| has_extension_of(chosen.checker, path))
     }
 
     fn add(&mut self, tree: &FileTree, checker: &'static dyn Checker, projects: Vec<CheckProject>) {
@@ -314,9 +313,12 @@ fn add_commands(
 
 /// Whether the checker checks a file, or one below a directory.
 fn is_checked(tree: &FileTree, checker: &'static dyn Checker, path: &str) -> bool {
-    let extensions = checker.manifest().extensions;
-    let is_own = |file: &str| file.rsplit_once('.').is_some_and(|(_, extension)| extensions.contains(&extension));
+    let is_own = |file: &str| has_extension_of(checker, file);
     if tree.contains(path) { is_own(path) } else { tree.files_below(path).any(is_own) }
+}
+
+fn has_extension_of(checker: &'static dyn Checker, path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(_, extension)| checker.manifest().extensions.contains(&extension))
 }
 
 fn names_of(projects: &[CheckProject]) -> String {

@@ -5,6 +5,7 @@
 
 use super::module_command::{command, modules};
 use super::vet::place;
+use crate::checks::settings_files;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::runners::go::GO;
@@ -23,6 +24,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Typecheck,
     selected_by: "go.mod",
     markers: &["go.mod", "go.work"],
+    settings: &[settings_files::GO],
     extensions: &["go"],
     toolchains: &[&GO],
     remedy: "install Go 1.21 or newer and put its bin directory on the PATH of proctor",

@@ -6,6 +6,7 @@
 
 use super::module_command::{command, modules};
 use crate::checks::command_output::position;
+use crate::checks::settings_files;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::runners::go::GO;
@@ -24,6 +25,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: "go.mod, where golangci-lint is not set up or not installed",
     markers: &["go.mod", "go.work"],
+    settings: &[settings_files::GO],
     extensions: &["go"],
     toolchains: &[&GO],
     remedy: "install Go 1.21 or newer and put its bin directory on the PATH of proctor",
