@@ -2,6 +2,7 @@
 
 use super::parser::{CheckParser, PlannedCommand};
 use super::projects::{is_below, split_outermost};
+use super::unscanned_settings::unscanned_settings;
 use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
 use crate::contract::{FileTree, InjectedFile, Plan, PlanRequest, Step};
 use crate::parsing::workspace_paths::{is_within, join, leaves_workspace, within_dir};
@@ -278,6 +279,11 @@ impl CheckChoice {
                     parser.missing(checker, &project.dir);
                     next = checker.substitute();
                 }
+            }
+        }
+        if let Some(reason) = unscanned_settings(tree, &self.request).filter(|_| !plan.steps.is_empty()) {
+            for chosen in &self.chosen {
+                parser.not_run(chosen.checker, "", CheckerStatus::Partial { reason: reason.clone() });
             }
         }
         plan.stack_requests = plan.steps.iter().map(|_| None).collect();

@@ -22,6 +22,7 @@ mod ruff;
 mod settings;
 mod settings_files;
 mod tsc;
+mod unscanned_settings;
 
 pub use checker::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 pub use choice::{CheckChoice, ChosenChecker, NoChecker, choose};
