@@ -7,8 +7,8 @@ use std::path::PathBuf;
 const CHECK_HELP: &str = "\
 The settings of the workspace select the checkers: those that it has settings
 for. A checker that is missing, rejects its settings, crashes or is cut off is
-never one without findings. Nothing is changed: a fix is only shown. Runs without
-network, within the same limits as tests.
+never one without findings. No file is changed: a fix is only shown; only Cargo
+writes a missing Cargo.lock. Runs without network, within the same limits as tests.
 
 Exit status:
   0 no errors or warnings, and every checker came to its end; or --since finds

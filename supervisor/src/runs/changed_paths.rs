@@ -7,8 +7,7 @@ use proctor_core::bounds::{REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX};
 use proctor_core::check::CheckRequest;
 use proctor_core::request::EarlierState;
 use proctor_core::selection::{Baseline, FullReason};
-use proctor_frameworks::checks;
-use std::collections::BTreeSet;
+use proctor_frameworks::checks::{self, CheckChoice};
 
 /// Hexadecimal digits of a commit in an answer.
 const COMMIT_DIGITS: usize = 12;
@@ -44,8 +43,8 @@ pub fn changed_since(
             ("the last state at which every test passed".to_owned(), since_run(workspace, scan, earlier, baseline))
         }
     };
-    let settings: BTreeSet<String> = checks::choose(&scan.tree, asked)?.settings().collect();
-    match changed.and_then(|changed| narrowed(scan, changed, &settings, asked)) {
+    let choice = checks::choose(&scan.tree, asked)?;
+    match changed.and_then(|changed| narrowed(scan, changed, &choice, asked)) {
         Ok(files) if files.is_empty() => Err(PrepareError::NothingToCheck { since }),
         Ok(files) => {
             Ok(CheckScope { request: CheckRequest { files, ..asked.clone() }, since: Some(since), note: None })
@@ -61,15 +60,21 @@ pub fn changed_since(
 fn narrowed(
     scan: &WorkspaceScan,
     changed: Vec<String>,
-    settings: &BTreeSet<String>,
+    choice: &CheckChoice,
     asked: &CheckRequest,
 ) -> Result<Vec<String>, String> {
     // Settings decide about files that did not change.
-    if let Some(path) = changed.iter().find(|path| settings.contains(*path) || checks::is_marker_path(path)) {
+    if let Some(path) = changed.iter().find(|path| checks::is_settings_path(path)) {
         return Err(format!("{path} changed, which may have settings of a checker"));
     }
-    let mut files: Vec<String> =
-        changed.into_iter().filter(|path| scan.tree.contains(path) && asked.covers(path)).collect();
+    // Files that use it did not change, and may have findings now.
+    let is_gone = |path: &&String| !scan.tree.contains(path) && choice.checks_extension_of(path);
+    if let Some(path) = changed.iter().find(is_gone) {
+        return Err(format!("{path} was deleted, which other files may use"));
+    }
+    // What no checker looks at cannot have findings.
+    let is_wanted = |path: &String| asked.covers(path) && choice.checks(&scan.tree, path);
+    let mut files: Vec<String> = changed.into_iter().filter(is_wanted).collect();
     files.sort_unstable();
     files.dedup();
     if files.len() > REQUEST_FILES_MAX || files.iter().map(String::len).sum::<usize>() > REQUEST_FILES_BYTES_MAX {
@@ -109,24 +114,56 @@ fn since_commit(workspace: &Workspace, revision: &str) -> Result<Compared, Prepa
 mod tests {
     use super::*;
 
-    #[test]
-    fn looks_at_changed_files_that_are_there_unless_settings_changed() {
+    /// What of `changed` a check of `asked` looks at, in a workspace of Python and Go with these checkers.
+    fn narrow(checkers: &[&str], changed: &[&str], asked: &[&str]) -> Result<Vec<String>, String> {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("src")).unwrap();
-        for file in ["a.py", "src/b.py"] {
-            std::fs::write(dir.path().join(file), "").unwrap();
+        for file in ["a.py", "src/b.py", "ruff.toml", "src/ruff.toml", "go.mod", "a.go", ".golangci.yml", "notes.md"] {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, if file == "go.mod" { "module m\n" } else { "" }).unwrap();
         }
         let scan = Workspace::open(dir.path()).unwrap().scan().unwrap();
-        let narrow = |changed: &[&str], asked: &[&str]| {
-            let owned = |files: &[&str]| files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>();
-            let settings = BTreeSet::from(["lint.toml".to_owned()]);
-            narrowed(&scan, owned(changed), &settings, &CheckRequest { files: owned(asked), ..CheckRequest::default() })
-        };
-        assert_eq!(narrow(&["src/b.py", "gone.py", "a.py"], &[]).unwrap(), ["a.py", "src/b.py"]);
-        assert_eq!(narrow(&["src/b.py", "a.py"], &["src"]).unwrap(), ["src/b.py"]);
-        assert_eq!(narrow(&["gone.py"], &[]).unwrap(), [""; 0]);
-        for settings in ["lint.toml", "pyproject.toml"] {
-            assert!(narrow(&["a.py", settings], &[]).unwrap_err().starts_with(&format!("{settings} changed")));
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let asked = CheckRequest { files: owned(asked), checkers: owned(checkers), ..CheckRequest::default() };
+        narrowed(&scan, owned(changed), &checks::choose(&scan.tree, &asked).unwrap(), &asked)
+    }
+
+    #[test]
+    fn looks_at_changed_files_that_are_asked_for() {
+        assert_eq!(narrow(&["ruff"], &["src/b.py", "a.py"], &[]).unwrap(), ["a.py", "src/b.py"]);
+        assert_eq!(narrow(&["ruff"], &["src/b.py", "a.py"], &["src"]).unwrap(), ["src/b.py"]);
+        assert_eq!(narrow(&["ruff"], &["src/b.py"], &["a.py"]).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn looks_at_all_files_if_settings_of_a_checker_changed_anywhere_or_are_gone() {
+        for settings in [
+            ".golangci.yml",
+            "src/ruff.toml",
+            "gone/ruff.toml",
+            "pyproject.toml",
+            "web/tsconfig.base.json",
+            "go.sum",
+            "Cargo.lock",
+            ".cargo/config.toml",
+        ] {
+            for asked in [&[][..], &["a.py"]] {
+                let why = narrow(&["ruff"], &["a.py", settings], asked).unwrap_err();
+                assert_eq!(why, format!("{settings} changed, which may have settings of a checker"));
+            }
         }
+        let why = narrow(&["golangci-lint"], &[".golangci.yml"], &[]).unwrap_err();
+        assert!(why.starts_with(".golangci.yml changed"), "{why}");
+    }
+
+    #[test]
+    fn looks_at_all_files_if_one_that_others_may_use_was_deleted() {
+        for asked in [&[][..], &["a.py"]] {
+            let why = narrow(&["ruff"], &["src/b.py", "util.py"], asked).unwrap_err();
+            assert_eq!(why, "util.py was deleted, which other files may use");
+        }
+        // No checker that runs looks at such files.
+        assert_eq!(narrow(&["ruff"], &["gone.md", "gone.go", "a.py"], &[]).unwrap(), ["a.py"]);
+        assert!(narrow(&["ruff", "go-vet"], &["gone.go", "a.py"], &[]).is_err());
     }
 }

@@ -20,6 +20,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+/// Most bytes of settings read together that only checkers read. They take nothing from those that select tests.
+const CHECKER_SETTINGS_BYTES_MAX: u64 = 4 << 20;
+
 /// Memory of an entry besides its name and path: two strings and its share of a tree node.
 const ENTRY_BYTES: usize = 112;
 
@@ -53,6 +56,7 @@ pub(super) fn scan_dir(dir: &OwnedFd, grow: &mut dyn FnMut() -> bool) -> Result<
         bytes_max: SCAN_BYTES_SMALL,
         grow,
         markers_bytes: 0,
+        checker_settings_bytes: 0,
         is_root: rustix::process::geteuid().is_root(),
     };
     walk.directory(dir.as_fd(), c".", b"", DirContext { depth: 0, in_build_output: false })?;
@@ -74,7 +78,21 @@ struct Walk<'a> {
     bytes_max: usize,
     grow: &'a mut dyn FnMut() -> bool,
     markers_bytes: u64,
+    checker_settings_bytes: u64,
     is_root: bool,
+}
+
+/// What a path that is left out may have.
+#[derive(Clone, Copy)]
+struct LeftOut {
+    /// The frameworks that may have tests there.
+    frameworks: FrameworkSet,
+    /// Whether settings of a checker may be there.
+    settings: bool,
+}
+
+impl LeftOut {
+    const ANYTHING: LeftOut = LeftOut { frameworks: FrameworkSet::ALL, settings: true };
 }
 
 /// State that a directory inherits from those above it.
@@ -112,7 +130,7 @@ impl Walk<'_> {
         match names {
             Ok(names) => names.iter().try_for_each(|name| self.entry(&dir, name, &names, relative, context)),
             Err(why) => {
-                self.leave_out(relative, why, FrameworkSet::ALL);
+                self.leave_out(relative, why, LeftOut::ANYTHING);
                 self.project_files(&dir, relative, context)
             }
         }
@@ -213,35 +231,56 @@ impl Walk<'_> {
     fn file(&mut self, dir: BorrowedFd<'_>, path: &[u8], name: &CStr, found: &Stat) -> Result<(), ScanError> {
         // Every edit counts for the fingerprint, but a request cannot name this file, so it is not in the tree.
         let (Ok(relative), Ok(name)) = (str::from_utf8(path), name.to_str()) else {
-            let concerns = FrameworkSet::for_path(&String::from_utf8_lossy(path));
-            if !concerns.is_empty() {
-                self.leave_out(not_utf8_in(path), UnscannedReason::NotUtf8, concerns);
+            let shown = String::from_utf8_lossy(path);
+            let left_out =
+                LeftOut { frameworks: FrameworkSet::for_path(&shown), settings: checks::is_settings_path(&shown) };
+            if left_out.settings || !left_out.frameworks.is_empty() {
+                self.leave_out(not_utf8_in(path), UnscannedReason::NotUtf8, left_out);
             }
             return Ok(());
         };
-        let is_marker = project_file::PATHS.contains(&relative)
-            || checks::is_marker_path(relative)
+        let selects_tests = project_file::PATHS.contains(&relative)
             || FRAMEWORKS
                 .iter()
                 .any(|framework| framework.manifest().markers.contains(&name) || framework.is_marker_path(relative));
-        if is_marker && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
-            return self.marker(dir, relative, name, bytes_of(found));
+        let settings = checks::is_marker_path(relative);
+        if (selects_tests || settings) && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
+            let frameworks = if selects_tests { FrameworkSet::ALL } else { FrameworkSet::NONE };
+            return self.marker(dir, relative, name, bytes_of(found), LeftOut { frameworks, settings });
         }
         self.tree.add(relative);
         Ok(())
     }
 
-    fn marker(&mut self, dir: BorrowedFd<'_>, relative: &str, name: &str, size: u64) -> Result<(), ScanError> {
+    /// Reads a file that selects tests or checkers; `if_left_out` is what is unknown without it.
+    fn marker(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        relative: &str,
+        name: &str,
+        size: u64,
+        if_left_out: LeftOut,
+    ) -> Result<(), ScanError> {
         self.tree.add(relative);
         let is_list = name.ends_with(".txt") && name != "CMakeLists.txt";
         let bytes_max = if is_list { REQUIREMENTS_BYTES_MAX } else { MARKER_BYTES_MAX };
         let used = size.min(bytes_max);
         let is_whole = is_list || size <= MARKER_BYTES_MAX;
         let memory = usize::try_from(used).unwrap_or(usize::MAX);
-        if !is_whole || self.markers_bytes + used > MARKERS_BYTES_MAX || !self.fits(memory)? {
-            self.leave_out(relative.as_bytes(), UnscannedReason::SettingsTooLarge, FrameworkSet::ALL);
-        } else if let Some(content) = self.check(read_marker(dir, name, bytes_max), relative.as_bytes())? {
-            self.markers_bytes += used;
+        let (sum, sum_max) = if if_left_out.frameworks.is_empty() {
+            (&mut self.checker_settings_bytes, CHECKER_SETTINGS_BYTES_MAX)
+        } else {
+            (&mut self.markers_bytes, MARKERS_BYTES_MAX)
+        };
+        let is_within_sum = *sum + used <= sum_max;
+        if is_whole && is_within_sum {
+            *sum += used;
+        }
+        if !is_whole || !is_within_sum || !self.fits(memory)? {
+            self.leave_out(relative.as_bytes(), UnscannedReason::SettingsTooLarge, if_left_out);
+        } else if let Some(content) =
+            self.check_for(read_marker(dir, name, bytes_max), relative.as_bytes(), if_left_out)?
+        {
             self.bytes += memory;
             match String::from_utf8(content) {
                 Ok(content) => self.tree.add_with_content(relative, content),
@@ -272,6 +311,16 @@ impl Walk<'_> {
     /// runs then cannot either. As root, unreadable entries are left out of the scan, because runs of other users may
     /// be able to read them.
     fn check<T>(&mut self, found: Result<T, impl Into<io::Error>>, path: &[u8]) -> Result<Option<T>, ScanError> {
+        self.check_for(found, path, LeftOut::ANYTHING)
+    }
+
+    /// The same for a path of which it is known what is unknown without it.
+    fn check_for<T>(
+        &mut self,
+        found: Result<T, impl Into<io::Error>>,
+        path: &[u8],
+        if_left_out: LeftOut,
+    ) -> Result<Option<T>, ScanError> {
         let error = match found.map_err(Into::into) {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
@@ -283,18 +332,19 @@ impl Walk<'_> {
             // A link in place of a directory, or a vanished entry.
             Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Some(Errno::ACCESS | Errno::PERM) if !self.is_root => {}
-            _ => self.leave_out(path, UnscannedReason::Unreadable, FrameworkSet::ALL),
+            _ => self.leave_out(path, UnscannedReason::Unreadable, if_left_out),
         }
         Ok(None)
     }
 
-    fn leave_out(&mut self, path: &[u8], why: UnscannedReason, concerns: FrameworkSet) {
-        // The fingerprint covers a name that is not UTF-8, and no request could name it.
-        if why != UnscannedReason::NotUtf8 {
+    fn leave_out(&mut self, path: &[u8], reason: UnscannedReason, LeftOut { frameworks, settings }: LeftOut) {
+        // The fingerprint covers a name that is not UTF-8, and no request could name it. The tree has the names of
+        // settings that only checkers read, and the fingerprint their metadata.
+        if reason != UnscannedReason::NotUtf8 && !frameworks.is_empty() {
             self.tree.set_truncated();
         }
         let path = String::from_utf8_lossy(path).into_owned();
-        self.tree.add_unscanned(UnscannedPath { path, reason: why, frameworks: concerns });
+        self.tree.add_unscanned(UnscannedPath { path, reason, frameworks, settings });
     }
 }
 
@@ -373,6 +423,30 @@ mod tests {
         assert!(workspace.scan().unwrap().fingerprint.is_some());
         mkdirat(&deep, "d".repeat(80), Mode::RWXU).unwrap();
         assert!(workspace.scan().unwrap().fingerprint.is_none());
+    }
+
+    #[test]
+    fn settings_that_only_checkers_read_take_nothing_from_tests_and_hide_none() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 10..30 {
+            let project = dir.path().join(number.to_string());
+            fs::create_dir(&project).unwrap();
+            File::create(project.join("tsconfig.json")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
+        }
+        File::create(dir.path().join("mypy.ini")).unwrap().set_len(MARKER_BYTES_MAX + 1).unwrap();
+        fs::create_dir(dir.path().join("z")).unwrap();
+        File::create(dir.path().join("z/go.mod")).unwrap().set_len(MARKER_BYTES_MAX).unwrap();
+        let scan = Workspace::open(dir.path()).unwrap().scan().unwrap();
+        assert!(!scan.tree.is_truncated() && scan.fingerprint.is_some());
+        assert!(scan.tree.contains("mypy.ini") && scan.tree.content("mypy.ini").is_none());
+        assert!(scan.tree.content("10/tsconfig.json").is_some() && scan.tree.content("29/tsconfig.json").is_none());
+        assert!(scan.tree.content("z/go.mod").is_some());
+        let left_out = scan.tree.unscanned();
+        assert_eq!(left_out.len(), 17, "16 that are past the sum, and one that is too large");
+        for path in left_out {
+            assert!(path.frameworks.is_empty() && path.settings, "{path:?}");
+            assert_eq!(path.reason, UnscannedReason::SettingsTooLarge);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::with_file;
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables};
 use crate::ecosystems::js;
@@ -25,6 +26,11 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     name: NAME,
     kind: CheckKind::Lint,
     selected_by: "biome.json, biome.jsonc, .biome.json or .biome.jsonc",
+    settings: &[
+        settings_files::NODE,
+        settings_files::IGNORE,
+        &["biome*.json", "biome*.jsonc", ".biome*.json", ".biome*.jsonc"],
+    ],
     extensions: &[
         "cjs", "css", "cts", "graphql", "html", "js", "json", "jsonc", "jsx", "mjs", "mts", "svelte", "ts", "tsx",
         "vue",

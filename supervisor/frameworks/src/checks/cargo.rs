@@ -4,6 +4,7 @@
 //! The line `build-finished` shows that it reached its end. `--keep-going` checks what does not depend on a failure.
 
 use super::command_output::position;
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, Step};
 use crate::runners::rust::{RUST, workspaces};
@@ -24,6 +25,7 @@ static CLIPPY: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: "Cargo.toml",
     markers: &["Cargo.toml"],
+    settings: &[settings_files::CARGO],
     extensions: &["rs"],
     toolchains: &[&RUST],
     remedy: "install Clippy for the project's toolchain (rustup component add clippy)",

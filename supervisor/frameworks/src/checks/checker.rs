@@ -15,6 +15,9 @@ pub struct CheckerManifest {
     pub selected_by: &'static str,
     /// Names of files whose content selection reads.
     pub markers: &'static [&'static str],
+    /// Names of files that decide what it finds in others, in lists: at most one `*` in each, and a directory before
+    /// `/` where the name alone is not its own.
+    pub settings: &'static [&'static [&'static str]],
     /// Extensions of the files that it checks, without the dot.
     pub extensions: &'static [&'static str],
     /// Variables that a request may not set: they decide what is checked, by which rules, or whether it fails.
@@ -37,6 +40,7 @@ impl CheckerManifest {
         kind: CheckKind::Lint,
         selected_by: "",
         markers: &[],
+        settings: &[],
         extensions: &[],
         reserved: ReservedVariables::NONE,
         toolchains: &[],

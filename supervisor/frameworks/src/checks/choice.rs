@@ -3,6 +3,7 @@
 use super::command_output::listed;
 use super::parser::{CheckParser, PlannedCommand};
 use super::projects::is_below;
+use super::unscanned_settings::unscanned_settings;
 use super::{CHECKERS, CheckProject, Checker, CheckerCommand, CheckerRun};
 use crate::contract::{FileTree, InjectedFile, Plan, PlanRequest, Step};
 use crate::parsing::workspace_paths::{is_within, join, leaves_workspace, within_dir};
@@ -184,11 +185,10 @@ impl CheckChoice {
         names.join(", ")
     }
 
-    /// The settings files that selected the checkers, relative to the workspace.
-    pub fn settings(&self) -> impl Iterator<Item = String> {
-        let projects = self.chosen.iter().flat_map(|chosen| &chosen.projects);
-        let configured = projects.filter(|(project, _)| !project.config.is_empty());
-        configured.map(|(project, _)| join(&project.dir, &project.config))
+    /// Whether a chosen checker checks files with the extension of this path, which need not exist.
+    #[must_use]
+    pub fn checks_extension_of(&self, path: &str) -> bool {
+        self.chosen.iter().any(|chosen| has_extension(path, chosen.checker.manifest().extensions))
     }
 
     fn add(&mut self, tree: &FileTree, checker: &'static dyn Checker, projects: Vec<CheckProject>) {
@@ -287,6 +287,11 @@ impl CheckChoice {
                     parser.missing(checker, &project.dir);
                     next = checker.substitute();
                 }
+            }
+        }
+        if let Some(reason) = unscanned_settings(tree, &self.request).filter(|_| !plan.steps.is_empty()) {
+            for chosen in &self.chosen {
+                parser.not_run(chosen.checker, "", CheckerStatus::Partial { reason: reason.clone() });
             }
         }
         plan.stack_requests = plan.steps.iter().map(|_| None).collect();

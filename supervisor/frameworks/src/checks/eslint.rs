@@ -6,6 +6,7 @@
 
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::{add_with_content, with_file};
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables};
 use crate::ecosystems::js;
@@ -40,6 +41,11 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: "eslint.config.*, .eslintrc.*, or eslintConfig in package.json",
     markers: &["package.json"],
+    settings: &[
+        settings_files::NODE,
+        settings_files::IGNORE,
+        &["eslint.config.*", ".eslintrc*", ".eslintignore", ".prettierrc*", "prettier.config.*"],
+    ],
     extensions: js::EXTENSIONS,
     reserved: ReservedVariables { prefixes: &["ESLINT_"], ..ReservedVariables::NONE },
     toolchains: &[&js::NODE],

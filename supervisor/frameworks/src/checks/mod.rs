@@ -20,11 +20,14 @@ mod projects;
 mod pyright;
 mod ruff;
 mod settings;
+mod settings_files;
 mod tsc;
+mod unscanned_settings;
 
 pub use checker::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 pub use choice::{CheckChoice, ChosenChecker, NoChecker, choose};
 pub use parser::CheckParser;
+pub use settings_files::is_settings_path;
 
 /// Every checker, in the order in which they run and in which an error lists them.
 pub static CHECKERS: &[&dyn Checker] = &[

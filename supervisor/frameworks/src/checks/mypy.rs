@@ -7,6 +7,7 @@
 use super::command_output::{beginning, position};
 use super::projects::{add_with_content, with_file};
 use super::settings::{has_ini_section, has_toml_table, or_root};
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables, Step};
 use crate::ecosystems::python;
@@ -32,6 +33,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Typecheck,
     selected_by: "mypy.ini, .mypy.ini, [mypy] in setup.cfg, or [tool.mypy] in pyproject.toml",
     markers: &["mypy.ini", ".mypy.ini", "pyproject.toml", "setup.cfg"],
+    settings: &[settings_files::PYTHON, &["mypy*.ini", ".mypy*.ini"]],
     extensions: &["py", "pyi"],
     reserved: ReservedVariables { names: &["MYPYPATH"], prefixes: &["MYPY_"], ..ReservedVariables::NONE },
     toolchains: &[&python::PYTHON],

@@ -7,6 +7,7 @@
 use super::command_output::position;
 use super::projects::{add_with_content, with_file};
 use super::settings::{has_toml_table, or_root};
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables, Step};
 use crate::ecosystems::{js, python};
@@ -25,6 +26,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Typecheck,
     selected_by: "pyrightconfig.json, or [tool.pyright] in pyproject.toml",
     markers: &["pyproject.toml"],
+    settings: &[settings_files::PYTHON, &["pyrightconfig*.json"]],
     extensions: &["py", "pyi"],
     reserved: ReservedVariables { prefixes: &["PYRIGHT_"], ..ReservedVariables::NONE },
     toolchains: &[&python::PYTHON, &js::NODE],

@@ -7,6 +7,7 @@
 use super::command_output::{SYNTAX_REASON, position};
 use super::projects::{add_with_content, with_file};
 use super::settings::{has_toml_table, or_root};
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables, Step};
 use crate::ecosystems::python;
@@ -31,6 +32,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: "ruff.toml, .ruff.toml, or [tool.ruff] in pyproject.toml",
     markers: &["pyproject.toml"],
+    settings: &[settings_files::PYTHON, settings_files::IGNORE, &["ruff*.toml", ".ruff*.toml"]],
     extensions: &["py", "pyi", "ipynb"],
     reserved: ReservedVariables { prefixes: &["RUFF_"], ..ReservedVariables::NONE },
     toolchains: &[&python::PYTHON],

@@ -7,6 +7,7 @@
 use super::command_output::position;
 use super::projects::with_file;
 use super::settings::plain_json;
+use super::settings_files;
 use super::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::ecosystems::js;
@@ -30,6 +31,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Typecheck,
     selected_by: "tsconfig.json",
     markers: &[CONFIG],
+    settings: &[settings_files::NODE],
     extensions: &["cts", "mts", "ts", "tsx", "cjs", "js", "jsx", "mjs"],
     toolchains: &[&js::NODE],
     leaves_out: "tsconfig.json leaves out",

@@ -11,6 +11,7 @@ pub struct FileTree {
     truncated: bool,
     unscanned: Vec<UnscannedPath>,
     unscanned_unlisted: u64,
+    settings_unlisted: u64,
 }
 
 #[cfg(test)]
@@ -47,26 +48,40 @@ impl FileTree {
         self.truncated
     }
 
-    /// Records a path that may have tests and is not in the snapshot.
+    /// Records a path that may have tests or settings of checkers and is not in the snapshot.
     pub fn add_unscanned(&mut self, path: UnscannedPath) {
-        let has_room = self.unscanned.len() < UNSCANNED_MAX;
+        // Settings that only checkers read leave room for the paths of tests.
+        let paths_max = if path.frameworks.is_empty() { UNSCANNED_MAX / 2 } else { UNSCANNED_MAX };
+        let has_room = self.unscanned.len() < paths_max;
         match self.unscanned.last_mut().filter(|last| last.path == path.path) {
-            Some(last) => last.frameworks = last.frameworks.union(path.frameworks),
+            Some(last) => {
+                last.frameworks = last.frameworks.union(path.frameworks);
+                last.settings |= path.settings;
+            }
             None if has_room => self.unscanned.push(path),
-            None => self.unscanned_unlisted += 1,
+            None => {
+                self.unscanned_unlisted += u64::from(!path.frameworks.is_empty());
+                self.settings_unlisted += u64::from(path.settings);
+            }
         }
     }
 
-    /// Paths that may have tests and are not in the snapshot, at most [`UNSCANNED_MAX`].
+    /// Paths that may have tests or settings of checkers and are not in the snapshot, at most [`UNSCANNED_MAX`].
     #[must_use]
     pub fn unscanned(&self) -> &[UnscannedPath] {
         &self.unscanned
     }
 
-    /// Number of such paths beyond [`UNSCANNED_MAX`], of which no name is kept.
+    /// Number of paths beyond [`UNSCANNED_MAX`] that may have tests, of which no name is kept.
     #[must_use]
     pub fn unscanned_unlisted(&self) -> u64 {
         self.unscanned_unlisted
+    }
+
+    /// The same of paths that may have settings of checkers.
+    #[must_use]
+    pub fn settings_unlisted(&self) -> u64 {
+        self.settings_unlisted
     }
 
     /// Whether there is a file at `path`.

@@ -14,6 +14,8 @@ pub struct UnscannedPath {
     pub reason: UnscannedReason,
     /// The frameworks that may have tests there.
     pub frameworks: FrameworkSet,
+    /// Whether settings of a checker may be there.
+    pub settings: bool,
 }
 
 /// Why the scan left a path out.
@@ -62,6 +64,9 @@ impl UnscannedReason {
 }
 
 impl FrameworkSet {
+    /// No framework.
+    pub const NONE: FrameworkSet = FrameworkSet(0);
+
     /// All frameworks.
     pub const ALL: FrameworkSet = FrameworkSet(u32::MAX);
 

@@ -91,6 +91,7 @@ mod tests {
                 path: (*path).to_owned(),
                 reason: UnscannedReason::TooDeep,
                 frameworks: concerns,
+                settings: true,
             });
         }
         tree

@@ -6,6 +6,7 @@
 
 use super::module_command::{command, compiler_error, modules};
 use crate::checks::command_output::position;
+use crate::checks::settings_files;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest, ReservedVariables};
 use crate::parsing::workspace_paths::{ancestors, join};
@@ -33,6 +34,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: ".golangci.yml, .yaml, .toml or .json, in the directory of a go.mod or above it",
     markers: &["go.mod", "go.work"],
+    settings: &[settings_files::GO, &[".golangci*", ".custom-gcl.*"]],
     extensions: &["go"],
     reserved: ReservedVariables { prefixes: &["GOLANGCI_LINT_", "GL_"], ..ReservedVariables::NONE },
     toolchains: &[&GO],

@@ -4,6 +4,7 @@
 //! does not compile and has the errors in its JSON, so that another status means that it gave up.
 
 use super::module_command::{command, modules, place};
+use crate::checks::settings_files;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::parsing::workspace_paths::join;
@@ -23,6 +24,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Typecheck,
     selected_by: "go.mod",
     markers: &["go.mod", "go.work"],
+    settings: &[settings_files::GO],
     extensions: &["go"],
     toolchains: &[&GO],
     leaves_out: "build constraints, in the file or in its name, leave out",

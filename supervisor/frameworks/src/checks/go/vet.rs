@@ -5,6 +5,7 @@
 //! standard output from Go 1.25 on, and on standard error before.
 
 use super::module_command::{command, compiler_error, modules, place};
+use crate::checks::settings_files;
 use crate::checks::{CheckProject, Checker, CheckerCommand, CheckerManifest, CheckerOutput, CheckerRun};
 use crate::contract::{FileTree, PlanRequest};
 use crate::runners::go::GO;
@@ -23,6 +24,7 @@ static MANIFEST: CheckerManifest = CheckerManifest {
     kind: CheckKind::Lint,
     selected_by: "go.mod, where golangci-lint is not set up or not installed",
     markers: &["go.mod", "go.work"],
+    settings: &[settings_files::GO],
     extensions: &["go"],
     toolchains: &[&GO],
     remedy: "install Go 1.21 or newer and put its bin directory on the PATH of proctor",
