@@ -2,7 +2,8 @@
 
 use super::check_arguments::CheckArgs;
 use super::report_arguments::{FormatName, ReportFiles, RunOutput};
-use crate::config::units::{Bytes, Cpus, Duration, milliseconds};
+use super::resource_arguments::ResourceArgs;
+use crate::config::units::{Bytes, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use proctor_core::bounds::{
     AFFECTED_TESTS_PAGE, ANALYSIS_PAGE, DRAIN_GRACE_MAX, FAILURES_PAGE, HISTORY_PAGE, PARALLEL_MAX, REPEAT_MAX,
@@ -87,15 +88,8 @@ pub(super) struct RunArgs {
     /// frameworks that build a project first or drive a browser or a device]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) timeout: Option<Duration>,
-    /// Memory of all processes together, without swap (512MiB, 2GiB); at least 4MiB. [default: 2GiB]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(super) memory: Option<Bytes>,
-    /// Processors (0.5, 2); at least 0.01. [default: 2]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(super) cpus: Option<Cpus>,
-    /// Concurrent processes and threads; at least 4. [default: 512]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(super) pids: Option<u32>,
+    #[command(flatten)]
+    pub(super) resources: ResourceArgs,
     /// How much the workspace and the build caches may grow. [default: 10GiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub(super) disk: Option<Bytes>,

@@ -8,7 +8,6 @@ use crate::sessions::{SessionError, SessionHandle};
 use crate::workspace::Workspace;
 use proctor_core::check::{CheckKind, CheckRequest};
 use proctor_core::isolation::Network;
-use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::request::{EarlierState, RequestedCheck, RunKind, RunRequest};
 use proctor_proto::reason;
@@ -61,14 +60,7 @@ async fn check_in(
 }
 
 fn request(arguments: &CheckArgs, workspace: &Workspace) -> Result<RunRequest, CommandError> {
-    let limits = LimitRequest {
-        memory_bytes: arguments.memory.map(|size| size.bytes),
-        cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
-        pids: arguments.pids,
-        wall_ms: arguments.timeout.map(|timeout| timeout.ms),
-        disk_bytes: None,
-    };
-    limits.check().map_err(|error| CommandError::usage(error.to_string()))?;
+    let limits = arguments.resources.limits(arguments.timeout, None)?;
     let kinds = match (arguments.lint, arguments.typecheck) {
         (true, false) => vec![CheckKind::Lint],
         (false, true) => vec![CheckKind::Typecheck],

@@ -1,6 +1,7 @@
 //! The options of `proctor check`.
 
-use crate::config::units::{Bytes, Cpus, Duration};
+use super::resource_arguments::ResourceArgs;
+use crate::config::units::Duration;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -54,15 +55,8 @@ pub(super) struct CheckArgs {
     /// Wall time until SIGTERM (300s, 5m). At most 30m. [default: 900s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(super) timeout: Option<Duration>,
-    /// Memory of all processes together, without swap (512MiB, 2GiB); at least 4MiB. [default: 2GiB]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub(super) memory: Option<Bytes>,
-    /// Processors (0.5, 2); at least 0.01. [default: 2]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(super) cpus: Option<Cpus>,
-    /// Concurrent processes and threads; at least 4. [default: 512]
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(super) pids: Option<u32>,
+    #[command(flatten)]
+    pub(super) resources: ResourceArgs,
     /// What to print.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human")]
     pub(super) output: CheckOutput,

@@ -27,6 +27,7 @@ mod progress_line;
 mod report_arguments;
 mod report_documents;
 mod report_target;
+mod resource_arguments;
 mod run;
 mod run_summary;
 mod serve;

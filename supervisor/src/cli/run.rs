@@ -22,7 +22,6 @@ use proctor_core::event::{RunEvent, Stream};
 use proctor_core::filter::Filter;
 use proctor_core::id::RunId;
 use proctor_core::isolation;
-use proctor_core::limits::LimitRequest;
 use proctor_core::outcome::Evidence;
 use proctor_core::repetition::Repetition;
 use proctor_core::report::{Report, Summary};
@@ -401,14 +400,7 @@ fn prepare_failure(error: &PrepareError) -> CommandError {
 }
 
 fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, CommandError> {
-    let limits = LimitRequest {
-        memory_bytes: arguments.memory.map(|size| size.bytes),
-        cpu_millis: arguments.cpus.map(|cpus| cpus.millis),
-        pids: arguments.pids,
-        wall_ms: arguments.timeout.map(|timeout| timeout.ms),
-        disk_bytes: arguments.disk.map(|size| size.bytes),
-    };
-    limits.check().map_err(|error| CommandError::usage(error.to_string()))?;
+    let limits = arguments.resources.limits(arguments.timeout, arguments.disk)?;
     Ok(RunRequest {
         framework: arguments.framework.clone(),
         selection: selection(arguments, workspace)?,

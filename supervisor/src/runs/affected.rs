@@ -2,7 +2,7 @@
 
 use super::seen_files::changed_tool;
 use crate::clock::Clock;
-use crate::workspace::{GitError, Workspace, WorkspaceScan};
+use crate::workspace::{GitError, Workspace, WorkspaceScan, commit_name};
 use proctor_core::coverage::CoverageIndex;
 use proctor_core::request::{EarlierState, RunRequest, Selection};
 use proctor_core::selection::{
@@ -13,9 +13,6 @@ use proctor_core::session::SessionKnowledge;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
-
-/// Hexadecimal digits of a commit in an answer.
-const COMMIT_DIGITS: usize = 12;
 
 /// Why no tests can be selected, because of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -88,10 +85,7 @@ fn changes(
         return Ok(before.map(|before| (None, before.changes(now))).ok_or(FullReason::NeverGreen));
     };
     match workspace.texts_changed_since_commit(revision, now, &baseline.seen.snapshot) {
-        Ok((commit, changes)) => {
-            let commit = &commit[..COMMIT_DIGITS.min(commit.len())];
-            Ok(Ok((Some(format!("commit {commit}")), changes)))
-        }
+        Ok((commit, changes)) => Ok(Ok((Some(commit_name(&commit)), changes))),
         Err(error) => rejected(error).map(Err),
     }
 }

@@ -2,15 +2,12 @@
 
 use super::affected::rejected;
 use super::prepare::PrepareError;
-use crate::workspace::{Workspace, WorkspaceScan};
+use crate::workspace::{Workspace, WorkspaceScan, commit_name};
 use proctor_core::bounds::{REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX};
 use proctor_core::check::CheckRequest;
 use proctor_core::request::EarlierState;
 use proctor_core::selection::{Baseline, FullReason};
 use proctor_frameworks::checks::{self, CheckChoice};
-
-/// Hexadecimal digits of a commit in an answer.
-const COMMIT_DIGITS: usize = 12;
 
 /// What a check with `since` looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +100,7 @@ type Compared = (String, Result<Vec<String>, String>);
 fn since_commit(workspace: &Workspace, revision: &str) -> Result<Compared, PrepareError> {
     match workspace.files_changed_since_commit(revision) {
         Ok((commit, changes)) => {
-            let since = format!("commit {}", &commit[..COMMIT_DIGITS.min(commit.len())]);
-            Ok((since, Ok(changes.into_iter().map(|change| change.path).collect())))
+            Ok((commit_name(&commit), Ok(changes.into_iter().map(|change| change.path).collect())))
         }
         Err(error) => Ok((revision.to_owned(), Err(rejected(error)?.to_string()))),
     }

@@ -1,7 +1,7 @@
 //! Analyses a finished run with what the workspace tells about it.
 
 use crate::clock::Clock;
-use crate::workspace::{GitError, Workspace, WorkspaceError};
+use crate::workspace::{GitError, Workspace, WorkspaceError, commit_name};
 use proctor_core::analysis::{
     Analysis, FileState, SourceText, TestSource, WorkspaceChanges, WorkspaceFacts, analyze, imported_paths, test_files,
 };
@@ -16,9 +16,6 @@ use std::collections::HashSet;
 const SOURCES_MAX: usize = 20;
 /// See [`SOURCES_MAX`].
 const SOURCE_BYTES_MAX: u64 = 256 * 1024;
-
-/// Hexadecimal digits of a commit in an answer.
-const COMMIT_DIGITS: usize = 12;
 
 /// The analysis of `report`, a run of `workspace`. Looks at some dozens of files, so not for a tokio thread.
 #[must_use]
@@ -104,10 +101,7 @@ fn unreadable(error: &WorkspaceError) -> String {
 
 fn since_commit(revision: &str, workspace: &Workspace) -> WorkspaceChanges {
     match workspace.files_changed_since_commit(revision) {
-        Ok((commit, files)) => {
-            let since = format!("commit {}", &commit[..COMMIT_DIGITS.min(commit.len())]);
-            WorkspaceChanges { since, files, notes: Vec::new() }
-        }
+        Ok((commit, files)) => WorkspaceChanges { since: commit_name(&commit), files, notes: Vec::new() },
         Err(error) => {
             if let GitError::Host(source) = &error {
                 tracing::warn!(error = %source, "the repository could not be read");

@@ -14,7 +14,7 @@ mod snapshot;
 mod tests;
 
 use crate::host::resolved_path::ResolvedPath;
-pub use git::GitError;
+pub use git::{GitError, commit_name};
 use lookup::{LookupMode, open_beneath};
 pub(crate) use lookup::{open_regular, open_without_links};
 use proctor_core::request::Fingerprint;

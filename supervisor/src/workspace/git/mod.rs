@@ -39,6 +39,14 @@ const OBJECT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most bytes of a reference or of the list of packed references: 200,000 of them.
 const REFERENCES_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// Hexadecimal digits of a commit in an answer.
+const COMMIT_DIGITS: usize = 12;
+
+/// A commit in an answer, by the first digits of its hash.
+pub fn commit_name(hash: &str) -> String {
+    format!("commit {}", &hash[..COMMIT_DIGITS.min(hash.len())])
+}
+
 /// Why the files of a revision cannot be read. No variant has a path of the host.
 #[derive(Debug, Error)]
 pub enum GitError {
