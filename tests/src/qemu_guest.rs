@@ -283,7 +283,7 @@ impl GuestResult {
         assert!(good, "{} commands failed\n{}", failed.len(), self.describe_with(&failed));
     }
 
-    /// All commands with their output, the console and the times, as text.
+    /// All commands with their output, the times and the console, as text.
     #[must_use]
     pub fn describe(&self) -> String {
         self.describe_with(&self.commands.iter().collect::<Vec<_>>())
@@ -296,7 +296,8 @@ impl GuestResult {
         });
         let commands: String = commands.collect();
         let GuestResult { console, boot, duration, timed_out, .. } = self;
-        format!("console:\n{console}\n[boot {boot:?}, QEMU {duration:?}, timed out: {timed_out}]\n{commands}")
+        // The console last: a log that is cut off has the commands' output.
+        format!("{commands}[boot {boot:?}, QEMU {duration:?}, timed out: {timed_out}]\nconsole:\n{console}")
     }
 }
 
