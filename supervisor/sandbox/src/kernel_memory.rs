@@ -37,8 +37,11 @@ const CHECK_BUDGET: Duration = Duration::from_millis(5);
 /// Time after which a count freezes the run, if the host can.
 const COUNT_UNFROZEN_MAX: Duration = Duration::from_millis(100);
 
-/// Most descriptors that a count looks at, which takes some 10 s. A run with more is assumed to hide its
-/// locks. A number and no time, since a busy host would kill a run with a few thousand descriptors for its slowness.
+/// Time after which a count lets the run go on, so that a slow count does not take the run's own time.
+const COUNT_FROZEN_MAX: Duration = Duration::from_secs(10);
+
+/// Most descriptors that a count looks at, which takes some 10 s. A run with more is assumed to hide its locks. A number
+/// and no time, since a busy host would kill a run with a few thousand descriptors for its own slowness.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
 /// Longest line of `fdinfo` and of `/proc/net/netlink` that is read.
@@ -108,7 +111,7 @@ struct LockCount {
     /// Directories of descriptors still to be read: `/proc/PID/fdinfo`.
     dirs: VecDeque<PathBuf>,
     files: VecDeque<PathBuf>,
-    /// Descriptors looked at.
+    /// Descriptors found so far.
     descriptors: usize,
     is_frozen: bool,
 }
@@ -142,8 +145,12 @@ impl KernelMemoryMonitor {
         let count = self.count.get_or_insert_with(|| LockCount::new(now, run, sockets, bytes_max));
         let is_done = count.advance(bytes_max, Instant::now() + CHECK_BUDGET);
         if !is_done {
-            if count.begun.elapsed() > COUNT_UNFROZEN_MAX && !count.is_frozen {
+            let is_to_freeze = (COUNT_UNFROZEN_MAX..COUNT_FROZEN_MAX).contains(&count.begun.elapsed());
+            if is_to_freeze && !count.is_frozen {
                 count.is_frozen = run.freeze(true);
+            } else if !is_to_freeze && count.is_frozen {
+                count.is_frozen = false;
+                run.freeze(false);
             }
             return KernelMemoryCheck::Counting;
         }
@@ -188,11 +195,11 @@ impl LockCount {
         while self.usage.bytes() <= bytes_max {
             if let Some(file) = self.files.pop_front() {
                 self.usage.locks += locks(&file, bytes_max / LOCK_BYTES);
-                self.descriptors += 1;
-                self.usage.is_aborted = self.descriptors > DESCRIPTORS_MAX;
             } else if let Some(dir) = self.dirs.pop_front() {
                 let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-                self.files.extend(entries.map(|entry| entry.path()));
+                self.files.extend(entries.take(DESCRIPTORS_MAX).map(|entry| entry.path()));
+                self.descriptors += self.files.len();
+                self.usage.is_aborted = self.descriptors > DESCRIPTORS_MAX;
             } else {
                 return true;
             }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use proctor_core::limits::Limits;
 use proctor_proto::v1::Outcome;
 use proctor_sandbox::PoolBounds;
+use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +23,9 @@ const SPAWNS: usize = 100;
 /// Sessions whose memory is measured.
 const SESSIONS: usize = 10_000;
 
-/// Runs of [`SUITE`] for each number of concurrent ones.
-const RUNS: usize = 96;
+/// Runs of [`SUITE`] for each of those at once, and in all at least.
+const RUNS_EACH: usize = 8;
+const RUNS_MIN: usize = 96;
 
 /// Stands for a test suite: computes for about as long as it waits for a disk or a server.
 const SUITE: [&str; 3] = ["/bin/sh", "-c", "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.05"];
@@ -64,8 +66,11 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let memory_bytes = memory_bytes()?;
     anstream::println!("\ncapacity: {processors} processors, {} MiB of memory", memory_bytes >> 20);
     print_spawns()?;
-    let most = RUNS_PER_PROCESSOR.into_iter().max().unwrap_or(1) * processors;
     let limits = Limits::DEFAULT;
+    // More do not fit into the memory, with the default limit.
+    let fitting = usize::try_from(runs_memory(memory_bytes) / limits.memory_bytes_max)?.max(1);
+    let candidates: BTreeSet<usize> = RUNS_PER_PROCESSOR.map(|runs| (runs * processors).min(fitting)).into();
+    let most = candidates.last().copied().context("no number of runs")?;
     // Nothing but the number of sessions bounds the runs while the best number is searched.
     let host = format!(
         "memory = {}\ncpus = {}\nsessions_max = {}",
@@ -78,7 +83,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let supervisor = setup.supervisor.as_ref().context("no supervisor")?.pid();
     let sessions = (0..most).map(|number| setup.session(number)).collect::<Result<Vec<_>>>()?;
     let mut rates = Vec::new();
-    for concurrent in RUNS_PER_PROCESSOR.map(|runs| runs * processors) {
+    for concurrent in candidates {
         let per_second = suites_per_second(&setup, &sessions[..concurrent])?;
         anstream::println!("{concurrent:>4} runs at once: {per_second:>7.1} runs/s of a suite that computes and waits");
         rates.push(Rate { concurrent, per_second });
@@ -117,8 +122,9 @@ fn print_spawns() -> Result<()> {
 
 fn suites_per_second(setup: &BenchSetup, sessions: &[SupervisorSession]) -> Result<f64> {
     let (started, claimed) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let count = RUNS_MIN.max(RUNS_EACH * sessions.len());
     let work = |mut session: SupervisorSession, claimed: Arc<AtomicUsize>| async move {
-        while claimed.fetch_add(1, Ordering::Relaxed) < RUNS {
+        while claimed.fetch_add(1, Ordering::Relaxed) < count {
             let outcome = session.run_command(&SUITE).await?;
             ensure!(outcome == Some(Outcome::Passed), "a run ended as {outcome:?}");
         }
@@ -127,7 +133,7 @@ fn suites_per_second(setup: &BenchSetup, sessions: &[SupervisorSession]) -> Resu
     let tasks: Vec<_> =
         sessions.iter().map(|session| setup.runtime.spawn(work(session.clone(), Arc::clone(&claimed)))).collect();
     tasks.into_iter().try_for_each(|task| setup.runtime.block_on(task)?)?;
-    Ok(RUNS as f64 / started.elapsed().as_secs_f64())
+    Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
 /// The fewest concurrent runs with nearly the best rate.
@@ -152,7 +158,7 @@ impl Costs {
         let Costs { memory_bytes, session_bytes, worker_bytes, chosen } = *self;
         let Rate { concurrent, per_second } = chosen;
         let limits = Limits::DEFAULT;
-        let runs_bytes = memory_bytes / RUNS_MEMORY.1 * RUNS_MEMORY.0;
+        let runs_bytes = runs_memory(memory_bytes);
         let fitting = runs_bytes / limits.memory_bytes_max;
         let cpus = u64::from(limits.cpu_millis_max) * concurrent as u64 / 1_000;
         let sessions_max = (memory_bytes / SESSIONS_MEMORY_PART / session_bytes).clamp(1, SESSIONS_MAX);
@@ -177,6 +183,11 @@ impl Costs {
             worker_bytes >> 10,
         )
     }
+}
+
+/// Memory for all runs together, on a host with `memory_bytes`.
+fn runs_memory(memory_bytes: u64) -> u64 {
+    memory_bytes / RUNS_MEMORY.1 * RUNS_MEMORY.0
 }
 
 fn memory_bytes() -> Result<u64> {

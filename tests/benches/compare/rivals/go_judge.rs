@@ -4,6 +4,8 @@
 use super::unpacked_path;
 use crate::bench_setup::{BenchSetup, TRUE, command};
 use anyhow::{Context as _, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use proctor_core::limits::Limits;
 use serde_json::{Value, json};
 use std::fs::File;
@@ -12,34 +14,42 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest wait for the server's start.
-const START_MAX: Duration = Duration::from_secs(20);
+/// Longest wait for the server's start, and for its end.
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Longest answer that is read: that to [`TRUE`] has some 200 bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// A go-judge server. Killed on drop.
+/// A go-judge server. Ended on drop.
 pub(crate) struct GoJudge {
     child: Child,
     address: SocketAddr,
+    /// Without it every user of this host could run programs and read files as the server's user.
+    token: String,
 }
 
 impl GoJudge {
     /// Starts a server with this number of containers, all made in advance.
     pub(crate) fn start(setup: &BenchSetup, containers: usize) -> Result<GoJudge> {
         let dir = setup.path().join("go-judge");
-        std::fs::create_dir(&dir)?;
+        let readable = dir.join("readable");
+        std::fs::create_dir_all(&readable)?;
         // It takes no port of the kernel's choice.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let log = File::create(dir.join("log"))?;
-        let mut server = command(unpacked_path("go-judge")?);
+        let token = random_token()?;
+        // The server dies with this program.
+        let mut server = command("setpriv");
+        server.args(["--pdeathsig", "KILL"]).arg(unpacked_path("go-judge")?);
+        // Its arguments are visible to all users, its environment is not.
+        server.env("ES_AUTH_TOKEN", &token).arg("-src-prefix").arg(&readable);
         server.current_dir(&dir).args(["-silent", "-no-fallback", "-enable-cpu-rate"]);
         server.args(["-http-addr", &address.to_string(), "-pre-fork", &containers.to_string()]);
         server.args(["-parallelism", &containers.to_string()]);
         server.args(["-cgroup-prefix", &format!("proctor-bench-{}-go-judge", std::process::id())]);
         server.arg("-dir").arg(&dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut judge = GoJudge { child: server.spawn().context("starting go-judge")?, address };
-        let until = Instant::now() + START_MAX;
+        let mut judge = GoJudge { child: server.spawn().context("starting go-judge")?, address, token };
+        let until = Instant::now() + WAIT_MAX;
         while TcpStream::connect(address).is_err() {
             if let Some(status) = judge.child.try_wait()? {
                 bail!("go-judge ended with {status}: {}", std::fs::read_to_string(dir.join("log"))?);
@@ -59,8 +69,10 @@ impl GoJudge {
         stream.set_nodelay(true)?;
         let body = request().to_string();
         let request = format!(
-            "POST /run HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /run HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             self.address,
+            self.token,
             body.len()
         );
         Ok(GoJudgeClient { stream: BufReader::new(stream), request })
@@ -71,10 +83,21 @@ impl Drop for GoJudge {
     fn drop(&mut self) {
         // With SIGTERM it removes its containers and cgroups.
         if let Ok(pid) = i32::try_from(self.child.id()) {
-            _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGTERM);
+            _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
+        let until = Instant::now() + WAIT_MAX;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        _ = self.child.kill();
         _ = self.child.wait();
     }
+}
+
+fn random_token() -> Result<String> {
+    let mut bytes = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// [`TRUE`] with proctor's default limits.
