@@ -272,7 +272,7 @@ fn reports_everything_in_force_before_the_first_command() {
     assert_eq!(max(LimitKind::Memory), Some(2048 << 20));
     assert_eq!(max(LimitKind::Cpu), Some(2_000));
     assert_eq!(max(LimitKind::Pids), Some(512));
-    assert_eq!(max(LimitKind::Wall), Some(60_000));
+    assert_eq!(max(LimitKind::Wall), Some(600_000));
     assert_eq!(max(LimitKind::Log), Some(256 << 20));
     assert_eq!(max(LimitKind::Tmp), Some(1024 << 20));
 }
