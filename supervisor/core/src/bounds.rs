@@ -413,6 +413,28 @@ pub const TENANT_LABELS_MAX: usize = 64;
 /// Scrapes of metrics at a time, each on a connection of its own: a scraper has one or two. More wait in the kernel.
 pub const SCRAPES_MAX: usize = 16;
 
+/// Viewers of the page at a time, reports that are being sent included: each costs some tens of KiB a second.
+pub const VIEWERS_MAX: usize = 64;
+
+/// Viewers of one tenant, or of all operators together, so that none takes the places of others.
+pub const VIEWERS_PER_CALLER_MAX: usize = 16;
+
+/// Logins of browsers at a time, some hundred bytes each; the oldest ends for a new one.
+pub const LOGINS_MAX: usize = 4_096;
+
+/// Logins with one credential: more browsers than a person has.
+pub const LOGINS_PER_CREDENTIAL_MAX: usize = 32;
+
+/// Sessions on one page of the page for people, and most runs, queued runs, outcomes and tenants that it lists: a few
+/// screens.
+pub const PAGE_ROWS_MAX: usize = 50;
+
+/// Sessions that the page looks at. Asking this many takes some tenths of a second.
+pub const OBSERVED_SESSIONS_MAX: usize = 20_000;
+
+/// Largest report that the page sends, in bytes. A browser that scrolls through more is no help.
+pub const PAGE_REPORT_BYTES_MAX: usize = 16 * MIB;
+
 /// Default number of ended spans that wait for the collector, those being sent included: the default of OpenTelemetry.
 /// Some 0.5 KiB each, 4 KiB with a caller's `tracestate`, and 40 KiB with [`TRACE_TESTS_MAX`] tests.
 pub const TRACE_QUEUE_SPANS: usize = 2_048;
