@@ -62,7 +62,15 @@ impl TelemetryTable {
         let nowhere = "telemetry.page: needs telemetry.listen, the address of the page";
         let nobody = "telemetry.page: no caller can log in, as neither [operators] nor a [[tenant]] has token_hashes or \
                       jwt_subjects";
+        // A listener of all addresses is on loopback too.
+        let is_elsewhere = |address: SocketAddr| !address.ip().is_loopback() && !address.ip().is_unspecified();
+        let unreachable = "telemetry.page: no browser reaches the page beyond loopback without a name; add the name of \
+                           the TLS proxy to telemetry.page_hosts, or let telemetry.listen be 127.0.0.1";
+        let unused = "telemetry.page_hosts: names the page, which is off; set page = true or remove it";
         let mut problems: Vec<Problem> = [
+            (self.page && self.page_hosts.is_empty() && self.listen.is_some_and(is_elsewhere))
+                .then(|| Problem::new("telemetry.page", unreachable)),
+            (!self.page && !self.page_hosts.is_empty()).then(|| Problem::new("telemetry.page_hosts", unused)),
             (self.page && self.listen.is_none()).then(|| Problem::new("telemetry.page", nowhere)),
             (self.page && !has_token).then(|| Problem::new("telemetry.page", nobody)),
         ]
@@ -125,6 +133,13 @@ mod tests {
         assert!(problems(on, true).is_empty());
         assert!(problems("page = true", true)[0].contains("telemetry.listen"));
         assert!(problems(on, false)[0].contains("no caller can log in"));
+        assert!(problems("page_hosts = [\"a.example.org\"]", true)[0].contains("set page = true"));
+        let beyond = |listen: &str, more: &str| {
+            let table = format!("listen = \"{listen}:9464\"\nplaintext = true\npage = true\n{more}");
+            problems(&table, true).iter().any(|problem| problem.contains("telemetry.page_hosts"))
+        };
+        assert!(beyond("192.0.2.1", "") && !beyond("192.0.2.1", "page_hosts = [\"a.example.org\"]"));
+        assert!(!beyond("0.0.0.0", "") && !beyond("[::1]", ""), "loopback is among its addresses");
         let hosts = |names: &str| problems(&format!("{on}page_hosts = [{names}]"), true).len();
         assert_eq!((hosts("\"proctor.example.org\""), hosts("\"https://a\", \"a:1\", \"\", \"*\"")), (0, 4));
     }

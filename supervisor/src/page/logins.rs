@@ -1,7 +1,7 @@
 //! Logins of browsers: a task that keeps which random cookie stands for which credential, and how many places each caller
 //! has among the viewers. Nothing of it is on disk, so a restart ends every login.
 
-use proctor_core::bounds::{LOGINS_MAX, LOGINS_PER_CREDENTIAL_MAX, VIEWERS_PER_CALLER_MAX};
+use proctor_core::bounds::{LOGINS_MAX, LOGINS_PER_CALLER_MAX, VIEWERS_PER_CALLER_MAX};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,13 +22,15 @@ pub(super) type Cookie = String;
 pub(super) struct Logins(mpsc::Sender<LoginMessage>);
 
 enum LoginMessage {
-    Add { token: Arc<str>, reply: oneshot::Sender<Option<Cookie>> },
+    Add { caller: String, token: Arc<str>, reply: oneshot::Sender<Option<Cookie>> },
     Find { cookie: Cookie, reply: oneshot::Sender<Option<Arc<str>>> },
     Remove { cookie: Cookie, reply: oneshot::Sender<()> },
     TakePlace { caller: String, reply: oneshot::Sender<Option<OwnedSemaphorePermit>> },
 }
 
 struct Login {
+    /// As places are counted: a token of another text is no other caller.
+    caller: String,
     token: Arc<str>,
     at: Instant,
 }
@@ -40,9 +42,9 @@ impl Logins {
         Logins(requests)
     }
 
-    /// A new login with this credential, which the caller has checked. `None` if the kernel gives no random bytes.
-    pub(super) async fn add(&self, token: Arc<str>) -> Option<Cookie> {
-        self.request(|reply| LoginMessage::Add { token, reply }).await.flatten()
+    /// A new login of `caller` with its credential, which has been checked. `None` if the kernel gives no random bytes.
+    pub(super) async fn add(&self, caller: String, token: Arc<str>) -> Option<Cookie> {
+        self.request(|reply| LoginMessage::Add { caller, token, reply }).await.flatten()
     }
 
     /// The credential behind a cookie. The caller checks it again: it may have been revoked since.
@@ -79,7 +81,7 @@ async fn serve(mut inbox: mpsc::Receiver<LoginMessage>) {
     let mut task = LoginTask::default();
     while let Some(message) = inbox.recv().await {
         match message {
-            LoginMessage::Add { token, reply } => _ = reply.send(task.add(token)),
+            LoginMessage::Add { caller, token, reply } => _ = reply.send(task.add(caller, token)),
             LoginMessage::Find { cookie, reply } => _ = reply.send(task.find(&cookie)),
             LoginMessage::Remove { cookie, reply } => {
                 task.logins.remove(&blake3::hash(cookie.as_bytes()));
@@ -91,24 +93,31 @@ async fn serve(mut inbox: mpsc::Receiver<LoginMessage>) {
 }
 
 impl LoginTask {
-    fn add(&mut self, token: Arc<str>) -> Option<Cookie> {
+    fn add(&mut self, caller: String, token: Arc<str>) -> Option<Cookie> {
         self.logins.retain(|_, login| login.at.elapsed() < LOGIN_LIFETIME);
-        // Of one credential the oldest login ends, so that no caller takes the places of others.
-        let same = |login: &Login| login.token == token;
-        if self.logins.values().filter(|login| same(login)).count() >= LOGINS_PER_CREDENTIAL_MAX {
-            self.remove_oldest(same);
-        } else if self.logins.len() >= LOGINS_MAX {
-            self.remove_oldest(|_| true);
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        self.logins.values().for_each(|login| *counts.entry(&login.caller).or_default() += 1);
+        // The caller with the most logins has one less, so that none ends those of others with few.
+        let ends = match counts.get(caller.as_str()) {
+            Some(own) if *own >= LOGINS_PER_CALLER_MAX => Some(caller.clone()),
+            _ if self.logins.len() >= LOGINS_MAX => {
+                counts.into_iter().max_by_key(|(_, count)| *count).map(|(caller, _)| caller.to_owned())
+            }
+            _ => None,
+        };
+        if let Some(caller) = ends {
+            self.remove_oldest(&caller);
         }
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).ok()?;
         let cookie = blake3::Hash::from_bytes(bytes).to_hex().to_string();
-        self.logins.insert(blake3::hash(cookie.as_bytes()), Login { token, at: Instant::now() });
+        self.logins.insert(blake3::hash(cookie.as_bytes()), Login { caller, token, at: Instant::now() });
         Some(cookie)
     }
 
-    fn remove_oldest(&mut self, among: impl Fn(&Login) -> bool) {
-        let oldest = self.logins.iter().filter(|(_, login)| among(login)).min_by_key(|(_, login)| login.at);
+    fn remove_oldest(&mut self, caller: &str) {
+        let own = self.logins.iter().filter(|(_, login)| login.caller == caller);
+        let oldest = own.min_by_key(|(_, login)| login.at);
         if let Some(oldest) = oldest.map(|(hash, _)| *hash) {
             self.logins.remove(&oldest);
         }
@@ -133,8 +142,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_login_ends_with_its_time_and_when_its_browser_leaves() {
         let logins = Logins::start();
-        let cookie = logins.add("a".into()).await.unwrap();
-        let other = logins.add("a".into()).await.unwrap();
+        let cookie = logins.add("a".to_owned(), "a".into()).await.unwrap();
+        let other = logins.add("a".to_owned(), "a".into()).await.unwrap();
         assert!(cookie.len() == 64 && cookie != other);
         assert_eq!(logins.find(cookie.clone()).await.as_deref(), Some("a"));
         assert_eq!(logins.find("0".repeat(64)).await, None);
@@ -146,17 +155,37 @@ mod tests {
         assert_eq!(logins.find(other).await, None);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn many_logins_of_one_credential_end_its_oldest_and_no_others() {
-        let logins = Logins::start();
-        let other = logins.add("other".into()).await.unwrap();
+    async fn add_many(logins: &Logins, caller: &str, count: usize) -> Vec<Cookie> {
         let mut cookies = Vec::new();
-        for _ in 0..=LOGINS_PER_CREDENTIAL_MAX {
+        for number in 0..count {
             tokio::time::advance(Duration::from_millis(1)).await;
-            cookies.push(logins.add("a".into()).await.unwrap());
+            // Each renewal of a JSON web token is another text.
+            cookies.push(logins.add(caller.to_owned(), format!("token {number}").into()).await.unwrap());
         }
+        cookies
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_logins_of_one_caller_end_its_oldest_and_no_others() {
+        let logins = Logins::start();
+        let other = add_many(&logins, "other", 1).await.remove(0);
+        let cookies = add_many(&logins, "a", LOGINS_PER_CALLER_MAX + 1).await;
         assert_eq!(logins.find(cookies[0].clone()).await, None);
         assert!(logins.find(cookies[1].clone()).await.is_some() && logins.find(other).await.is_some());
+    }
+
+    #[test]
+    fn many_callers_end_logins_of_those_with_the_most() {
+        let mut task = LoginTask::default();
+        let other = task.add("other".to_owned(), "t".into()).unwrap();
+        for number in 1..LOGINS_MAX {
+            let caller = (number / LOGINS_PER_CALLER_MAX).to_string();
+            let login = Login { caller, token: "t".into(), at: Instant::now() };
+            task.logins.insert(blake3::hash(&number.to_le_bytes()), login);
+        }
+        let new = task.add("new".to_owned(), "t".into()).unwrap();
+        assert!(task.find(&other).is_some() && task.find(&new).is_some());
+        assert_eq!(task.logins.len(), LOGINS_MAX);
     }
 
     #[tokio::test]

@@ -15,9 +15,10 @@ mod viewer;
 
 use crate::grpc::Api;
 use axum::Router;
+use event_stream::ViewerPlaces;
 use logins::Logins;
 use observer::Observer;
-use proctor_core::bounds::VIEWERS_MAX;
+use proctor_core::bounds::PAGE_REQUESTS_MAX;
 use request_check::HostNames;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -29,8 +30,9 @@ pub struct PageService {
     hosts: HostNames,
     logins: Logins,
     observer: Observer,
-    /// Places of event streams and reports, whose connections live for longer than those of scrapers.
-    places: Arc<Semaphore>,
+    places: ViewerPlaces,
+    /// Places of all other requests, so that they take none of the scrapers'.
+    requests: Arc<Semaphore>,
 }
 
 impl PageService {
@@ -41,7 +43,8 @@ impl PageService {
             hosts: HostNames::new(hosts),
             logins: Logins::start(),
             observer: Observer::start(api.clone()),
-            places: Arc::new(Semaphore::new(VIEWERS_MAX)),
+            places: ViewerPlaces::new(),
+            requests: Arc::new(Semaphore::new(PAGE_REQUESTS_MAX)),
             api,
         }
     }

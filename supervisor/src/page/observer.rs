@@ -4,6 +4,7 @@
 use crate::grpc::Api;
 use crate::runs::scheduler::SchedulerUsage;
 use crate::runs::{Phase, RunHandle, Snapshot};
+use crate::sessions::registry::TenantSessions;
 use crate::sessions::{LastResult, SessionHandle};
 use crate::tenants::Tenant;
 use proctor_core::bounds::OBSERVED_SESSIONS_MAX;
@@ -12,6 +13,7 @@ use proctor_core::limits::Limits;
 use proctor_core::outcome::Outcome;
 use proctor_core::quota::Quota;
 use proctor_core::timestamp::Timestamp;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -20,9 +22,12 @@ use tokio::time::{Instant, sleep};
 /// Shortest time between two observations: what a person can follow.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 
-/// The pause after an observation is this many times what it took, so that a host of many sessions spends at most a
-/// twentieth of a processor on viewers.
+/// The pause after an observation is this many times what it took, so that a host of many sessions spends some
+/// twentieth of a processor on viewers, as long as [`PAUSE_MAX`] allows.
 const PAUSE_FACTOR: u32 = 20;
+
+/// Longest pause: what a person waits for on a host that is slow to answer.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// What a supervisor does at one moment.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -36,6 +41,8 @@ pub(super) struct Observation {
     pub(super) scheduler: SchedulerUsage,
     pub(super) tenants: Vec<TenantObservation>,
     pub(super) sessions: Vec<SessionObservation>,
+    /// How many sessions a tenant has of whose idle ones only a part was asked.
+    pub(super) cut: BTreeMap<TenantId, u64>,
     pub(super) runs: Vec<RunObservation>,
 }
 
@@ -110,9 +117,10 @@ impl Observer {
         observer
     }
 
-    /// Observations from now on; `None` until the first one.
+    /// The last observation, if others look already, and those from now on; `None` until the first one.
     pub(super) fn subscribe(&self) -> watch::Receiver<Option<Arc<Observation>>> {
-        let observations = self.observations.subscribe();
+        let mut observations = self.observations.subscribe();
+        observations.mark_changed();
         self.wake.notify_one();
         observations
     }
@@ -127,7 +135,7 @@ impl Observer {
             let began = Instant::now();
             let observation = observe(&api).await;
             self.observations.send_replace(Some(Arc::new(observation)));
-            sleep(PERIOD_MIN.max(began.elapsed() * PAUSE_FACTOR)).await;
+            sleep((began.elapsed() * PAUSE_FACTOR).clamp(PERIOD_MIN, PAUSE_MAX)).await;
         }
     }
 }
@@ -136,14 +144,21 @@ async fn observe(api: &Api) -> Observation {
     let clock = api.context.clock;
     let scheduler = api.context.scheduler.usage().await.unwrap_or_default();
     let tenants = api.access.borrow().tenants.all().iter().map(|tenant| observe_tenant(tenant)).collect();
-    let before_all = (TenantId::new(""), SessionId::new(""));
-    let (mut sessions, mut runs) = (Vec::new(), Vec::new());
-    for (tenant, session) in api.registry.list_all(before_all, OBSERVED_SESSIONS_MAX).await {
-        if session.is_busy() {
-            runs.extend(observe_runs(&tenant, &session).await);
+    let (mut sessions, mut runs, mut cut) = (Vec::new(), Vec::new(), BTreeMap::new());
+    let open = api.registry.sessions_by_tenant().await;
+    let shares = fair_shares(&open.iter().map(|tenant| tenant.sessions).collect::<Vec<_>>(), OBSERVED_SESSIONS_MAX);
+    for (TenantSessions { tenant, sessions: total, busy }, share) in open.into_iter().zip(shares) {
+        let some = api.registry.list(tenant.clone(), String::new(), share).await;
+        for session in busy_and_some(busy, some, share) {
+            if session.is_busy() {
+                runs.extend(observe_runs(&tenant, &session).await);
+            }
+            // A session that has ended in the meantime is left out.
+            sessions.extend(observe_session(tenant.clone(), &session).await);
         }
-        // A session that has ended in the meantime is left out.
-        sessions.extend(observe_session(tenant, &session).await);
+        if share < total {
+            cut.insert(tenant, total as u64);
+        }
     }
     let at = clock.now();
     Observation {
@@ -157,8 +172,28 @@ async fn observe(api: &Api) -> Observation {
         scheduler,
         tenants,
         sessions,
+        cut,
         runs,
     }
+}
+
+// How many of its sessions each tenant has among `max`: all of them, or else the same number as others with many.
+fn fair_shares(sessions: &[usize], max: usize) -> Vec<usize> {
+    let mut by_size: Vec<usize> = (0..sessions.len()).collect();
+    by_size.sort_unstable_by_key(|index| sessions[*index]);
+    let (mut shares, mut left) = (vec![0; sessions.len()], max);
+    for (place, index) in by_size.into_iter().enumerate() {
+        shares[index] = sessions[index].min(left / (sessions.len() - place));
+        left -= shares[index];
+    }
+    shares
+}
+
+// All busy sessions, also where they are more than the share, and others up to it.
+fn busy_and_some(busy: Vec<SessionHandle>, some: Vec<SessionHandle>, share: usize) -> Vec<SessionHandle> {
+    let known: HashSet<SessionId> = busy.iter().map(|session| session.id().clone()).collect();
+    let others = share.saturating_sub(busy.len());
+    busy.into_iter().chain(some.into_iter().filter(|session| !known.contains(session.id())).take(others)).collect()
 }
 
 fn observe_tenant(tenant: &Tenant) -> TenantObservation {
@@ -227,4 +262,20 @@ async fn observe_run(
 // The last part of the path: the rest is the host's, and the same for all workspaces of a tenant.
 fn workspace_name(session: &SessionHandle) -> String {
     session.workspace().root().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tenant_has_a_share_whatever_its_name_and_the_sessions_of_others() {
+        assert!(fair_shares(&[], 10).is_empty());
+        assert_eq!(fair_shares(&[3, 2, 1], 10), [3, 2, 1], "all, where there is room");
+        assert_eq!(fair_shares(&[100_000, 5, 0], 20), [15, 5, 0]);
+        assert_eq!(fair_shares(&[50, 4, 50, 50], 34), [10, 4, 10, 10]);
+        let many = fair_shares(&[1_000; 100], 20_000);
+        assert!(many.iter().all(|share| *share == 200), "{many:?}");
+        assert_eq!(fair_shares(&[9, 9, 9], 2).iter().sum::<usize>(), 2);
+    }
 }

@@ -55,7 +55,7 @@ impl HostNames {
             return Err(Refusal::ForeignOrigin);
         }
         let is_same = match headers.contains_key(ORIGIN) {
-            true => only(headers, &ORIGIN).is_some_and(|origin| is_origin_of(origin, &host)),
+            true => only(headers, &ORIGIN).is_some_and(|origin| is_origin_of(origin, &host, transport)),
             false => is_read || has_bearer,
         };
         if is_same { Ok(transport) } else { Err(Refusal::ForeignOrigin) }
@@ -80,9 +80,14 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     value.to_str().ok()
 }
 
-fn is_origin_of(origin: &str, host: &Authority) -> bool {
+fn is_origin_of(origin: &str, host: &Authority, transport: Transport) -> bool {
     let Ok(origin) = origin.parse::<Uri>() else { return false };
-    let is_web = matches!(origin.scheme_str(), Some("http" | "https"));
+    let is_web = match origin.scheme_str() {
+        Some("https") => true,
+        // Behind a proxy, a document that came without TLS may be of anybody on the way.
+        Some("http") => transport == Transport::Loopback,
+        _ => false,
+    };
     is_web && origin.authority().is_some_and(|authority| authority == host)
 }
 
@@ -146,6 +151,13 @@ mod tests {
             assert!(check(&Method::GET, "/", &[host, site, ("sec-fetch-mode", "navigate")]).is_ok());
         }
         assert!(check(&Method::GET, "/events", &[host, ("sec-fetch-site", "same-origin")]).is_ok());
+    }
+
+    #[test]
+    fn behind_a_proxy_the_origin_has_tls() {
+        let check = |origin| check(&Method::POST, "/drain", &[("host", "proctor.example.org"), ("origin", origin)]);
+        assert_eq!(check("https://proctor.example.org"), Ok(Transport::Proxy));
+        assert_eq!(check("http://proctor.example.org"), Err(Refusal::ForeignOrigin));
     }
 
     #[test]

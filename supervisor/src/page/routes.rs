@@ -3,14 +3,14 @@
 use super::event_stream::stream;
 use super::request_check::{Refusal, Transport};
 use super::view::ViewQuery;
-use super::viewer::{Scope, Viewer, cookie, cookie_name, identification};
+use super::viewer::{Identification, Scope, Viewer, cookie, cookie_name, identification};
 use super::{PageService, assets};
 use crate::ops::audit::{AuditEvent, AuditRecord};
 use crate::reports;
-use crate::sessions::SessionHandle;
-use crate::telemetry::listener::{ConnectionLife, bearer_token, text};
-use crate::tenants::Tenant;
-use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
+use crate::telemetry::listener::{CONNECTION_MAX, ConnectionLife, bearer_token, text};
+use crate::tenants::allowance::Reservation;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Form, FromRequest, Path, Query, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
     SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -20,16 +20,20 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use proctor_core::bounds::PAGE_REPORT_BYTES_MAX;
+use proctor_core::bounds::{LOGIN_TOKEN_BYTES_MAX, PAGE_REPORT_BYTES_MAX, UNREAD_BYTES_MAX};
 use proctor_core::id::RunId;
 use proctor_proto::report_format::ReportFormat;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::timeout;
 use tonic::Code;
 
 /// Largest body of a request: a login with a long JSON web token.
 const BODY_BYTES_MAX: usize = 16 * 1024;
+
+/// Longest time until the form of a login has arrived. Its sender has no credential so far.
+const FORM_MAX: Duration = Duration::from_secs(1);
 
 /// Longest time to send a report: [`PAGE_REPORT_BYTES_MAX`] at some 2 Mbit/s.
 const REPORT_MAX: Duration = Duration::from_secs(60);
@@ -60,10 +64,13 @@ async fn check(State(service): State<PageService>, mut request: Request, next: N
     let has_bearer = bearer_token(headers).is_some();
     let checked = service.hosts.check(request.method(), request.uri().path(), headers, has_bearer);
     let mut answer = match checked {
-        Ok(transport) => {
-            request.extensions_mut().insert(transport);
-            next.run(request).await
-        }
+        Ok(transport) => match service.take_request_place(&request) {
+            Ok(()) => {
+                request.extensions_mut().insert(transport);
+                next.run(request).await
+            }
+            Err(refusal) => refusal,
+        },
         Err(Refusal::ForeignHost) => text(
             StatusCode::MISDIRECTED_REQUEST,
             "the page has no such name: use localhost, or add the name to telemetry.page_hosts\n",
@@ -89,6 +96,19 @@ async fn check(State(service): State<PageService>, mut request: Request, next: N
     answer
 }
 
+impl PageService {
+    // Gives the connection a place of the page instead of one of the scrapers'.
+    fn take_request_place(&self, request: &Request) -> Result<(), Response> {
+        let place = Arc::clone(&self.requests).try_acquire_owned();
+        let place =
+            place.map_err(|_| text(StatusCode::SERVICE_UNAVAILABLE, "too many requests of the page: try again\n"))?;
+        if let Some(life) = request.extensions().get::<ConnectionLife>() {
+            life.extend(CONNECTION_MAX, place);
+        }
+        Ok(())
+    }
+}
+
 fn html(status: StatusCode, content: impl IntoResponse) -> Response {
     (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], content).into_response()
 }
@@ -101,15 +121,15 @@ async fn shell(
     State(service): State<PageService>,
     Extension(transport): Extension<Transport>,
     headers: HeaderMap,
-) -> Response {
+) -> Result<Response, Response> {
     let viewer = match identification(&headers, transport) {
-        Some(identification) => Viewer::identify(&service, identification).await,
+        Some(identification) => Viewer::admit(&service, identification, "page").await?.ok(),
         None => None,
     };
-    match viewer {
+    Ok(match viewer {
         Some(_) => html(StatusCode::OK, assets::PAGE),
         None => html(StatusCode::UNAUTHORIZED, assets::login(None)),
-    }
+    })
 }
 
 #[derive(Deserialize)]
@@ -120,24 +140,29 @@ struct LoginForm {
 async fn log_in(
     State(service): State<PageService>,
     Extension(transport): Extension<Transport>,
-    Form(form): Form<LoginForm>,
-) -> Response {
-    let token = form.token.trim();
-    let Some(caller) = service.caller(token) else {
-        service.api.context.audit.record(AuditRecord {
-            rpc: Some("page/login".into()),
-            outcome: Some("error".to_owned()),
-            ..AuditRecord::new(AuditEvent::AuthenticationRefused)
-        });
-        return html(StatusCode::UNAUTHORIZED, assets::login(Some("This token is not known.")));
+    request: Request,
+) -> Result<Response, Response> {
+    let form = timeout(FORM_MAX, Form::<LoginForm>::from_request(request, &()));
+    let Ok(form) = form.await else {
+        return Err(text(StatusCode::REQUEST_TIMEOUT, "the form has not arrived within a second\n"));
     };
-    let Some(cookie) = service.logins.add(token.into()).await else {
-        return html(StatusCode::SERVICE_UNAVAILABLE, assets::login(Some("The host cannot make a login now.")));
+    let Form(form) = form.map_err(IntoResponse::into_response)?;
+    let refused = |status, problem| Ok(html(status, assets::login(Some(problem))));
+    let token: Arc<str> = form.token.trim().into();
+    if token.len() > LOGIN_TOKEN_BYTES_MAX {
+        return refused(StatusCode::PAYLOAD_TOO_LARGE, "This token is too long: at most 8 KiB.");
+    }
+    let identification = Identification::Bearer(Arc::clone(&token));
+    let Ok(viewer) = Viewer::admit(&service, identification, "page/login").await? else {
+        return refused(StatusCode::UNAUTHORIZED, "This token is not known.");
     };
-    tracing::info!(tenant = caller.tenant.map(|tenant| tenant.id.to_string()), "a browser has logged in to the page");
+    let Some(cookie) = service.logins.add(viewer.place_key(), token).await else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "The host cannot make a login now.");
+    };
+    tracing::info!(tenant = viewer.tenant_name(), "a browser has logged in to the page");
     let mut answer = see_page();
     set_cookie(&mut answer, transport, &cookie, "");
-    answer
+    Ok(answer)
 }
 
 async fn log_out(
@@ -188,15 +213,25 @@ async fn report(
 ) -> Result<Response, Response> {
     let not_found = || text(StatusCode::NOT_FOUND, "this run does not exist, or its session has forgotten it\n");
     let run = RunId::new(run);
-    let places = service.take_places(&viewer).await?;
-    let found = service.find_run(&viewer, &run).await;
     let mut record = viewer.audit_record(AuditEvent::ReportRead, "page/report");
     record.run = Some(run.as_str().into());
-    let Some((tenant, session)) = found else {
-        let denied = AuditRecord { outcome: Some("error".to_owned()), event: AuditEvent::Denied, ..record };
-        service.api.context.audit.record(denied);
+    let denied = || AuditRecord { outcome: Some("error".to_owned()), event: AuditEvent::Denied, ..record.clone() };
+    // As over gRPC: reports are for their tenants, and operators see outcomes alone.
+    let Some(tenant) = viewer.caller.tenant.clone() else {
+        service.api.context.audit.record(denied());
+        return Err(text(StatusCode::FORBIDDEN, "this caller is an operator, not a tenant\n"));
+    };
+    let places = service.take_places(&viewer).await?;
+    let Some(session) = service.api.registry.find_by_run(tenant.id.clone(), &run).await else {
+        service.api.context.audit.record(denied());
         return Err(not_found());
     };
+    let unread = Arc::clone(&tenant.allowance.in_flight().unread);
+    let too_much = || text(StatusCode::TOO_MANY_REQUESTS, "this tenant has not read its answers so far: try again\n");
+    // Checked before the work of a report that could not be sent.
+    if unread.now() >= UNREAD_BYTES_MAX {
+        return Err(too_much());
+    }
     life.extend(REPORT_MAX, places);
     let rendered = service
         .api
@@ -212,7 +247,9 @@ async fn report(
         }
         Err(_) => return Err(text(StatusCode::SERVICE_UNAVAILABLE, "the report cannot be made now: try again\n")),
     };
+    let reservation = unread.try_add(document.len() as u64, UNREAD_BYTES_MAX).ok_or_else(too_much)?;
     service.api.context.audit.record(record);
+    let document = Bytes::from_owner(UnreadDocument { document, _reservation: reservation });
     // A document without an origin: whatever its script did, nothing of the page would be within its reach.
     let policy = format!("{}; frame-ancestors 'none'; sandbox allow-scripts", reports::html_policy());
     let mut answer = html(StatusCode::OK, document);
@@ -222,19 +259,15 @@ async fn report(
     Ok(answer)
 }
 
-impl PageService {
-    // The session of a run that the viewer may see, and its tenant.
-    async fn find_run(&self, viewer: &Viewer, run: &RunId) -> Option<(Arc<Tenant>, SessionHandle)> {
-        let tenants = match &viewer.scope {
-            Scope::Operator => self.api.access.borrow().tenants.all().to_vec(),
-            Scope::Tenant(_) => viewer.caller.tenant.iter().cloned().collect(),
-        };
-        for tenant in tenants {
-            if let Some(session) = self.api.registry.find_by_run(tenant.id.clone(), run).await {
-                return Some((tenant, session));
-            }
-        }
-        None
+/// A report with its reservation, which lasts until the transport has passed on the last of it.
+struct UnreadDocument {
+    document: Vec<u8>,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for UnreadDocument {
+    fn as_ref(&self) -> &[u8] {
+        &self.document
     }
 }
 
@@ -249,4 +282,23 @@ async fn drain(State(service): State<PageService>, viewer: Viewer) -> Response {
     tracing::info!("an operator drains the supervisor from the page");
     service.api.drain.begin(None);
     text(StatusCode::ACCEPTED, "the supervisor drains\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenants::allowance::Gauge;
+
+    #[test]
+    fn a_report_counts_as_unread_while_any_of_it_is_left() {
+        let unread = Arc::<Gauge>::default();
+        let document = vec![b'x'; 1_000];
+        let reservation = unread.try_add(1_000, UNREAD_BYTES_MAX).unwrap();
+        let mut bytes = Bytes::from_owner(UnreadDocument { document, _reservation: reservation });
+        let rest = bytes.split_off(900);
+        drop(bytes);
+        assert_eq!((unread.now(), rest.len()), (1_000, 100));
+        drop(rest);
+        assert_eq!(unread.now(), 0);
+    }
 }

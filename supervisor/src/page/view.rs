@@ -60,7 +60,9 @@ struct Listing<T> {
 #[derive(Debug, PartialEq, Serialize)]
 struct SessionPage {
     rows: Vec<SessionRow>,
-    total: usize,
+    total: u64,
+    /// Whether the rows and the search have all busy sessions and only a part of the others.
+    is_cut: bool,
     matching: usize,
     page: usize,
     pages: usize,
@@ -146,10 +148,12 @@ impl View {
         let mut runs: Vec<_> = observation.runs.iter().filter(|run| is_own(&run.tenant)).collect();
         runs.sort_by(|one, other| (one.accepted_at, one.run.as_str()).cmp(&(other.accepted_at, other.run.as_str())));
         let (queue, running): (Vec<&RunObservation>, Vec<&RunObservation>) = runs.iter().partition(|run| run.is_queued);
-        let uses = Uses::of_each(&sessions, &runs);
+        let cut: BTreeMap<_, _> = observation.cut.iter().filter(|(tenant, _)| is_own(tenant)).collect();
+        let uses = Uses::of_each(&sessions, &cut, &runs);
+        let sessions_total = uses.values().map(|uses| uses.sessions).sum();
         let is_operator = *scope == Scope::Operator;
         let resources = match scope {
-            Scope::Operator => host_resources(observation, sessions.len()),
+            Scope::Operator => host_resources(observation, sessions_total),
             Scope::Tenant(own) => tenants.first().map(|tenant| resources(tenant, uses.get(own))).unwrap_or_default(),
         };
         View {
@@ -168,7 +172,7 @@ impl View {
             queue: Listing::new(queue.into_iter(), run_row),
             recent: recent(&sessions),
             tenants: is_operator.then(|| tenant_listing(tenants, &uses)),
-            sessions: SessionPage::new(sessions, query),
+            sessions: SessionPage::new(sessions, sessions_total, !cut.is_empty(), query),
         }
     }
 }
@@ -191,10 +195,17 @@ struct Uses {
 }
 
 impl Uses {
-    fn of_each<'a>(sessions: &[&'a SessionObservation], runs: &[&'a RunObservation]) -> BTreeMap<&'a TenantId, Uses> {
+    fn of_each<'a>(
+        sessions: &[&'a SessionObservation],
+        cut: &BTreeMap<&'a TenantId, &u64>,
+        runs: &[&'a RunObservation],
+    ) -> BTreeMap<&'a TenantId, Uses> {
         let mut uses: BTreeMap<&TenantId, Uses> = BTreeMap::new();
         for session in sessions {
             uses.entry(&session.tenant).or_default().sessions += 1;
+        }
+        for (tenant, total) in cut {
+            uses.entry(tenant).or_default().sessions = **total;
         }
         for run in runs {
             let sum = uses.entry(&run.tenant).or_default();
@@ -209,7 +220,7 @@ impl Uses {
     }
 }
 
-fn host_resources(observation: &Observation, sessions: usize) -> Vec<Resource> {
+fn host_resources(observation: &Observation, sessions: u64) -> Vec<Resource> {
     let usage = observation.scheduler;
     let in_use = observation.runs.iter().filter_map(|run| run.memory_bytes).sum();
     let budget = usage.budget;
@@ -227,7 +238,7 @@ fn host_resources(observation: &Observation, sessions: usize) -> Vec<Resource> {
             used: usage.in_use.cpu_millis,
             max: Some(budget.cpu_millis),
         },
-        Resource { name: "Sessions", unit: Unit::Count, used: sessions as u64, max: None },
+        Resource { name: "Sessions", unit: Unit::Count, used: sessions, max: None },
     ]
 }
 
@@ -306,8 +317,7 @@ fn last_run_row(session: &SessionObservation, last: &EndedRun) -> LastRunRow {
 }
 
 impl SessionPage {
-    fn new(mut sessions: Vec<&SessionObservation>, query: &ViewQuery) -> SessionPage {
-        let total = sessions.len();
+    fn new(mut sessions: Vec<&SessionObservation>, total: u64, is_cut: bool, query: &ViewQuery) -> SessionPage {
         let words: String = query.search.trim().to_lowercase().chars().take(SEARCH_CHARS_MAX).collect();
         if !words.is_empty() {
             sessions.retain(|session| matches(session, &words));
@@ -320,7 +330,7 @@ impl SessionPage {
         let pages = matching.div_ceil(PAGE_ROWS_MAX).max(1);
         let page = query.page.min(pages - 1);
         let rows = sessions.into_iter().skip(page * PAGE_ROWS_MAX).take(PAGE_ROWS_MAX).map(session_row).collect();
-        SessionPage { rows, total, matching, page, pages }
+        SessionPage { rows, total, is_cut, matching, page, pages }
     }
 }
 
@@ -455,6 +465,21 @@ mod tests {
         assert_eq!(view["recent"]["rows"][0]["workspace"], "bank", "the run that ended last comes first");
         assert_eq!(view["trouble"], "the disk is full");
         assert_eq!(view["running"]["rows"][0]["memory_bytes_max"], Limits::DEFAULT.memory_bytes_max);
+    }
+
+    #[test]
+    fn totals_count_sessions_that_were_not_asked() {
+        let mut observation = observation();
+        observation.cut.insert(TenantId::new("alpha"), 70_000);
+        let sessions = |scope| {
+            let view = seen(&observation, &scope, &ViewQuery::default());
+            let used = view["resources"].as_array().unwrap().iter().find(|resource| resource["name"] == "Sessions");
+            assert_eq!(used.unwrap()["used"], view["sessions"]["total"]);
+            (view["sessions"]["total"].clone(), view["sessions"]["is_cut"].clone())
+        };
+        assert_eq!(sessions(alpha()), (json!(70_000), json!(true)));
+        assert_eq!(sessions(Scope::Tenant(TenantId::new("beta"))), (json!(1), json!(false)));
+        assert_eq!(sessions(Scope::Operator), (json!(70_001), json!(true)));
     }
 
     #[test]

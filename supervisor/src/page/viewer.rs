@@ -13,6 +13,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use proctor_core::id::TenantId;
+use std::error::Error;
 use std::sync::Arc;
 
 /// What a caller may see.
@@ -31,6 +32,10 @@ pub(super) enum Identification {
     Login(Cookie),
 }
 
+/// The credential is not known, or no longer.
+#[derive(Debug)]
+pub(super) struct Refused;
+
 /// An authenticated caller.
 pub(super) struct Viewer {
     pub(super) scope: Scope,
@@ -40,18 +45,47 @@ pub(super) struct Viewer {
 
 impl Viewer {
     /// The caller with this identification, if its credential is valid now.
-    pub(super) async fn identify(service: &PageService, identification: Identification) -> Option<Viewer> {
+    pub(super) async fn identify(service: &PageService, identification: Identification) -> Result<Viewer, Refused> {
         let token = match &identification {
             Identification::Bearer(token) => Arc::clone(token),
-            Identification::Login(cookie) => service.logins.find(cookie.clone()).await?,
+            Identification::Login(cookie) => service.logins.find(cookie.clone()).await.ok_or(Refused)?,
         };
-        let caller = service.caller(&token)?;
+        let caller = service.api.access.borrow().caller(&PresentedCredential::Token(token), now());
+        let caller = caller.map_err(|why| {
+            let cause = why.source().map(ToString::to_string);
+            tracing::info!(%why, cause, "a credential was refused");
+            Refused
+        })?;
         let scope = match &caller.tenant {
             _ if caller.operator => Scope::Operator,
             Some(tenant) => Scope::Tenant(tenant.id.clone()),
-            None => return None,
+            None => return Err(Refused),
         };
-        Some(Viewer { scope, caller, identification })
+        Ok(Viewer { scope, caller, identification })
+    }
+
+    /// As [`Viewer::identify`] for a request, named `call` in the audit log: a refused credential is a line there, and a
+    /// request of a tenant counts in its rate.
+    pub(super) async fn admit(
+        service: &PageService,
+        identification: Identification,
+        call: &'static str,
+    ) -> Result<Result<Viewer, Refused>, Response> {
+        let Ok(viewer) = Viewer::identify(service, identification).await else {
+            service.api.context.audit.record(AuditRecord {
+                rpc: Some(call.into()),
+                outcome: Some("error".to_owned()),
+                ..AuditRecord::new(AuditEvent::AuthenticationRefused)
+            });
+            return Ok(Err(Refused));
+        };
+        let tenant = viewer.caller.tenant.as_ref().filter(|_| !viewer.caller.operator);
+        if let Some(Err(wait)) = tenant.map(|tenant| tenant.allowance.take_request()) {
+            let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "too many requests of this tenant: try again\n");
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+            return Err(answer);
+        }
+        Ok(Ok(viewer))
     }
 
     /// The name under which the viewer's places are counted. No tenant's name has a slash in it.
@@ -60,6 +94,11 @@ impl Viewer {
             Scope::Operator => "/".to_owned(),
             Scope::Tenant(tenant) => tenant.to_string(),
         }
+    }
+
+    /// The tenant's name; `None` for an operator.
+    pub(super) fn tenant_name(&self) -> Option<&str> {
+        self.caller.tenant.as_ref().map(|tenant| tenant.id.as_str())
     }
 
     /// An audit record of this caller.
@@ -74,28 +113,23 @@ impl Viewer {
     }
 }
 
-impl PageService {
-    /// The caller with this token now.
-    pub(super) fn caller(&self, token: &str) -> Option<Caller> {
-        let caller = self.api.access.borrow().caller(&PresentedCredential::Token(token.into()), now());
-        caller.inspect_err(|why| tracing::info!(%why, "a credential was refused")).ok()
-    }
-}
-
 impl FromRequestParts<PageService> for Viewer {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, service: &PageService) -> Result<Viewer, Response> {
         let transport = parts.extensions.get::<Transport>().copied().unwrap_or(Transport::Proxy);
         let identification = identification(&parts.headers, transport).ok_or_else(unauthenticated)?;
-        let viewer = Viewer::identify(service, identification).await.ok_or_else(unauthenticated)?;
-        let tenant = viewer.caller.tenant.as_ref().filter(|_| !viewer.caller.operator);
-        if let Some(Err(wait)) = tenant.map(|tenant| tenant.allowance.take_request()) {
-            let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "too many requests of this tenant: try again\n");
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
-            return Err(answer);
-        }
-        Ok(viewer)
+        let admitted = Viewer::admit(service, identification, call_name(parts.uri.path())).await?;
+        admitted.map_err(|Refused| unauthenticated())
+    }
+}
+
+// The name of a request in the audit log.
+fn call_name(path: &str) -> &'static str {
+    match path {
+        "/events" => "page/events",
+        "/drain" => "page/drain",
+        _ => "page/report",
     }
 }
 

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Longest life of a connection, which serves one request, unless its answer extends it.
-const CONNECTION_MAX: Duration = Duration::from_secs(10);
+pub(crate) const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
 /// Longest time until a connection has sent its headers: those that say nothing do not keep scrapers out for longer.
 const HEADERS_MAX: Duration = Duration::from_secs(1);
@@ -63,9 +63,9 @@ impl ConnectionLife {
         self.0.send_replace(Life { until: Instant::now() + within, _place: Box::new(place) });
     }
 
-    /// Ends the connection, whatever its peer has not read.
-    pub fn end(&self) {
-        self.0.send_modify(|life| life.until = Instant::now());
+    /// Ends the connection at the latest after `within`, whatever its peer has not read.
+    pub fn end_within(&self, within: Duration) {
+        self.0.send_modify(|life| life.until = life.until.min(Instant::now() + within));
     }
 
     async fn ended(&self) {

@@ -98,7 +98,9 @@ function bar(parent, { used, max, text, label, failed = 0 }) {
   setText(parent.querySelector('.bar-text'), text);
 }
 
+// Reports are for their tenants: operators see no column for them.
 function reportLink(cell, { run, workspace, outcome }) {
+  if (view.is_operator) return;
   const address = `/runs/${encodeURIComponent(run)}/report.html`;
   if (cell.firstElementChild?.getAttribute('href') === address) return;
   const link = element('a', '', 'Report');
@@ -228,7 +230,7 @@ function showRecent() {
   const { rows, total } = view.recent;
   setText($('recent-count'), `last run of each session${total > rows.length ? `, ${shownOf(rows.length, total)}` : ''}`);
   $('recent-empty').hidden = total > 0;
-  update($('recent'), rows, ({ run }) => run, () => makeRow(['', 'of-tenant', 'name', '', 'number', 'number', 'time', '']), (row, last) => {
+  update($('recent'), rows, ({ run }) => run, () => makeRow(['', 'of-tenant', 'name', '', 'number', 'number', 'time', 'of-report']), (row, last) => {
     const [outcome, tenant, workspace, framework, failed, tests, , link] = row.children;
     lastRunCells(last, outcome, failed, tests);
     setText(tenant, last.tenant);
@@ -254,8 +256,9 @@ function showTenants() {
 }
 
 function showSessions() {
-  const { rows, total, matching, page, pages } = view.sessions;
-  const found = query.search ? `${count(matching)} of ${count(total)} match` : count(total);
+  const { rows, total, is_cut: isCut, matching, page, pages } = view.sessions;
+  const part = isCut ? ', the busy ones and a part of the others are listed and searched' : '';
+  const found = (query.search ? `${count(matching)} of ${count(total)} match` : count(total)) + part;
   setText($('sessions-count'), found);
   setText($('page-number'), `Page ${count(page + 1)} of ${count(pages)}`);
   $('previous').disabled = page === 0;
@@ -263,7 +266,7 @@ function showSessions() {
   query.page = page;
   setText($('sessions-empty'), query.search ? 'No session matches.' : 'No session is open.');
   $('sessions-empty').hidden = rows.length > 0;
-  const classes = ['of-tenant', 'name', '', '', 'number', 'number', 'time', '', 'id'];
+  const classes = ['of-tenant', 'name', '', '', 'number', 'number', 'time', 'of-report', 'id'];
   update($('sessions'), rows, ({ session }) => session, () => makeRow(classes), (row, session) => {
     const [tenant, workspace, state, outcome, failed, tests, , link, id] = row.children;
     setText(tenant, session.tenant);
@@ -344,32 +347,45 @@ function connection(state, text) {
 }
 
 function lost() {
-  isLost = true;
   source?.close();
   const isDraining = view && view.drains_within_ms !== null;
-  connection('lost', isDraining ? 'the supervisor has ended' : 'no connection, trying again');
+  const words = isDraining ? 'the supervisor has ended' : 'no connection, trying again';
+  // A sentence of the supervisor stays until its next answer.
+  if (!isLost) connection('lost', words);
+  isLost = true;
   if (isDraining) notice('drain', 'warn', 'The supervisor drained and has ended. This page connects again when it is back.');
   clearTimeout(retryTimer);
   retryTimer = setTimeout(connect, RETRY_MS);
+  showRefusal(words);
 }
 
-async function connect() {
+function eventsAddress() {
+  return `/events?${new URLSearchParams({ search: query.search, page: String(query.page) })}`;
+}
+
+// An event source does not say why it was refused, so the same is asked in another way.
+async function showRefusal(withoutAnswer) {
+  const asked = new AbortController();
+  let words = withoutAnswer;
+  try {
+    const answer = await fetch(eventsAddress(), { signal: asked.signal });
+    if (answer.status === 401) return location.reload();
+    // Its place is free again when the event source asks for one.
+    if (answer.ok) return asked.abort();
+    const sentence = (await answer.text()).trim();
+    words = `refused: ${sentence || answer.status}`;
+  } catch {
+    // There is no answer.
+  }
+  if (isLost) connection('lost', words);
+  return undefined;
+}
+
+function connect() {
   source?.close();
   clearTimeout(retryTimer);
-  if (isLost) {
-    // An event source does not say why it was refused.
-    try {
-      const answer = await fetch('/', { method: 'HEAD' });
-      if (answer.status === 401) return location.reload();
-    } catch {
-      return lost();
-    }
-  }
-  if (document.hidden) return undefined;
-  // Another call may have connected meanwhile.
-  source?.close();
-  const words = new URLSearchParams({ search: query.search, page: String(query.page) });
-  source = new EventSource(`/events?${words}`);
+  if (document.hidden) return;
+  source = new EventSource(eventsAddress());
   source.onmessage = (event) => {
     const message = JSON.parse(event.data);
     clockOffset = message.now_ms - Date.now();
@@ -380,7 +396,6 @@ async function connect() {
   };
   source.addEventListener('logged_out', () => location.reload());
   source.onerror = lost;
-  return undefined;
 }
 
 // ------------------------------------------------------------------------------------------------ controls
