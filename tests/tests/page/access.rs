@@ -1,6 +1,7 @@
 //! Who gets what over plain HTTP: logins, bearer tokens, tenants, other origins, other names of the host.
 
 use crate::{bearer, cookie, form, log_in, run_command, send, start};
+use proctor_tests::process::wait_until;
 use proctor_tests::supervisor_process::{SupervisorSettings, token};
 use std::net::SocketAddr;
 
@@ -58,6 +59,12 @@ fn a_login_is_a_cookie_that_no_script_reads_and_that_ends() {
     let audit = std::fs::read_to_string(supervisor.audit_log()).unwrap();
     assert!(audit.contains("authentication_refused") && audit.contains("page/login"), "{audit}");
     assert!(!audit.contains("token-of-stranger"), "{audit}");
+    for (path, call) in [("/events", "page/events"), ("/runs/a-1/report.html", "page/report")] {
+        assert_eq!(status(address, &format!("GET {path}"), &bearer("stranger")), 401);
+        let audit = || std::fs::read_to_string(supervisor.audit_log()).unwrap();
+        let is_it = |line: &str| line.contains("authentication_refused") && line.contains(call);
+        wait_until("the refusal is in the audit log", || audit().lines().any(is_it));
+    }
     // Another credential in the host file ends the logins of the one before.
     let before = cookie(&log_in(address, &token("beta")));
     assert_eq!(status(address, "GET /", &before), 200);
@@ -66,6 +73,15 @@ fn a_login_is_a_cookie_that_no_script_reads_and_that_ends() {
     assert!(log.contains("was reloaded"), "{log}");
     assert_eq!(status(address, "GET /", &before), 401);
     assert_eq!(log_in(address, &token("beta")).status, 401);
+}
+
+#[test]
+fn visits_and_logins_of_a_tenant_count_in_its_rate() {
+    let tenant = "quota = { requests_per_second = 1 }".to_owned();
+    let (_supervisor, address) = start(SupervisorSettings { tenant, ..SupervisorSettings::default() });
+    assert!((0..100).any(|_| log_in(address, &token("alpha")).status == 429));
+    assert!((0..100).any(|_| status(address, "GET /", &bearer("beta")) == 429));
+    assert!((0..100).all(|_| status(address, "GET /", &bearer("operator")) == 200));
 }
 
 #[test]
@@ -121,7 +137,9 @@ async fn a_report_of_another_tenant_is_like_one_that_does_not_exist() {
     let policy = own.head.lines().find(|line| line.starts_with("content-security-policy: ")).unwrap();
     assert!(policy.ends_with("; sandbox allow-scripts") && policy.contains("script-src 'sha256-"), "{policy}");
     assert!(!policy.contains("unsafe") && !policy.contains("allow-same-origin"), "{policy}");
-    assert_eq!(send(address, &path, &bearer("operator"), "").status, 200);
+    // As over gRPC.
+    let operator = send(address, &path, &bearer("operator"), "");
+    assert_eq!((operator.status, operator.body.trim()), (403, "this caller is an operator, not a tenant"));
     let foreign = send(address, &path, &bearer("beta"), "");
     let unknown = send(address, "GET /runs/0123456789abcdef0123456789abcdef-1/report.html", &bearer("beta"), "");
     assert_eq!((foreign.status, &foreign.body), (404, &unknown.body));

@@ -1,7 +1,10 @@
 //! The page in headless Chromium: two tenants and an operator, hostile names, a drain, a thousand sessions, and pages of
 //! other origins.
 
-use crate::{HEADER_WORKSPACE, HOSTILE_TEST, HOSTILE_WORKSPACE, hostile_workspace, release, run_command, start};
+use crate::floods::{Events, VIEWERS_PER_CALLER};
+use crate::{
+    HEADER_WORKSPACE, HOSTILE_TEST, HOSTILE_WORKSPACE, bearer, hostile_workspace, release, run_command, start,
+};
 use proctor_proto::v1;
 use proctor_proto::v1::run_event::Event;
 use proctor_tests::process::{command, ensure_installed, source_root, tools, wait_for_exit};
@@ -95,6 +98,7 @@ async fn each_tenant_sees_only_its_own_and_hostile_names_are_text() {
 
     let view = browse("look", address, "operator", "");
     assert!(view["may_drain"] == true && view["tenants_shown"] == true, "{view}");
+    assert!(view["report"].is_null(), "reports are for tenants: {view}");
     let tenants: Vec<String> = cells(&view, "tenants").into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(tenants, ["beta", "alpha"], "the one with a run comes first");
     assert_eq!((cells(&view, "sessions").len(), cells(&view, "recent").len()), (4, 2), "{view}");
@@ -156,6 +160,15 @@ async fn a_thousand_sessions_are_a_page_that_can_be_searched() {
         (&json!("1 of 1,000 match"), &json!("No session matches.")),
         "{shown}"
     );
+}
+
+#[test]
+fn a_refused_viewer_sees_why() {
+    let (_supervisor, address) = start(SupervisorSettings::default());
+    let streams: Vec<_> = (0..VIEWERS_PER_CALLER).map(|_| Events::open(address, &bearer("alpha"), "")).collect();
+    assert!(streams.iter().all(|(status, _)| *status == 200));
+    let shown = browse("refused", address, "alpha", "");
+    assert_eq!(shown["connection"], "refused: too many viewers of this caller: close another page");
 }
 
 #[test]

@@ -5,18 +5,24 @@ use proctor_tests::metrics_scrape::http;
 use proctor_tests::process::wait_until;
 use proctor_tests::supervisor_process::SupervisorSettings;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Places of one caller among the viewers.
-const VIEWERS_PER_CALLER: usize = 16;
+pub(crate) const VIEWERS_PER_CALLER: usize = 16;
+
+/// Requests of the page at a time, streams and reports aside.
+const PAGE_REQUESTS: usize = 32;
+
+/// Scrapes at a time.
+const SCRAPES: usize = 16;
 
 /// A stream of events, of which the head has been read.
-struct Events(BufReader<TcpStream>);
+pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
-    fn open(address: SocketAddr, headers: &str, query: &str) -> (u16, Events) {
+    pub(crate) fn open(address: SocketAddr, headers: &str, query: &str) -> (u16, Events) {
         let mut events = Events(BufReader::new(open(address, &format!("GET /events{query}"), headers, "")));
         let status = events.line();
         while !events.line().is_empty() {}
@@ -86,6 +92,43 @@ fn viewers_have_places_of_their_own_and_scrapers_keep_theirs() {
 }
 
 #[test]
+fn logins_that_trickle_keep_no_scraper_out() {
+    let (_supervisor, address) = start(SupervisorSettings::default());
+    // More than the places of the page and of scrapers. They announce a body and send none of it.
+    let trickling: Vec<TcpStream> = (0..PAGE_REQUESTS + SCRAPES + 1)
+        .map(|_| open(address, "POST /login", &format!("{}Content-Length: 1000\r\n", form(address)), ""))
+        .collect();
+    for _ in 0..SCRAPES {
+        assert_eq!(http(address, "GET /metrics", "").status, 200);
+    }
+    for mut login in trickling {
+        let mut answer = String::new();
+        login.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 408 ") || answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    }
+    assert_eq!(send(address, "GET /", &bearer("alpha"), "").status, 200);
+}
+
+#[test]
+fn tenants_share_places_and_take_none_of_operators() {
+    let (_supervisor, address) = start(SupervisorSettings::default());
+    let mut viewers = Vec::new();
+    for tenant in ["alpha", "beta"] {
+        for _ in 0..VIEWERS_PER_CALLER {
+            let (status, stream) = Events::open(address, &bearer(tenant), "");
+            assert_eq!(status, 200);
+            viewers.push(stream);
+        }
+    }
+    for _ in 0..VIEWERS_PER_CALLER {
+        let (status, stream) = Events::open(address, &bearer("operator"), "");
+        assert_eq!(status, 200);
+        viewers.push(stream);
+    }
+    assert_eq!(Events::open(address, &bearer("operator"), "").0, 429);
+}
+
+#[test]
 fn a_scrape_every_10_ms_leaves_room_for_viewers() {
     let (_supervisor, address) = start(SupervisorSettings::default());
     let (_, mut viewer) = Events::open(address, &bearer("operator"), "");
@@ -111,6 +154,9 @@ fn large_and_malformed_requests_are_refused() {
     let (_supervisor, address) = start(SupervisorSettings::default());
     let large = format!("token={}", "x".repeat(64 * 1024));
     assert_eq!(send(address, "POST /login", &form(address), &large).status, 413);
+    let token = format!("token={}", "x".repeat(9 * 1024));
+    let too_long = send(address, "POST /login", &form(address), &token);
+    assert!(too_long.status == 413 && too_long.body.contains("at most 8 KiB"), "{too_long:?}");
     let form_without_token = send(address, "POST /login", &form(address), "other=1");
     assert_eq!(form_without_token.status, 422);
     let json = format!("Origin: http://{address}\r\nContent-Type: application/json\r\n");

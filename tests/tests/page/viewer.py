@@ -153,6 +153,16 @@ def drain(browser):
     return result
 
 
+def refused(browser):
+    page = watch(browser.new_page())
+    page.goto(address, timeout=WAIT_MS)
+    page.fill("#token", token)
+    page.click("button")
+    expect(page.locator("#connection-text")).to_contain_text("too many viewers", timeout=WAIT_MS)
+    problems[:] = [problem for problem in problems if "429" not in problem]
+    return {"connection": page.inner_text("#connection-text")}
+
+
 class Foreign(BaseHTTPRequestHandler):
     """A page of another origin: another port of the same host, so its requests are same-site and have the cookie."""
 
@@ -228,7 +238,7 @@ def foreign(browser):
 
 with sync_playwright() as playwright:
     browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-    result = {"look": look, "search": search, "drain": drain, "foreign": foreign}[scenario](browser)
+    result = {"look": look, "search": search, "drain": drain, "refused": refused, "foreign": foreign}[scenario](browser)
     browser.close()
 
 if problems or [url for url in requests if not url.startswith(f"{address}/")]:
