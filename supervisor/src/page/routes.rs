@@ -7,7 +7,7 @@ use super::viewer::{Identification, Scope, Viewer, cookie, cookie_name, identifi
 use super::{PageService, assets};
 use crate::ops::audit::{AuditEvent, AuditRecord};
 use crate::reports;
-use crate::telemetry::listener::{CONNECTION_MAX, ConnectionLife, bearer_token, text};
+use crate::telemetry::listener::{ConnectionLife, bearer_token, text};
 use crate::tenants::allowance::Reservation;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Form, FromRequest, Path, Query, Request, State};
@@ -64,13 +64,11 @@ async fn check(State(service): State<PageService>, mut request: Request, next: N
     let has_bearer = bearer_token(headers).is_some();
     let checked = service.hosts.check(request.method(), request.uri().path(), headers, has_bearer);
     let mut answer = match checked {
-        Ok(transport) => match service.take_request_place(&request) {
-            Ok(()) => {
-                request.extensions_mut().insert(transport);
-                next.run(request).await
-            }
-            Err(refusal) => refusal,
-        },
+        Ok(transport) if service.take_request_place(&request) => {
+            request.extensions_mut().insert(transport);
+            next.run(request).await
+        }
+        Ok(_) => text(StatusCode::SERVICE_UNAVAILABLE, "too many requests of the page: try again\n"),
         Err(Refusal::ForeignHost) => text(
             StatusCode::MISDIRECTED_REQUEST,
             "the page has no such name: use localhost, or add the name to telemetry.page_hosts\n",
@@ -97,15 +95,13 @@ async fn check(State(service): State<PageService>, mut request: Request, next: N
 }
 
 impl PageService {
-    // Gives the connection a place of the page instead of one of the scrapers'.
-    fn take_request_place(&self, request: &Request) -> Result<(), Response> {
-        let place = Arc::clone(&self.requests).try_acquire_owned();
-        let place =
-            place.map_err(|_| text(StatusCode::SERVICE_UNAVAILABLE, "too many requests of the page: try again\n"))?;
+    // Gives the connection a place of the page instead of one of the scrapers', if any is free.
+    fn take_request_place(&self, request: &Request) -> bool {
+        let Ok(place) = Arc::clone(&self.requests).try_acquire_owned() else { return false };
         if let Some(life) = request.extensions().get::<ConnectionLife>() {
-            life.extend(CONNECTION_MAX, place);
+            life.hold(place);
         }
-        Ok(())
+        true
     }
 }
 
@@ -147,17 +143,17 @@ async fn log_in(
         return Err(text(StatusCode::REQUEST_TIMEOUT, "the form has not arrived within a second\n"));
     };
     let Form(form) = form.map_err(IntoResponse::into_response)?;
-    let refused = |status, problem| Ok(html(status, assets::login(Some(problem))));
+    let refused = |status, problem| html(status, assets::login(Some(problem)));
     let token: Arc<str> = form.token.trim().into();
     if token.len() > LOGIN_TOKEN_BYTES_MAX {
-        return refused(StatusCode::PAYLOAD_TOO_LARGE, "This token is too long: at most 8 KiB.");
+        return Ok(refused(StatusCode::PAYLOAD_TOO_LARGE, "This token is too long: at most 8 KiB."));
     }
     let identification = Identification::Bearer(Arc::clone(&token));
     let Ok(viewer) = Viewer::admit(&service, identification, "page/login").await? else {
-        return refused(StatusCode::UNAUTHORIZED, "This token is not known.");
+        return Ok(refused(StatusCode::UNAUTHORIZED, "This token is not known."));
     };
     let Some(cookie) = service.logins.add(viewer.place_key(), token).await else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "The host cannot make a login now.");
+        return Ok(refused(StatusCode::SERVICE_UNAVAILABLE, "The host cannot make a login now."));
     };
     tracing::info!(tenant = viewer.tenant_name(), "a browser has logged in to the page");
     let mut answer = see_page();

@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Longest life of a connection, which serves one request, unless its answer extends it.
-pub(crate) const CONNECTION_MAX: Duration = Duration::from_secs(10);
+const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
 /// Longest time until a connection has sent its headers: those that say nothing do not keep scrapers out for longer.
 const HEADERS_MAX: Duration = Duration::from_secs(1);
@@ -49,18 +49,23 @@ pub struct ConnectionLife(watch::Sender<Life>);
 struct Life {
     until: Instant,
     /// What counts the connection among others of its kind: at first one of the places of scrapers.
-    _place: Box<dyn Send + Sync>,
+    place: Box<dyn Send + Sync>,
 }
 
 impl ConnectionLife {
     fn new(place: impl Send + Sync + 'static) -> ConnectionLife {
-        ConnectionLife(watch::Sender::new(Life { until: Instant::now() + CONNECTION_MAX, _place: Box::new(place) }))
+        ConnectionLife(watch::Sender::new(Life { until: Instant::now() + CONNECTION_MAX, place: Box::new(place) }))
+    }
+
+    /// Lets the connection hold `place` instead of one of the places of scrapers.
+    pub fn hold(&self, place: impl Send + Sync + 'static) {
+        self.0.send_modify(|life| life.place = Box::new(place));
     }
 
     /// Lets the connection live for `within` from now. It holds `place` until then instead of one of the places of
     /// scrapers.
     pub fn extend(&self, within: Duration, place: impl Send + Sync + 'static) {
-        self.0.send_replace(Life { until: Instant::now() + within, _place: Box::new(place) });
+        self.0.send_replace(Life { until: Instant::now() + within, place: Box::new(place) });
     }
 
     /// Ends the connection at the latest after `within`, whatever its peer has not read.
