@@ -20,6 +20,9 @@
 //! | config reload | as long as the daemon | none: it waits for SIGHUP and replaces the value of two `watch` channels |
 //! | audit log | as long as `serve --config` | 8,192 lines: a thread of its own, for which no task waits; lines that find no room are counted |
 //! | metrics | as long as `serve --config` with `[telemetry] listen` | 16 scrapes, which share a result for a quarter of a second; the listener has 16 connections |
+//! | logins to the page | as long as `serve --config` with `[telemetry] page` | 256 messages: each is answered without waiting |
+//! | observer of the page | likewise | none: it asks registry, scheduler and sessions at most once a second while there are viewers, and replaces the value of a `watch` channel |
+//! | viewer of the page | from its request until it leaves, for an hour at most | 1 event: a viewer that does not take it for 10 seconds is dropped; at most 64 |
 //! | recording of traces | as long as the process, if a collector of traces is named | 2,048 ended spans, those that find no place are counted: a thread of its own sends them in batches of 512, over a runtime of its own with one thread, for which nothing else waits |
 //! | history | as long as the supervisor or command | 32 finished runs, 8 of them of one tenant: a thread of its own; the report of a run waits at most five seconds for its comparison |
 //! | run thread | as long as its run scans the workspace or has its slot | none: at most 256 scanning, 64 of one tenant, and 1,024 with a slot; it blocks in `poll`, feeds the parser and writes the log |
@@ -40,6 +43,7 @@ pub mod history;
 pub mod host;
 pub mod net;
 pub mod ops;
+pub mod page;
 mod random_id;
 pub mod reports;
 pub mod runs;

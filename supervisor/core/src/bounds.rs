@@ -413,6 +413,39 @@ pub const TENANT_LABELS_MAX: usize = 64;
 /// Scrapes of metrics at a time, each on a connection of its own: a scraper has one or two. More wait in the kernel.
 pub const SCRAPES_MAX: usize = 16;
 
+/// Viewers of the page at a time, reports that are being sent included. A stream costs some tens of KiB a second; a
+/// report also memory, which counts as unread bytes of its tenant, see [`UNREAD_BYTES_MAX`].
+pub const VIEWERS_MAX: usize = 64;
+
+/// Viewers of one tenant, or of all operators together. Operators have so many places of their own; all tenants share the
+/// rest of [`VIEWERS_MAX`], so that a few with many viewers can keep others out, and none keeps out an operator.
+pub const VIEWERS_PER_CALLER_MAX: usize = 16;
+
+/// Short requests of the page at a time: what a browser asks for at once, some times. More are refused, so that scrapes
+/// keep their places.
+pub const PAGE_REQUESTS_MAX: usize = 32;
+
+/// Longest token of a login, in bytes: some times what identity providers issue.
+pub const LOGIN_TOKEN_BYTES_MAX: usize = 8 * KIB;
+
+/// Logins of browsers at a time, each with its token: 32 MiB at most. For a new one the oldest of the caller with the
+/// most ends.
+pub const LOGINS_MAX: usize = 4_096;
+
+/// Logins of one tenant, or of all operators together: a team with a few browsers each.
+pub const LOGINS_PER_CALLER_MAX: usize = 256;
+
+/// Sessions on one page of the page for people, and most runs, queued runs, outcomes and tenants that it lists: a few
+/// screens.
+pub const PAGE_ROWS_MAX: usize = 50;
+
+/// Sessions that the page looks at, a fair share of each tenant and beside it all busy ones. Asking this many takes some
+/// tenths of a second.
+pub const OBSERVED_SESSIONS_MAX: usize = 20_000;
+
+/// Largest report that the page sends, in bytes. A browser that scrolls through more is no help.
+pub const PAGE_REPORT_BYTES_MAX: usize = 16 * MIB;
+
 /// Default number of ended spans that wait for the collector, those being sent included: the default of OpenTelemetry.
 /// Some 0.5 KiB each, 4 KiB with a caller's `tracestate`, and 40 KiB with [`TRACE_TESTS_MAX`] tests.
 pub const TRACE_QUEUE_SPANS: usize = 2_048;
@@ -504,7 +537,7 @@ pub const TENANT_WEIGHT_MAX: u32 = 1_000;
 pub const UNANSWERED_BYTES_MAX: u64 = 8 * REQUEST_BYTES_MAX as u64;
 
 /// Most bytes of answers encoded for one tenant that it has not read: four of the largest, and eight reports of 100,000
-/// tests.
+/// tests. Reports that the page sends count too: 16 of the largest, see [`PAGE_REPORT_BYTES_MAX`].
 pub const UNREAD_BYTES_MAX: u64 = 256 * MIB as u64;
 
 /// Most large answers being encoded for one tenant at a time: more than a host has processors for, and their memory is

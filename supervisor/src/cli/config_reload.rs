@@ -279,8 +279,15 @@ mod tests {
             ),
             ("[audit]\npath = \"/a\"\nmax_bytes = 1\nkeep = 1", &["audit.path", "audit.max_bytes", "audit.keep"]),
             (
-                "[telemetry]\nlisten = \"127.0.0.1:1\"\nrequire_token = true\nplaintext = true",
-                &["telemetry.listen", "telemetry.require_token", "telemetry.plaintext"],
+                "[telemetry]\nlisten = \"127.0.0.1:1\"\nrequire_token = true\nplaintext = true\npage = true\n\
+                 page_hosts = [\"a\"]",
+                &[
+                    "telemetry.listen",
+                    "telemetry.require_token",
+                    "telemetry.plaintext",
+                    "telemetry.page",
+                    "telemetry.page_hosts",
+                ],
             ),
             (
                 "[telemetry.traces]\nendpoint = \"http://[::1]:1\"\nprotocol = \"grpc\"\nsample_ratio = 1\n\

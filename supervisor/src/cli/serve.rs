@@ -14,6 +14,7 @@ use crate::net::{self, Listener, ServerParts};
 use crate::ops::audit::{Audit, AuditEvent, AuditRecord};
 use crate::ops::drain::Drain;
 use crate::ops::systemd::ServiceManager;
+use crate::page::PageService;
 use crate::runs::context::Context;
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::Registry;
@@ -139,7 +140,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     ended
 }
 
-/// Serves `/metrics`, if the host file has an address for it.
+/// Serves `/metrics`, and the page for people if the host file has it, if there is an address for them.
 async fn start_metrics(config: &Config, api: &Api, access: CurrentAccess) -> Result<(), CommandError> {
     let Some(address) = config.telemetry.listen else { return Ok(()) };
     let bound = TcpListener::bind(address).await;
@@ -147,7 +148,11 @@ async fn start_metrics(config: &Config, api: &Api, access: CurrentAccess) -> Res
     tracing::info!(metrics = %listener.local_addr().unwrap_or(address), "listening for scrapes");
     let collector = MetricsCollector::start(api.clone(), config.state_dir.clone());
     let operators = config.telemetry.needs_token().then_some(access);
-    tokio::spawn(telemetry::listener::serve(listener, MetricsService { collector, operators }));
+    let mut routes = MetricsService { collector, operators }.routes();
+    if config.telemetry.page {
+        routes = routes.merge(PageService::start(api.clone(), &config.telemetry.page_hosts).routes());
+    }
+    tokio::spawn(telemetry::listener::serve(listener, routes));
     Ok(())
 }
 

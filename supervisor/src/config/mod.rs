@@ -105,7 +105,9 @@ impl Config {
         problems.extend(self.audit.problems());
         let operators = &self.operators;
         let has_token = !operators.token_hashes.is_empty() || !operators.jwt_subjects.is_empty();
-        problems.extend(self.telemetry.problems(has_token));
+        let has_tenant_token =
+            self.tenant.iter().any(|tenant| !tenant.token_hashes.is_empty() || !tenant.jwt_subjects.is_empty());
+        problems.extend(self.telemetry.problems(has_token || has_tenant_token, has_token));
         problems.extend(self.jwt.iter().flat_map(JwtTable::problems));
         let roots = self.roots();
         for index in 0..self.tenant.len() {

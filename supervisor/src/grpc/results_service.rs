@@ -162,7 +162,22 @@ impl Results for Api {
             0 => usize::MAX,
             wanted => usize::try_from(wanted).unwrap_or(usize::MAX),
         };
-        let (run, report) = ended_run(&session, message.run_id).await?;
+        let (run_id, document) = self.report_document(&tenant, &session, message.run_id, format, bytes_max).await?;
+        Ok(Response::new(v1::GetReportResponse { run_id, content_type: format.media_type().to_owned(), document }))
+    }
+}
+
+impl Api {
+    /// The report of a run of `session`, or of its last one if `run_id` is empty, in `format`, with the id of the run.
+    pub(crate) async fn report_document(
+        &self,
+        tenant: &Tenant,
+        session: &SessionHandle,
+        run_id: String,
+        format: ReportFormat,
+        bytes_max: usize,
+    ) -> Result<(String, Vec<u8>), Status> {
+        let (run, report) = ended_run(session, run_id).await?;
         let run_id = run.to_string();
         let clock = self.context.clock;
         let memory = match ReportContext::has_coverage(format) {
@@ -183,7 +198,7 @@ impl Results for Api {
             tracing::error!(run = run_id, %error, "a report could not be written");
             status::internal("the report could not be encoded")
         })?;
-        Ok(Response::new(v1::GetReportResponse { run_id, content_type: format.media_type().to_owned(), document }))
+        Ok((run_id, document))
     }
 }
 

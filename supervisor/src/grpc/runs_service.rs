@@ -118,7 +118,7 @@ impl Runs for Api {
                 }
             }
         }
-        let Snapshot { phase, progress, end, next_sequence, files } =
+        let Snapshot { phase, progress, end, next_sequence, files, limits: _ } =
             handle.snapshot().await.map_err(|error| status::read(&error))?;
         let output_len = |stream| files.output_len(stream);
         let (stdout_bytes, stderr_bytes) = (output_len(Stream::Stdout), output_len(Stream::Stderr));

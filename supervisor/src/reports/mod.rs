@@ -51,6 +51,12 @@ pub enum RenderError {
     Xml(#[from] quick_junit::SerializeError),
 }
 
+/// The content security policy of the HTML report, for a server that sends it.
+#[must_use]
+pub fn html_policy() -> String {
+    html::content_policy()
+}
+
 /// Renders a report. All formats but JSON keep to `bytes_max`, which is clamped to what the formats can do.
 ///
 /// # Errors

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::tenants::allowance::{MemoryReservation, Reservation};
 use proctor_core::bounds::EVENT_OUTPUT_BYTES_MAX;
 use proctor_core::event::{Progress, RunEvent};
+use proctor_core::limits::Limits;
 use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
 use proctor_core::timestamp::Timestamp;
@@ -89,6 +90,8 @@ pub struct Snapshot {
     pub phase: Phase,
     /// The latest progress event.
     pub progress: Progress,
+    /// Limits of the run, once its runner has started.
+    pub limits: Option<Limits>,
     /// `None` while the run goes on.
     pub end: Option<RunEnd>,
     /// Number of the next event.
@@ -281,6 +284,7 @@ pub fn open(clock: Clock, spools: &Spools, memory: MemoryReservation) -> (LogWri
         end_waiters: Vec::new(),
         phase: Phase::Queued,
         progress: Progress::default(),
+        limits: None,
         end: None,
         _retained: None,
     };
@@ -304,6 +308,7 @@ struct Log {
     end_waiters: Vec<Reply<RunEnd>>,
     phase: Phase,
     progress: Progress,
+    limits: Option<Limits>,
     end: Option<RunEnd>,
     /// Counts the log against its tenant after its end.
     _retained: Option<Reservation>,
@@ -359,7 +364,7 @@ impl Log {
         }
         for event in events {
             match &event {
-                RunEvent::Started { .. } => self.phase = Phase::Running,
+                RunEvent::Started { limits, .. } => (self.phase, self.limits) = (Phase::Running, Some(*limits)),
                 RunEvent::Progress(progress) => self.progress = progress.clone(),
                 _ => {}
             }
@@ -485,6 +490,7 @@ impl Log {
             files: self.files.clone(),
             phase: self.phase,
             progress: self.progress.clone(),
+            limits: self.limits,
             end: self.end.clone(),
             next_sequence: self.entries.len() as u64,
         }

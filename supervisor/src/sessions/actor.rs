@@ -3,7 +3,7 @@
 
 use super::pending_scans::{PendingScans, ScanFor, Scanned};
 use super::shutdown::Shutdown;
-use super::{SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus};
+use super::{LastResult, SessionError, SessionMemory, SessionMessage, SessionShared, SessionStatus};
 use crate::ops::audit::{self, AuditRecord};
 use crate::runs::prepare::ReadyRun;
 use crate::runs::scheduler::RunSlot;
@@ -275,9 +275,21 @@ impl Actor {
             running: self.session.running().cloned(),
             waiting: self.session.waiting(),
             last: self.session.last().cloned(),
+            last_result: self.last_result(),
             created_at: self.created_at,
             used_at: self.used_at,
         }
+    }
+
+    fn last_result(&self) -> Option<LastResult> {
+        let (run, _) = self.session.last()?;
+        let last = self.session.slot().last().filter(|last| last.run == *run)?;
+        Some(LastResult {
+            framework: last.framework.clone(),
+            tests: last.structured.then_some(last.summary.total),
+            failed: last.structured.then_some(last.summary.failed + last.summary.error),
+            ended_at: last.ended_at,
+        })
     }
 
     async fn close(&mut self) {

@@ -137,17 +137,32 @@ pub struct SessionStatus {
     pub waiting: usize,
     /// The last run of tests that ended, and its outcome.
     pub last: Option<(RunId, Outcome)>,
+    /// Figures of the last run; `None` if it has no report.
+    pub last_result: Option<LastResult>,
     /// When the session was created.
     pub created_at: Timestamp,
     /// Last use: the last message other than a status query, or the end of the last run.
     pub used_at: Timestamp,
 }
 
+/// Figures of the last run of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastResult {
+    /// Framework of the run.
+    pub framework: String,
+    /// All tests; `None` if the runner gives no results test by test.
+    pub tests: Option<u64>,
+    /// Tests among them that failed or ended with an error.
+    pub failed: Option<u64>,
+    /// When the run ended.
+    pub ended_at: Timestamp,
+}
+
 impl SessionStatus {
     /// The status of a session created now.
     #[must_use]
     pub fn new_at(now: Timestamp) -> SessionStatus {
-        SessionStatus { running: None, waiting: 0, last: None, created_at: now, used_at: now }
+        SessionStatus { running: None, waiting: 0, last: None, last_result: None, created_at: now, used_at: now }
     }
 }
 

@@ -1,23 +1,27 @@
-//! The HTTP listener of `/metrics`. It has a socket of its own, so that neither a scrape nor a flood of them takes a
-//! connection from the callers of gRPC.
+//! The HTTP listener of `/metrics`, and of the page for people where the host file has it. It has a socket of its own, so
+//! that neither a scrape nor a flood of them takes a connection from the callers of gRPC.
 
 use super::collector::MetricsCollector;
 use crate::tenants::access::{CurrentAccess, PresentedCredential, now};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use axum::extract::State;
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use proctor_core::bounds::SCRAPES_MAX;
-use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, sleep_until};
 
-/// Longest life of a connection, which serves one request.
+/// Longest life of a connection, which serves one request, unless its answer extends it.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
 
 /// Longest time until a connection has sent its headers: those that say nothing do not keep scrapers out for longer.
@@ -38,17 +42,66 @@ pub struct MetricsService {
     pub operators: Option<CurrentAccess>,
 }
 
-/// Serves scrapes until the task is dropped.
-pub async fn serve(listener: TcpListener, service: MetricsService) {
-    let permits = Arc::new(Semaphore::new(SCRAPES_MAX));
+/// The end of a connection, as an extension of its request. An answer that takes long moves it.
+#[derive(Clone)]
+pub struct ConnectionLife(watch::Sender<Life>);
+
+struct Life {
+    until: Instant,
+    /// What counts the connection among others of its kind: at first one of the places of scrapers.
+    place: Box<dyn Send + Sync>,
+}
+
+impl ConnectionLife {
+    fn new(place: impl Send + Sync + 'static) -> ConnectionLife {
+        ConnectionLife(watch::Sender::new(Life { until: Instant::now() + CONNECTION_MAX, place: Box::new(place) }))
+    }
+
+    /// Lets the connection hold `place` instead of one of the places of scrapers.
+    pub fn hold(&self, place: impl Send + Sync + 'static) {
+        self.0.send_modify(|life| life.place = Box::new(place));
+    }
+
+    /// Lets the connection live for `within` from now. It holds `place` until then instead of one of the places of
+    /// scrapers.
+    pub fn extend(&self, within: Duration, place: impl Send + Sync + 'static) {
+        self.0.send_replace(Life { until: Instant::now() + within, place: Box::new(place) });
+    }
+
+    /// Ends the connection at the latest after `within`, whatever its peer has not read.
+    pub fn end_within(&self, within: Duration) {
+        self.0.send_modify(|life| life.until = life.until.min(Instant::now() + within));
+    }
+
+    async fn ended(&self) {
+        let mut changes = self.0.subscribe();
+        loop {
+            let until = changes.borrow_and_update().until;
+            // `self` holds a sender, so the channel cannot close meanwhile.
+            tokio::select! {
+                () = sleep_until(until) => return,
+                _ = changes.changed() => {}
+            }
+        }
+    }
+}
+
+/// Serves `routes` until the task is dropped.
+pub async fn serve(listener: TcpListener, routes: Router) {
+    let routes = routes.fallback(|| async { text(StatusCode::NOT_FOUND, "the metrics are at /metrics\n") });
+    let places = Arc::new(Semaphore::new(SCRAPES_MAX));
     // The semaphore is never closed.
-    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let service = service.clone();
+                let life = ConnectionLife::new(place);
+                let routes = routes.clone().layer(Extension(life.clone()));
                 tokio::spawn(async move {
-                    _ = timeout(CONNECTION_MAX, serve_connection(stream, service)).await;
-                    drop(permit);
+                    let serving = pin!(serve_connection(stream, routes));
+                    tokio::select! {
+                        () = serving => {}
+                        () = life.ended() => {}
+                    }
                 });
             }
             Err(error) => {
@@ -59,57 +112,55 @@ pub async fn serve(listener: TcpListener, service: MetricsService) {
     }
 }
 
-async fn serve_connection(stream: TcpStream, service: MetricsService) {
-    let answer = service_fn(move |request: Request<Incoming>| {
-        let service = service.clone();
-        async move { Ok::<_, Infallible>(service.answer(request.method(), request.uri().path(), request.headers()).await) }
-    });
+async fn serve_connection(stream: TcpStream, routes: Router) {
     let mut server = hyper::server::conn::http1::Builder::new();
     server.keep_alive(false).timer(TokioTimer::new()).header_read_timeout(HEADERS_MAX).max_buf_size(HEADER_BYTES_MAX);
     // A caller that leaves or sends no HTTP is its own problem.
-    _ = server.serve_connection(TokioIo::new(stream), answer).await;
+    _ = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes)).await;
 }
 
 impl MetricsService {
-    async fn answer(&self, method: &Method, path: &str, headers: &HeaderMap) -> Response<Full<Bytes>> {
-        if path != "/metrics" {
-            return text(StatusCode::NOT_FOUND, "the metrics are at /metrics\n");
-        }
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
-            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-            return answer;
-        }
-        if !self.admits(headers) {
-            let mut answer = text(StatusCode::UNAUTHORIZED, "a bearer token of an operator is needed\n");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return answer;
-        }
-        let Some(exposition) = self.collector.collect().await else {
-            return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes, or the supervisor ends: try again\n");
-        };
-        let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let (kind, body) = exposition.for_accept(accept);
-        let mut answer = text(StatusCode::OK, "");
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-        answer.map(|_| Full::new(Bytes::copy_from_slice(body.as_bytes())))
+    /// The route of `/metrics`.
+    pub fn routes(self) -> Router {
+        Router::new().route("/metrics", get(metrics)).with_state(self)
     }
 
     fn admits(&self, headers: &HeaderMap) -> bool {
         let Some(access) = &self.operators else { return true };
-        let mut presented = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (presented.next(), presented.next()) else { return false };
-        let token = value.to_str().ok().and_then(|value| value.split_once(' '));
-        let Some((_, token)) = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else { return false };
-        let caller = access.borrow().caller(&PresentedCredential::Token(token.trim().into()), now());
+        let Some(token) = bearer_token(headers) else { return false };
+        let caller = access.borrow().caller(&PresentedCredential::Token(token.into()), now());
         caller.is_ok_and(|caller| caller.operator)
     }
 }
 
-fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+async fn metrics(State(service): State<MetricsService>, headers: HeaderMap) -> Response {
+    if !service.admits(&headers) {
+        let mut answer = text(StatusCode::UNAUTHORIZED, "a bearer token of an operator is needed\n");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return answer;
+    }
+    let Some(exposition) = service.collector.collect().await else {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "too many scrapes, or the supervisor ends: try again\n");
+    };
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let (kind, body) = exposition.for_accept(accept);
+    let mut answer = text(StatusCode::OK, "");
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    *answer.body_mut() = body.to_string().into();
     answer
+}
+
+/// The one bearer token of a request; `None` also for several, of which a proxy in front may have checked another.
+pub(crate) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let mut presented = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (presented.next(), presented.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
+}
+
+/// An answer of one sentence, which no cache keeps.
+pub(crate) fn text(status: StatusCode, body: &'static str) -> Response {
+    let headers =
+        [(CONTENT_TYPE, "text/plain; charset=utf-8"), (CACHE_CONTROL, "no-store"), (X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    (status, headers, body).into_response()
 }

@@ -107,7 +107,7 @@ pub struct AuditRecord {
     /// How the caller was authenticated.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub auth: Option<AuthMethod>,
-    /// The call, such as `Runs/RunTests`.
+    /// The call, such as `Runs/RunTests`, or what a browser asked of the page, such as `page/drain`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rpc: Option<UntrustedText>,
     /// The session, as the caller named it.

@@ -40,13 +40,8 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
     let badge = report.outcome.name().replace('_', " ");
     let run = if input.run_id.is_empty() { String::new() } else { format!(" · run {}", html(input.run_id)) };
     let outcome = if report.outcome == Outcome::Passed { "passed" } else { "other" };
-    let policy = format!(
-        "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
-        hash(STYLE),
-        hash(SCRIPT)
-    );
     Ok(fill(&[
-        ("csp", &policy),
+        ("csp", &content_policy()),
         ("title", &html(&title)),
         ("style", STYLE),
         ("outcome", outcome),
@@ -61,6 +56,15 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
         ("script", SCRIPT),
     ])
     .into_bytes())
+}
+
+/// The policy of the page, which allows nothing but its own style and script.
+pub(super) fn content_policy() -> String {
+    format!(
+        "default-src 'none'; style-src '{}'; script-src '{}'; img-src data:; base-uri 'none'; form-action 'none'",
+        hash(STYLE),
+        hash(SCRIPT)
+    )
 }
 
 /// The page with its fields filled in. A value is not looked at again, so that a test named `{{script}}` is one.
