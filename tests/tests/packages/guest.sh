@@ -29,7 +29,11 @@ inventory() {
 
 main_pid() { systemctl show --property MainPID --value proctor; }
 
-# Calls `run_tests` of proctor-mcp as the user `dev`. $1: its arguments as JSON.
+# Whether the client of `run_tests` leaves now. $1: its file, if it has one.
+leaves() { if [ "$1" ]; then [ -e "$1" ]; else grep -q '"id":2' /run/answer; fi; }
+
+# Calls `run_tests` of proctor-mcp as the user `dev`. $1: its arguments as JSON; $2: a file at which the client leaves, instead of
+# with its answer.
 run_tests() {
   : > /run/answer
   {
@@ -37,7 +41,7 @@ run_tests() {
     echo '{"jsonrpc":"2.0","method":"notifications/initialized"}'
     echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_tests","arguments":'"$1"'}}'
     # The end of its input would cancel the call.
-    until grep -q '"id":2' /run/answer; do sleep 0.2; done
+    until leaves "${2:-}"; do sleep 0.2; done
   } | setpriv --reuid dev --regid dev --init-groups \
     proctor-mcp --workspace /srv/proctor/shop --supervisor unix:/run/proctor/proctor.sock > /run/answer
   grep '"id":2' /run/answer
@@ -57,19 +61,22 @@ is_active() { proctor admin runs --output json | grep -q '"state":"running"'; }
 # The run ends only when the old supervisor drains.
 upgrade() {
   main_pid > /run/old-pid
-  run_tests '{"command":["sh","-c","until [ -e go ]; do sleep 0.2; done; echo ended by itself"],"raw":true}' &
+  run_tests '{"command":["sh","-c","until [ -e go ]; do sleep 0.2; done; exit 0"]}' /run/upgraded &
   until is_active; do sleep 0.2; done
   dpkg --install "$here/new.deb" &
+  dpkg=$!
   until systemctl show --property StatusText proctor | grep -q draining; do sleep 0.2; done
   touch /srv/proctor/shop/go
+  wait $dpkg
+  touch /run/upgraded
   wait
   [ "$(main_pid)" != "$(cat /run/old-pid)" ] || echo 'the supervisor is still the old one'
 }
 
 remains() {
-  rm /run/answer /run/old-pid
+  rm /run/answer /run/old-pid /run/upgraded
   inventory | sort -u > /run/after
-  comm -13 /run/before /run/after | grep -v '^file /run/after$'
+  comm -13 /run/before /run/after | sed '/^file .run.after$/d'
 }
 
 insmod "$here/overlay.ko" 2>/dev/null || "$here/busybox" insmod "$here/overlay.ko"
@@ -89,6 +96,7 @@ step upgrade upgrade
 step upgraded dpkg-query --show --showformat '${Version}' proctor
 step run-again run_tests '{"command":["sh","-c","exit 7"]}'
 step log journalctl --no-pager --unit proctor --output cat
+step audit cat /var/lib/proctor/audit.jsonl
 step remove dpkg --remove proctor
 step kept find /etc/proctor /var/lib/proctor -maxdepth 1
 step gone systemctl is-active proctor
