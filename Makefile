@@ -14,7 +14,7 @@ export GOTOOLCHAIN := local
 TEST_TOOLS := go python grpc pytest pytest-playwright pytest-lines django pyprojects node-packages oldest-node-packages jsprojects mcp-clients \
   report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest packaging package-guest
 
-.PHONY: auditable help demo test bench soak load projects fuzz lint deny deb rpm image sbom tools build clean
+.PHONY: auditable help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -50,6 +50,10 @@ soak: tools ## 100,000 consecutive runs through one supervisor; exits non-zero i
 load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero if a guarantee is broken
 	cargo build --release --locked --bins
 	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked -p proctor-tests -- load
+
+capacity: ## measure this host and write the [host] table that suits it to FILE=target/capacity.toml
+	cargo build --release --locked --bins
+	PROCTOR_CAPACITY_FILE=$(or $(FILE),$(CURDIR)/target/capacity.toml) cargo bench --locked -p proctor-tests -- capacity
 
 projects: ## compare test totals of popular projects with their own runners, ONLY=Go; needs registries, writes tests/PROJECTS.md
 	cargo build --release --locked --bins

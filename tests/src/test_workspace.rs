@@ -223,7 +223,7 @@ pub fn caches_matching(matches: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     entries(user_cache()).flat_map(entries).filter(|path| matches(&name(path))).collect()
 }
 
-/// GOCACHE for Go commands that run without proctor.
+/// GOCACHE for Go commands that run without proctor. It starts as a copy of Go's compiled library.
 #[must_use]
 pub fn go_build_cache() -> PathBuf {
     shared_cache().join("go-build")
@@ -255,7 +255,7 @@ impl StateDir {
         for tenant in TENANTS {
             let cache = state.dir.join("tenants").join(tenant).join("cache");
             _ = fs::remove_dir_all(&cache);
-            copy_library(&compiled_go_library(), &cache);
+            link_library(&compiled_go_library(), &cache);
             // Compiled libraries that all workspaces share belong to the supervisor.
             fs::set_permissions(&cache, fs::Permissions::from_mode(0o700)).unwrap();
         }
@@ -277,9 +277,26 @@ fn compiled_go_library() -> PathBuf {
 
 /// Copies a directory to a new path and keeps the file times: Go removes old cache entries.
 fn copy_library(from: &Path, to: &Path) {
+    copy_with("-a", from, to);
+}
+
+/// Makes a directory of links to the files of another one. Runs see the files of a library read-only.
+fn link_library(from: &Path, to: &Path) {
+    copy_with("-al", from, to);
+}
+
+fn copy_with(option: &str, from: &Path, to: &Path) {
     fs::create_dir_all(to.parent().unwrap()).unwrap();
-    let status = command(&find_on_path("cp")).arg("-a").args([from, to]).status().unwrap();
+    let status = command(&find_on_path("cp")).arg(option).args([from, to]).status().unwrap();
     assert!(status.success(), "{} could not be copied", from.display());
+}
+
+/// Makes `to`, which must not exist, a GOCACHE with Go's compiled library. A workspace has been made before.
+pub fn copy_go_library(to: &Path) {
+    let libraries = fs::read_dir(compiled_go_library()).unwrap().map(|entry| entry.unwrap().path());
+    // That of the toolchain in use is the one used last.
+    let library = libraries.max_by_key(|dir| dir.metadata().unwrap().modified().unwrap()).unwrap();
+    copy_library(&library, to);
 }
 
 fn go_version() -> String {
@@ -322,13 +339,16 @@ fn warm_go_cache() {
         copy_fixture("go/pass", &workspace.path);
         let output = wait_for_exit(workspace.command("proctor").args(["run", "--output", "json"]).spawn().unwrap());
         assert_eq!(output.status, 0, "{output:?}");
-        _ = fs::remove_dir_all(compiled_go_library());
+        for old in [compiled_go_library(), go_build_cache()] {
+            _ = fs::remove_dir_all(old);
+        }
         for entry in fs::read_dir(user_cache()).unwrap().map(Result::unwrap) {
             let name = entry.file_name().into_string().unwrap();
             if name.starts_with("go-library-") {
                 copy_library(&entry.path(), &compiled_go_library().join(name));
             }
         }
+        copy_go_library(&go_build_cache());
         fs::write(version_file, go).unwrap();
     });
 }

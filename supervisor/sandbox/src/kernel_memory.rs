@@ -37,9 +37,12 @@ const CHECK_BUDGET: Duration = Duration::from_millis(5);
 /// Time after which a count freezes the run, if the host can.
 const COUNT_UNFROZEN_MAX: Duration = Duration::from_millis(100);
 
-/// Time after which a count is aborted: enough for some million descriptors. A run with more is assumed to hide its
-/// locks.
-const COUNT_MAX: Duration = Duration::from_secs(10);
+/// Time after which a count lets the run go on, so that a slow count does not take the run's own time.
+const COUNT_FROZEN_MAX: Duration = Duration::from_secs(10);
+
+/// Most descriptors that a count looks at, which takes some 10 s. A run with more is assumed to hide its locks. A number
+/// and no time, since a busy host would kill a run with a few thousand descriptors for its own slowness.
+const DESCRIPTORS_MAX: usize = 1 << 20;
 
 /// Longest line of `fdinfo` and of `/proc/net/netlink` that is read.
 const LINE_BYTES_MAX: usize = 4_096;
@@ -49,7 +52,7 @@ const LINE_BYTES_MAX: usize = 4_096;
 pub(crate) struct KernelMemoryUsage {
     locks: u64,
     netlink_bytes: u64,
-    /// Whether the count was aborted.
+    /// Whether the run has more descriptors than a count looks at.
     is_aborted: bool,
 }
 
@@ -67,7 +70,7 @@ impl KernelMemoryUsage {
         let KernelMemoryUsage { locks, netlink_bytes, is_aborted } = self;
         let max = bytes_max >> 20;
         let what = match is_aborted {
-            true => "it had so many open files that its locks could not be counted in time".to_owned(),
+            true => "it had so many open files that its locks could not be counted".to_owned(),
             false => format!("it had {locks} locks on files and {} MiB in netlink sockets", netlink_bytes >> 20),
         };
         format!(
@@ -108,6 +111,8 @@ struct LockCount {
     /// Directories of descriptors still to be read: `/proc/PID/fdinfo`.
     dirs: VecDeque<PathBuf>,
     files: VecDeque<PathBuf>,
+    /// Descriptors found so far.
+    descriptors: usize,
     is_frozen: bool,
 }
 
@@ -139,13 +144,16 @@ impl KernelMemoryMonitor {
         let bytes_max = self.bytes_max;
         let count = self.count.get_or_insert_with(|| LockCount::new(now, run, sockets, bytes_max));
         let is_done = count.advance(bytes_max, Instant::now() + CHECK_BUDGET);
-        if !is_done && count.begun.elapsed() < COUNT_MAX {
-            if count.begun.elapsed() > COUNT_UNFROZEN_MAX && !count.is_frozen {
+        if !is_done {
+            let is_to_freeze = (COUNT_UNFROZEN_MAX..COUNT_FROZEN_MAX).contains(&count.begun.elapsed());
+            if is_to_freeze && !count.is_frozen {
                 count.is_frozen = run.freeze(true);
+            } else if !is_to_freeze && count.is_frozen {
+                count.is_frozen = false;
+                run.freeze(false);
             }
             return KernelMemoryCheck::Counting;
         }
-        count.usage.is_aborted = !is_done;
         let (usage, at_start) = (count.usage, count.at_start);
         if usage.bytes() > bytes_max {
             // Stays frozen until it is killed.
@@ -171,7 +179,15 @@ impl LockCount {
         let dirs =
             descriptor_tables(run.pids()).into_iter().map(|task| format!("/proc/{task}/fdinfo").into()).collect();
         let usage = KernelMemoryUsage { netlink_bytes, ..KernelMemoryUsage::default() };
-        LockCount { begun: Instant::now(), at_start, usage, dirs, files: VecDeque::new(), is_frozen: false }
+        LockCount {
+            begun: Instant::now(),
+            at_start,
+            usage,
+            dirs,
+            files: VecDeque::new(),
+            descriptors: 0,
+            is_frozen: false,
+        }
     }
 
     /// Counts until `until`; returns whether the count is complete.
@@ -181,7 +197,9 @@ impl LockCount {
                 self.usage.locks += locks(&file, bytes_max / LOCK_BYTES);
             } else if let Some(dir) = self.dirs.pop_front() {
                 let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-                self.files.extend(entries.map(|entry| entry.path()));
+                self.files.extend(entries.take(DESCRIPTORS_MAX).map(|entry| entry.path()));
+                self.descriptors += self.files.len();
+                self.usage.is_aborted = self.descriptors > DESCRIPTORS_MAX;
             } else {
                 return true;
             }
@@ -321,6 +339,19 @@ mod tests {
         memory.due = Instant::now();
         let outcome = check_until_done(&mut memory, 100 * MIB, &run);
         assert!(matches!(outcome, KernelMemoryCheck::Exceeded(usage) if usage.locks > 250), "{outcome:?}");
+        memory.release(&run);
+    }
+
+    #[test]
+    fn a_run_with_more_descriptors_than_a_count_looks_at_exceeds_its_bound() {
+        let run = FakeRun::own();
+        let mut memory = KernelMemoryMonitor::new(MIB);
+        let count = LockCount { descriptors: DESCRIPTORS_MAX, ..LockCount::new(0, &run, None, MIB) };
+        memory.count = Some(count);
+        let KernelMemoryCheck::Exceeded(usage) = check_until_done(&mut memory, 100 * MIB, &run) else {
+            panic!("a run that hides its locks is within its bound")
+        };
+        assert!(usage.note(MIB).contains("could not be counted"), "{}", usage.note(MIB));
         memory.release(&run);
     }
 

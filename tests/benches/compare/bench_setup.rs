@@ -8,7 +8,7 @@ use proctor_core::outcome::Exit;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::runs_client::RunsClient;
 use proctor_proto::v1::sessions_client::SessionsClient;
-use proctor_proto::v1::{CreateSessionRequest, Outcome, RunTestsRequest};
+use proctor_proto::v1::{CloseSessionRequest, CreateSessionRequest, Outcome, RunTestsRequest};
 use proctor_sandbox::{
     CommandSpec, Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunAs, RunSpec, Sandbox, SandboxEvent,
 };
@@ -162,6 +162,11 @@ impl SupervisorSession {
     pub(crate) async fn run(&mut self) -> Result<()> {
         let outcome = self.run_command(&[TRUE]).await?;
         ensure!(outcome == Some(Outcome::Passed), "the supervisor's run ended as {outcome:?}");
+        Ok(())
+    }
+
+    pub(crate) async fn close(self, sessions: &mut SessionsClient<Channel>) -> Result<()> {
+        sessions.close_session(CloseSessionRequest { session_id: self.session_id }).await?;
         Ok(())
     }
 

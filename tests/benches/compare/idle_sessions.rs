@@ -47,7 +47,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let before = ResourceUsage::measure(pid)?.rss_kib;
 
     let started = Instant::now();
-    let sessions = setup.runtime.block_on(open_sessions(setup.channel(), Arc::new(workspaces)))?;
+    let sessions = setup.runtime.block_on(open_sessions(setup.channel(), Arc::new(workspaces), SESSIONS))?;
     let made_per_s = SESSIONS as f64 / started.elapsed().as_secs_f64();
     ensure!(sessions.len() == SESSIONS, "{} sessions", sessions.len());
     let rss = ResourceUsage::measure(pid)?.rss_kib;
@@ -76,7 +76,8 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     ])
 }
 
-async fn open_sessions(channel: Channel, workspaces: Arc<Vec<String>>) -> Result<Vec<String>> {
+/// Opens `count` sessions, spread over the workspaces, and returns their ids.
+pub(crate) async fn open_sessions(channel: Channel, workspaces: Arc<Vec<String>>, count: usize) -> Result<Vec<String>> {
     let claimed = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..IN_FLIGHT)
         .map(|_| {
@@ -86,7 +87,7 @@ async fn open_sessions(channel: Channel, workspaces: Arc<Vec<String>>) -> Result
                 let mut opened = Vec::new();
                 loop {
                     let number = claimed.fetch_add(1, Ordering::Relaxed);
-                    if number >= SESSIONS {
+                    if number >= count {
                         return anyhow::Ok(opened);
                     }
                     let workspace = workspaces[number % workspaces.len()].clone();
@@ -97,7 +98,7 @@ async fn open_sessions(channel: Channel, workspaces: Arc<Vec<String>>) -> Result
             })
         })
         .collect();
-    let mut sessions = Vec::with_capacity(SESSIONS);
+    let mut sessions = Vec::with_capacity(count);
     for task in tasks {
         sessions.extend(task.await??);
     }

@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_macros, reason = "an internal program that prints to a terminal")]
 
 mod bench_setup;
+mod capacity;
 #[path = "../../src/bin/demo/demo_supervisor.rs"]
 mod demo_supervisor;
 mod dispatch_latency;
@@ -16,7 +17,7 @@ mod load;
 mod noisy_neighbours;
 mod parser_throughput;
 mod reporter_overhead;
-mod rival_sandboxes;
+mod rivals;
 mod run_throughput;
 mod seeded_random;
 mod shim_overhead;
@@ -42,8 +43,8 @@ const PARTS: [Part; 10] = [
     ("reporters", reporter_overhead::bench),
 ];
 
-/// Parts that take minutes and run only when named.
-const LONG: [Part; 2] = [("soak", soak::long), ("load", load::long)];
+/// Parts that take long, or are no comparison, and run only when named.
+const LONG: [Part; 3] = [("soak", soak::long), ("load", load::long), ("capacity", capacity::bench)];
 
 fn measure() -> Result<Vec<Figure>> {
     // Cargo passes `--bench`.

@@ -5,7 +5,7 @@ use crate::next_calls;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 
-/// What an agent asks after a run.
+/// What an agent asks after a run. The last one runs tests itself.
 const QUESTIONS: [(&str, &str); 10] = [
     ("get_run", "{}"),
     ("last_test_failures", "{}"),
@@ -19,25 +19,35 @@ const QUESTIONS: [(&str, &str); 10] = [
     ("run_failing_tests", "{}"),
 ];
 
-// Makes the calls that `answer` proposes. Returns their number. `timeout`: of runs for which the answer proposes none, so that a
-// test that hangs does not take the default of five minutes each time.
-async fn follow(mcp: &Mcp, answer: &Answer, timeout: &Value) -> usize {
+/// A proposed call.
+type Call = (&'static str, Value);
+
+/// The calls that `answer` proposes.
+fn proposed(answer: &Answer) -> Vec<Call> {
     assert!(!answer.is_error, "{answer:?}");
     let next = answer.structured["next"].as_str().map(str::to_owned);
     // An answer about a document that is too large has its proposal in the text alone.
     let next = next.or_else(|| answer.hint.split("next: ").nth(1).map(str::to_owned)).unwrap_or_default();
     let calls = next_calls::in_text(&next);
     assert!(next.is_empty() || !calls.is_empty(), "no call in {next:?}");
-    for (tool, arguments) in &calls {
-        let mut given = arguments.clone();
-        if tool.starts_with("run_") && given.get("timeout").is_none() && !timeout.is_null() {
-            given["timeout"] = timeout.clone();
-        }
-        let made = mcp.call(tool, given).await;
-        assert!(!made.is_error, "{next}: {made:?}");
-        check(tool, arguments, &made);
+    calls
+}
+
+fn runs_tests((tool, _): &Call) -> bool {
+    tool.starts_with("run_")
+}
+
+/// Makes a proposed call. `timeout`: of runs for which the answer proposes none, so that a test that hangs does not take the
+/// default of five minutes each time.
+async fn make(mcp: &Mcp, call: &Call, timeout: &Value) {
+    let (tool, arguments) = call;
+    let mut given = arguments.clone();
+    if runs_tests(call) && given.get("timeout").is_none() && !timeout.is_null() {
+        given["timeout"] = timeout.clone();
     }
-    calls.len()
+    let made = mcp.call(tool, given).await;
+    assert!(!made.is_error, "{call:?}: {made:?}");
+    check(tool, arguments, &made);
 }
 
 fn check(tool: &str, arguments: &Value, made: &Answer) {
@@ -68,18 +78,31 @@ async fn follow_all(fixture: &str, run: Value) {
     let workspace = TestWorkspace::with_fixture(fixture);
     let mcp = Mcp::start(&workspace).await;
     let timeout = &run["timeout"];
-    let mut made = follow(&mcp, &mcp.call("get_run", json!({})).await, timeout).await;
+    let mut calls = proposed(&mcp.call("get_run", json!({})).await);
+    for call in &calls {
+        make(&mcp, call, timeout).await;
+    }
+    // One run for all questions: calls that do not run tests leave it the last one.
+    let mut answers = vec![mcp.call("run_tests", run.clone()).await];
     for (tool, arguments) in QUESTIONS {
-        // Anew for each question, since the calls that an answer proposes are runs of their own.
-        let answer = mcp.call("run_tests", run.clone()).await;
-        if tool == "get_run" {
-            made += follow(&mcp, &answer, timeout).await;
+        answers.push(mcp.call(tool, serde_json::from_str(arguments).unwrap()).await);
+        for call in answers.drain(..).flat_map(|answer| proposed(&answer)) {
+            if calls.contains(&call) {
+                continue;
+            }
+            if !runs_tests(&call) {
+                make(&mcp, &call, timeout).await;
+            }
+            calls.push(call);
         }
-        let answer = mcp.call(tool, serde_json::from_str(arguments).unwrap()).await;
-        made += follow(&mcp, &answer, timeout).await;
+    }
+    // A run that is proposed in several answers is made once, after a run like that of the answers.
+    for call in calls.iter().filter(|call| runs_tests(call)) {
+        mcp.call("run_tests", run.clone()).await;
+        make(&mcp, call, timeout).await;
     }
     mcp.close().await;
-    assert!(made >= 5, "{made} calls were proposed");
+    assert!(calls.len() >= 5, "proposed: {calls:?}");
 }
 
 macro_rules! fixtures {

@@ -6,9 +6,9 @@ use serde_json::Value;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Frameworks whose runs take seconds, and how many of their names are tried.
-const SLOW: [&str; 3] = ["gradle/", "maven/", "playwright/"];
-const SLOW_NAMES_MAX: usize = 8;
+/// Frameworks whose runs take seconds, and how many of their names are run alone. The others run in two halves.
+const SLOW: [&str; 6] = ["cypress/", "gradle/", "jest/", "maven/", "playwright/", "vitest/"];
+const ALONE_MAX: usize = 3;
 
 /// A framework's tests: a fixture, a file with names that are hard to select, and what the runner cannot leave out.
 struct Framework {
@@ -83,28 +83,35 @@ impl Framework {
             names.retain(|name| all.iter().any(|(nodeid, test)| nodeid == *name || test.name == **name));
             // Those with the most characters that a runner could read as a pattern.
             names.sort_by_key(|name| Reverse(name.chars().filter(|c| !c.is_ascii_alphanumeric()).count()));
-            names.truncate(SLOW_NAMES_MAX);
+            let others = names.split_off(names.len().min(ALONE_MAX));
+            for half in [0, 1] {
+                let names: Vec<&str> = others.iter().skip(half).step_by(2).map(|name| name.as_str()).collect();
+                self.check_names(&workspace, &all, &names);
+            }
         }
-        names.iter().for_each(|name| self.check_name(&workspace, &all, name));
+        names.iter().for_each(|name| self.check_names(&workspace, &all, &[name.as_str()]));
         self.check_rerun(&workspace, &all, failed[0]);
         self.check_missing(&workspace, &all);
     }
 
-    /// Exactly the tests of this name are executed, and all of them have a result.
-    fn check_name(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>, name: &str) {
+    /// Exactly the tests of these names are executed, and all of them have a result.
+    fn check_names(&self, workspace: &TestWorkspace, all: &BTreeMap<String, Executed>, names: &[&str]) {
+        if names.is_empty() {
+            return;
+        }
         let part = self.selectable;
         let is_meant = |(nodeid, test): &(&String, &Executed)| {
-            nodeid.as_str() == name || test.name == name || part(nodeid) == part(name)
+            names.iter().any(|name| nodeid.as_str() == *name || test.name == *name || part(nodeid) == part(name))
         };
         let selected: BTreeSet<String> = all.iter().filter(is_meant).map(|(nodeid, _)| part(nodeid)).collect();
         let is_selected = |nodeid: &&str| selected.contains(&part(nodeid));
         let expected: BTreeSet<&str> =
             nodeids(all).into_iter().filter(is_selected).flat_map(|nodeid| with_family(nodeid, all)).collect();
-        let report = run(workspace, &[name]);
+        let report = run(workspace, names);
         // A listed test may be one that is skipped.
-        assert_eq!(nodeids(&executed(&report)), expected, "{name:?}: {report:#}");
-        assert_eq!(report["outcome"] == "no_tests", expected.is_empty(), "{name:?}: {report:#}");
-        assert!(report["evidence"]["not_run"].is_null(), "{name:?}: {report:#}");
+        assert_eq!(nodeids(&executed(&report)), expected, "{names:?}: {report:#}");
+        assert_eq!(report["outcome"] == "no_tests", expected.is_empty(), "{names:?}: {report:#}");
+        assert!(report["evidence"]["not_run"].is_null(), "{names:?}: {report:#}");
     }
 
     /// A rerun after a run of one failing test runs it again, and others only if they are known.

@@ -1,5 +1,5 @@
-//! Runs every row of the outcome table over gRPC, and a selection that shows every form of a report from the command line
-//! and over MCP with two independent clients (rmcp and the Python SDK).
+//! Runs every row of the outcome table over gRPC, and selections that show every form of a report from the command line and
+//! over MCP with two independent clients (rmcp and the Python SDK).
 
 #![expect(
     clippy::unwrap_used,
@@ -28,8 +28,9 @@ use proctor_tests::expected::TABLES;
 use proctor_tests::process::source_root;
 use std::collections::BTreeSet;
 
-// One test per row, so that rows run in parallel and a failure names its row. Every row runs over gRPC. The command line and
-// MCP present the same report in their own forms, so they run only the rows of `FORMS`.
+// One test per row, so that rows run in parallel and a failure names its row. Every row runs over gRPC, once. The command line and
+// MCP present the same report in their own forms, so they run only rows that show these. The supervisor of a command line or an
+// agent is a private one, in which each framework must run too: it does for the command line.
 macro_rules! rows {
     ($($framework:ident: $($name:ident)*;)*) => {
         const NAMES: &[(&str, &[&str])] = &[$((stringify!($framework), &[$(stringify!($name)),*])),*];
@@ -44,10 +45,10 @@ macro_rules! rows {
     };
 }
 
-macro_rules! forms {
+macro_rules! by_command_line {
     ($($framework:ident: $($name:ident)*;)*) => {
-        /// Rows that together show every form a report can have.
-        const FORMS: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
+        /// Rows that together show every form a report can have, and each framework.
+        const BY_COMMAND_LINE: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
 
         mod by_command_line {
             $(mod $framework {
@@ -56,6 +57,13 @@ macro_rules! forms {
                 })*
             })*
         }
+    };
+}
+
+macro_rules! by_mcp {
+    ($($framework:ident: $($name:ident)*;)*) => {
+        /// Rows that together show every form a report can have.
+        const BY_MCP: &[&str] = &[$($(concat!(stringify!($framework), "/", stringify!($name))),*),*];
 
         mod by_mcp {
             $(mod $framework {
@@ -101,7 +109,7 @@ rows! {
     phpunit: pass composer fail error teardown bootstrap skip collection stops risky hang crash unicode many filters filtered filtered_out;
 }
 
-forms! {
+by_command_line! {
     go: pass fail crash oom forkbomb flood command_passes command_crashes;
     pytest: fail skip crash hang many unicode invalid_filter;
     unittest: fail interrupt;
@@ -121,6 +129,19 @@ forms! {
     cypress: fail flaky;
     rspec: fail;
     phpunit: fail;
+}
+
+by_mcp! {
+    go: pass fail crash oom forkbomb flood command_passes command_crashes;
+    pytest: fail skip crash hang many unicode invalid_filter;
+    unittest: interrupt;
+    jest: many unicode filtered_out;
+    node: filtered;
+    vitest: flaky;
+    playwright: fail;
+    custom: junit junit_broken tap tap_empty hang unicode;
+    maestro: filtered;
+    cypress: flaky;
 }
 
 /// Features of the row's report that other reports may lack and that an interface may present in its own form.
@@ -147,15 +168,20 @@ fn features(framework: &str, row: &Row) -> BTreeSet<String> {
 }
 
 #[test]
-fn forms_show_every_feature_of_a_report() {
+fn command_line_and_mcp_show_every_feature_of_a_report() {
     let features_of = |is_selected: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
         let rows = TABLES.iter().flat_map(|(framework, rows)| rows.iter().map(move |row| (framework, row)));
         let selected = rows.filter(|(framework, row)| is_selected(&format!("{framework}/{}", row.name)));
         selected.flat_map(|(framework, row)| features(framework, row)).collect()
     };
-    let (all, shown) = (features_of(&|_| true), features_of(&|name| FORMS.contains(&name)));
-    let missing: Vec<_> = all.difference(&shown).collect();
-    assert!(missing.is_empty(), "add a row to `forms!` that shows {missing:?}");
+    let all = features_of(&|_| true);
+    let by_command_line = features_of(&|path| BY_COMMAND_LINE.contains(&path));
+    let by_mcp = features_of(&|path| BY_MCP.contains(&path));
+    let missing: Vec<_> = all.difference(&by_command_line).collect();
+    assert!(missing.is_empty(), "add a row to `by_command_line!` that shows {missing:?}");
+    // An agent's private supervisor runs each framework as that of the command line does.
+    let missing: Vec<_> = all.difference(&by_mcp).filter(|feature| !feature.starts_with("framework ")).collect();
+    assert!(missing.is_empty(), "add a row to `by_mcp!` that shows {missing:?}");
 }
 
 /// Fixtures without a row, for a reason given in their framework's table.

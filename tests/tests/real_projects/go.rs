@@ -1,6 +1,6 @@
 //! Go modules, run with `go test -json`. `.ci/tools gomodules` downloads the modules of `tests/gomodules.txt`.
 
-use crate::project::{Breakage, Kind, Project, Runner, check};
+use crate::project::{Breakage, Kind, Project, Runner, assert_kinds, check};
 use crate::project_copy::ProjectCopy;
 use crate::test_results::{SourceLocation, TestResults};
 use proctor_tests::process::{ensure_installed, source_root};
@@ -15,14 +15,6 @@ static PFLAG: Project = Project {
     runner: &Go,
     breakages: [
         Breakage::new(Kind::Value, "int.go", "strconv.Itoa(int(*i))", "strconv.Itoa(int(*i) + 1)"),
-        Breakage::new(Kind::OffByOne, "flag.go", "name := s[2:]", "name := s[1:]"),
-        Breakage::new(Kind::Branch, "bool_slice.go", "if !s.changed {", "if false {"),
-        Breakage::new(
-            Kind::Throws,
-            "string_slice.go",
-            "\tstr, _ := writeAsCSV(",
-            "\tpanic(\"seeded\"); str, _ := writeAsCSV(",
-        ),
         Breakage::new(Kind::BuildError, "int.go", "strconv.Itoa(int(*i))", "strconv.Itoa(*i)"),
     ],
 };
@@ -32,21 +24,13 @@ static GO_CMP: Project = Project {
     tests_min: 600,
     runner: &Go,
     breakages: [
-        Breakage::new(Kind::Value, "cmp/cmpopts/equate.go", "return !x.Add(a.margin)", "return x.Add(a.margin)"),
         Breakage::new(
             Kind::OffByOne,
             "cmp/report_compare.go",
             "const numContextRecords = 2",
             "const numContextRecords = 1",
         ),
-        Breakage::new(Kind::Branch, "cmp/cmpopts/sort.go", "return !ok1 || !ok2", "return !ok1 && !ok2"),
         Breakage::new(Kind::Throws, "cmp/internal/value/sort.go", "return !x.Bool() && y.Bool()", "panic(\"seeded\")"),
-        Breakage::new(
-            Kind::BuildError,
-            "cmp/cmpopts/equate.go",
-            "return !x.Add(a.margin)",
-            "return !x.Added(a.margin)",
-        ),
     ],
 };
 
@@ -55,10 +39,7 @@ static MUX: Project = Project {
     tests_min: 300,
     runner: &Go,
     breakages: [
-        Breakage::new(Kind::Value, "route.go", "return matchInArray(m, r.M", "return !matchInArray(m, r.M"),
-        Breakage::new(Kind::OffByOne, "mux.go", "m[pairs[i]] = pairs[i+1]", "m[pairs[i]] = pairs[i]"),
         Breakage::new(Kind::Branch, "route.go", "if len(schemes) > 0 {", "if len(schemes) > 9 {"),
-        Breakage::new(Kind::Throws, "regexp.go", "urlValues := make(", "panic(\"seeded\"); urlValues := make("),
         Breakage::new(Kind::BuildError, "route.go", "return matchInArray(m, r.Method)", "return matchInArray(m, r)"),
     ],
 };
@@ -163,4 +144,9 @@ fn every_listed_module_has_a_test() {
     let list = std::fs::read_to_string(source_root().join("tests/gomodules.txt")).unwrap();
     let driven: BTreeSet<&str> = [&PFLAG, &GO_CMP, &MUX].map(|project| project.name).into();
     assert_eq!(list.lines().collect::<BTreeSet<_>>(), driven);
+}
+
+#[test]
+fn bugs_of_each_kind_are_seeded() {
+    assert_kinds(&[&[&PFLAG, &GO_CMP, &MUX]]);
 }

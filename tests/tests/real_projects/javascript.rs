@@ -1,7 +1,7 @@
 //! JavaScript and TypeScript projects, run with Jest, Mocha, Vitest and Node's own test runner.
 //! `.ci/tools jsprojects` installs the projects of `tests/node/projects` and the runners that they are written for.
 
-use crate::project::{Breakage, Kind, Project, Runner, check};
+use crate::project::{Breakage, Kind, Project, Runner, assert_kinds, check};
 use crate::project_copy::ProjectCopy;
 use crate::test_results::{SourceLocation, TestResults};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, source_root, tools};
@@ -24,19 +24,6 @@ static CSS_TO_REACT_NATIVE: Project = Project {
             "if (numberMatch !== null) return numberMatch[1]",
         ),
         Breakage::new(
-            Kind::OffByOne,
-            "src/transforms/util.js",
-            "while (values.length < 4 &&",
-            "while (values.length < 3 &&",
-        ),
-        Breakage::new(Kind::Branch, "src/index.js", "if (nullMatch !== null)", "if (false)"),
-        Breakage::new(
-            Kind::Throws,
-            "src/index.js",
-            "  if (isCustomProp) {",
-            "  if (isCustomProp) { throw new Error('seeded')",
-        ),
-        Breakage::new(
             Kind::BuildError,
             "src/TokenStream.js",
             "const node = this.nodes[this.index]\n\n",
@@ -50,19 +37,11 @@ static CSS_WHAT: Project = Project {
     tests_min: 900,
     runner: &VITEST,
     breakages: [
-        Breakage::new(Kind::Value, "src/parse.ts", "        return unescapeCSS(name);", "        return name;"),
         Breakage::new(
             Kind::OffByOne,
             "src/parse.ts",
             "selector.slice(start, selectorIndex++),",
             "selector.slice(start + 1, selectorIndex++),",
-        ),
-        Breakage::new(Kind::Branch, "src/parse.ts", "if (endIndex < selector.length) {", "if (endIndex < 0) {"),
-        Breakage::new(
-            Kind::Throws,
-            "src/parse.ts",
-            "                addTraversal(SelectorType.Adjacent);",
-            "                throw new RangeError('seeded');",
         ),
         Breakage::new(Kind::BuildError, "src/parse.ts", "let tokens: Selector[] = [];", "let tokens: Selector[] = ;"),
     ],
@@ -73,19 +52,6 @@ static MERGE_JSON_SCHEMAS: Project = Project {
     tests_min: 130,
     runner: &NODE,
     breakages: [
-        Breakage::new(
-            Kind::Value,
-            "lib/resolvers.js",
-            "mergedSchema[keyword] = multiple / scale",
-            "mergedSchema[keyword] = multiple",
-        ),
-        Breakage::new(
-            Kind::OffByOne,
-            "lib/resolvers.js",
-            "  for (let i = 1; i < arrays.length; i++) {",
-            "  for (let i = 2; i < arrays.length; i++) {",
-        ),
-        Breakage::new(Kind::Branch, "lib/resolvers.js", "if (!union.includes(value)) {", "if (true) {"),
         Breakage::new(
             Kind::Throws,
             "lib/resolvers.js",
@@ -101,24 +67,11 @@ static OBJECT_PATH: Project = Project {
     tests_min: 90,
     runner: &MOCHA,
     breakages: [
-        Breakage::new(Kind::Value, "index.js", "      return intKey\n", "      return key\n"),
-        Breakage::new(
-            Kind::OffByOne,
-            "index.js",
-            "      var currentPath = path[0]\n      var currentValue = getShallowPropertySafely(obj, currentPath)\n      if (path.length === 1) {\n        if (currentValue === void 0",
-            "      var currentPath = path[0]\n      var currentValue = getShallowPropertySafely(obj, currentPath)\n      if (path.length === 2) {\n        if (currentValue === void 0",
-        ),
         Breakage::new(
             Kind::Branch,
             "index.js",
             "function set (obj, path, value, doNotReplace) {\n      if (typeof path === 'number') {",
             "function set (obj, path, value, doNotReplace) {\n      if (false) {",
-        ),
-        Breakage::new(
-            Kind::Throws,
-            "index.js",
-            "    var intKey = parseInt(key)\n",
-            "    throw new RangeError('seeded'); var intKey\n",
         ),
         Breakage::new(Kind::BuildError, "index.js", "  function getKey (key) {", "  function getKey (key {"),
     ],
@@ -351,4 +304,9 @@ fn every_listed_package_has_a_test() {
     let list: BTreeSet<String> = list["dependencies"].as_object().unwrap().iter().map(named).collect();
     let driven = [&CSS_TO_REACT_NATIVE, &CSS_WHAT, &MERGE_JSON_SCHEMAS, &OBJECT_PATH];
     assert_eq!(list, driven.map(|project| project.name.to_owned()).into());
+}
+
+#[test]
+fn bugs_of_each_kind_are_seeded() {
+    assert_kinds(&[&[&CSS_TO_REACT_NATIVE], &[&CSS_WHAT], &[&MERGE_JSON_SCHEMAS], &[&OBJECT_PATH]]);
 }

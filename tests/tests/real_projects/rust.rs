@@ -1,7 +1,7 @@
 //! Crates, run with `cargo test` and `cargo nextest`. `.ci/tools crates` downloads the crates of `tests/crates` and their
 //! dependencies.
 
-use crate::project::{Breakage, Kind, Project, Runner, check};
+use crate::project::{Breakage, Kind, Project, Runner, assert_kinds, check};
 use crate::project_copy::ProjectCopy;
 use crate::test_results::TestResults;
 use proctor_tests::process::{ProcessOutput, ensure_installed, rustup_home, source_root, tools};
@@ -23,10 +23,7 @@ static PERCENT_ENCODING: Project = Project {
             "Some(h as u8 * 0x10 + l as u8)",
             "Some(h as u8 * 0x10 + l as u8 + 1)",
         ),
-        Breakage::new(Kind::OffByOne, "src/lib.rs", "bytes_iter.len() - 3;", "bytes_iter.len() - 2;"),
         Breakage::new(Kind::Branch, "src/lib.rs", "if byte == b'%' {", "if byte == b'%' && false {"),
-        Breakage::new(Kind::Throws, "src/lib.rs", "    *iter = cloned_iter;\n", "    panic!(\"seeded\");\n"),
-        Breakage::new(Kind::BuildError, "src/lib.rs", "Some(h as u8 * 0x10 + l as u8)", "Some(h * 0x10 + l as u8)"),
     ],
 };
 
@@ -35,14 +32,6 @@ static SEMVER: Project = Project {
     tests_min: 35,
     runner: &Cargo,
     breakages: [
-        Breakage::new(Kind::Value, "src/eval.rs", "ver.pre < cmp.pre", "ver.pre <= cmp.pre"),
-        Breakage::new(
-            Kind::OffByOne,
-            "src/eval.rs",
-            "return ver.minor > minor;\n        } else if",
-            "return ver.minor > minor + 1;\n        } else if",
-        ),
-        Breakage::new(Kind::Branch, "src/eval.rs", "if ver.pre.is_empty() {", "if ver.pre.is_empty() && false {"),
         Breakage::new(
             Kind::Throws,
             "src/eval.rs",
@@ -58,15 +47,7 @@ static SLAB: Project = Project {
     tests_min: 20,
     runner: &Nextest,
     breakages: [
-        Breakage::new(Kind::Value, "src/lib.rs", "return val.into();", "return None.or_else(|| { drop(val); None });"),
         Breakage::new(Kind::OffByOne, "src/lib.rs", "self.next = key + 1;", "self.next = key + 2;"),
-        Breakage::new(Kind::Branch, "src/lib.rs", "if key == self.entries.len() {", "if key + 1 == 0 {"),
-        Breakage::new(
-            Kind::Throws,
-            "src/lib.rs",
-            "                self.next = key;\n",
-            "                panic!(\"seeded\");\n",
-        ),
         Breakage::new(Kind::BuildError, "src/lib.rs", "return val.into();", "return val;"),
     ],
 };
@@ -277,4 +258,9 @@ fn every_listed_crate_has_a_test() {
         .collect();
     let driven = [&PERCENT_ENCODING, &SEMVER, &SLAB].map(|project| project.name.to_owned());
     assert_eq!(list, driven.into());
+}
+
+#[test]
+fn bugs_of_each_kind_are_seeded() {
+    assert_kinds(&[&[&PERCENT_ENCODING, &SEMVER], &[&SLAB]]);
 }
