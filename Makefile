@@ -12,7 +12,11 @@ export GOTOOLCHAIN := local
 
 # Tools that tests need.
 TEST_TOOLS := go python grpc pytest pytest-playwright pytest-lines django pyprojects node-packages oldest-node-packages jsprojects mcp-clients \
-  report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest packaging package-guest
+  report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest packaging
+# Its installation needs root, as the one suite that uses it does.
+ifeq ($(shell id -u),0)
+TEST_TOOLS += package-guest
+endif
 
 .PHONY: auditable help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
 
@@ -85,7 +89,8 @@ rpm: auditable ## target/packages/*.rpm: the same for RPM-based systems
 	.ci/tools packaging-rpm
 	.ci/package deb rpm
 
-image: auditable ## target/packages/image: OCI image of Debian with the deb; needs root
+image: auditable ## target/packages/image: OCI image of Debian with the deb, started once; needs root
+	@[ "$$(id -u)" = 0 ] || { echo "make image needs root, to install Debian's packages into a directory" >&2; exit 1; }
 	.ci/tools image
 	.ci/package deb image
 

@@ -14,7 +14,7 @@ const FILES: [(&str, &str); 18] = [
     // Hashes of tokens are in it.
     ("/etc/proctor/proctor.toml", "-rw-------"),
     ("/usr/lib/systemd/system/proctor.service", "-rw-r--r--"),
-    ("/usr/lib/systemd/system/proctor.service.d/10-group.conf", "-rw-r--r--"),
+    ("/usr/lib/systemd/system/proctor.service.d/10-package.conf", "-rw-r--r--"),
     ("/usr/lib/sysusers.d/proctor.conf", "-rw-r--r--"),
     ("/usr/lib/tmpfiles.d/proctor.conf", "-rw-r--r--"),
     ("/usr/share/man/man1/proctor.1", "-rw-r--r--"),

@@ -8,10 +8,20 @@ exec > /dev/ttyS1 2>&1 < /dev/null
 stty -F /dev/ttyS1 raw -echo
 
 step() {
-  printf '\n%s begin %s\n' "$nonce" "$1"
+  printf '\n%s begin %s %s\n' "$nonce" "$(cut -d ' ' -f 1 /proc/uptime)" "$1"
   shift
   "$@"
   printf '\n%s end %s %s\n' "$nonce" "$?" "$(cut -d ' ' -f 1 /proc/uptime)"
+}
+
+# Waits until a command succeeds: at most ten minutes, and the time that the command takes.
+wait_until() {
+  attempts=3000
+  until "$@"; do
+    attempts=$((attempts - 1))
+    [ "$attempts" -gt 0 ] || { echo "waited in vain for: $*" >&2; return 1; }
+    sleep 0.2
+  done
 }
 
 # What a package could leave behind, one thing a line. Left out is what dpkg and systemd write for themselves.
@@ -41,7 +51,7 @@ run_tests() {
     echo '{"jsonrpc":"2.0","method":"notifications/initialized"}'
     echo '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"run_tests","arguments":'"$1"'}}'
     # The end of its input would cancel the call.
-    until leaves "${2:-}"; do sleep 0.2; done
+    wait_until leaves "${2:-}"
   } | setpriv --reuid dev --regid dev --init-groups \
     proctor-mcp --workspace /srv/proctor/shop --supervisor unix:/run/proctor/proctor.sock > /run/answer
   grep '"id":2' /run/answer
@@ -58,19 +68,26 @@ admit() {
 
 is_active() { proctor admin runs --output json | grep -q '"state":"running"'; }
 
-# The run ends only when the old supervisor drains.
+is_draining() { systemctl show --property StatusText proctor | grep -q draining; }
+
+# The run ends only when the old supervisor drains. How it ended, the audit log says: its client may have lost the supervisor.
 upgrade() {
   main_pid > /run/old-pid
   run_tests '{"command":["sh","-c","until [ -e go ]; do sleep 0.2; done; exit 0"]}' /run/upgraded &
-  until is_active; do sleep 0.2; done
-  dpkg --install "$here/new.deb" &
-  dpkg=$!
-  until systemctl show --property StatusText proctor | grep -q draining; do sleep 0.2; done
-  touch /srv/proctor/shop/go
-  wait $dpkg
+  client=$!
+  status=1
+  if wait_until is_active; then
+    dpkg --install "$here/new.deb" &
+    dpkg=$!
+    wait_until is_draining
+    touch /srv/proctor/shop/go
+    wait "$dpkg"
+    status=$?
+  fi
   touch /run/upgraded
-  wait
+  wait "$client" || echo 'the client has no answer'
   [ "$(main_pid)" != "$(cat /run/old-pid)" ] || echo 'the supervisor is still the old one'
+  return "$status"
 }
 
 remains() {
@@ -87,17 +104,19 @@ step install dpkg --install "$here/old.deb"
 step active systemctl is-active proctor
 step enabled systemctl is-enabled proctor
 step version proctor --version
+step program systemctl show --property ExecStart --value proctor
 step socket stat --format '%U %G %a' /run/proctor/proctor.sock
 step exposure sh -c 'SYSTEMD_COLORS=0 systemd-analyze security --no-pager proctor | tail -n 1'
 
 step admit admit
 step run run_tests '{"command":["sh","test.sh"]}'
 step upgrade upgrade
-step upgraded dpkg-query --show --showformat '${Version}' proctor
+step upgraded dpkg-query --show --showformat '${db:Status-Status} ${Version}' proctor
 step run-again run_tests '{"command":["sh","-c","exit 7"]}'
 step log journalctl --no-pager --unit proctor --output cat
 step audit cat /var/lib/proctor/audit.jsonl
 step remove dpkg --remove proctor
+step removed dpkg-query --show --showformat '${db:Status-Status}' proctor
 step kept find /etc/proctor /var/lib/proctor -maxdepth 1
 step gone systemctl is-active proctor
 userdel dev

@@ -18,6 +18,8 @@ fn the_deb_is_installed_used_upgraded_and_removed_without_residue() {
     let all = report.text();
     report.output("install");
     assert_eq!((report.output("active"), report.output("enabled")), ("active", "enabled"));
+    // Not an older one in /usr/local/bin, where systemd looks first.
+    assert!(report.output("program").contains("path=/usr/bin/proctor "), "{all}");
     assert_eq!(report.output("socket"), "root proctor 660");
     exposure_is_as_written(report.output("exposure"));
     report.output("admit");
@@ -33,11 +35,12 @@ fn the_deb_is_installed_used_upgraded_and_removed_without_residue() {
         lines.filter(|line| line["event"] == "run_finished" && line["outcome"] == outcome).count()
     };
     assert_eq!((finished("passed"), finished("failed")), (2, 1), "{all}");
-    assert_eq!(report.output("upgraded"), NEXT);
+    assert_eq!(report.output("upgraded"), format!("installed {NEXT}"));
     let failed = answer(&report, "run-again");
     assert_eq!(failed["structuredContent"]["outcome"], "failed", "{all}");
     // A removal keeps settings and state, a purge nothing.
     report.output("remove");
+    assert_eq!(report.output("removed"), "config-files");
     let kept: Vec<&str> = report.output("kept").lines().collect();
     for path in ["/etc/proctor/proctor.toml", "/var/lib/proctor/audit.jsonl", "/var/lib/proctor/tenants"] {
         assert!(kept.contains(&path), "{path}: {all}");
