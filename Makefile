@@ -18,7 +18,7 @@ ifeq ($(shell id -u),0)
 TEST_TOOLS += package-guest
 endif
 
-.PHONY: auditable help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
+.PHONY: auditable root help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -89,10 +89,12 @@ rpm: auditable ## target/packages/*.rpm: the same for RPM-based systems
 	.ci/tools packaging-rpm
 	.ci/package deb rpm
 
-image: auditable ## target/packages/image: OCI image of Debian with the deb, started once; needs root
-	@[ "$$(id -u)" = 0 ] || { echo "make image needs root, to install Debian's packages into a directory" >&2; exit 1; }
+image: root auditable ## target/packages/image: OCI image of Debian with the deb, started once; needs root
 	.ci/tools image
 	.ci/package deb image
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "this target needs root, to install Debian's packages into a directory" >&2; exit 1; }
 
 sbom: auditable ## target/packages/*.cdx.json: what the programs contain, as CycloneDX
 	.ci/package sbom
