@@ -12,9 +12,13 @@ export GOTOOLCHAIN := local
 
 # Tools that tests need.
 TEST_TOOLS := go python grpc pytest pytest-playwright pytest-lines django pyprojects node-packages oldest-node-packages jsprojects mcp-clients \
-  report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest
+  report-readers checkers managed chromium nextest crates cmake gomodules goclient maven gradle rspec phpunit guest packaging
+# Its installation needs root, as the one suite that uses it does.
+ifeq ($(shell id -u),0)
+TEST_TOOLS += package-guest
+endif
 
-.PHONY: help demo test bench soak load capacity projects fuzz lint deny tools build clean
+.PHONY: auditable root help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -72,6 +76,28 @@ deny: ## licences, bans and sources, from the lock file only
 	.ci/tools cargo-deny
 	cargo fetch --locked --quiet
 	cargo deny --offline --locked check bans licenses sources
+
+# The programs of the packages list their dependencies, and the commit that they are built from.
+auditable:
+	.ci/tools cargo-auditable packaging
+	PROCTOR_REVISION=$$(git describe --always --dirty --abbrev=12 2>/dev/null || true) cargo auditable build --release --locked --bins
+
+deb: auditable ## target/packages/*.deb: Debian package with the service, manual, completions, licences and SBOM
+	.ci/package deb
+
+rpm: auditable ## target/packages/*.rpm: the same for RPM-based systems
+	.ci/tools packaging-rpm
+	.ci/package deb rpm
+
+image: root auditable ## target/packages/image: OCI image of Debian with the deb, started once; needs root
+	.ci/tools image
+	.ci/package deb image
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "this target needs root, to install Debian's packages into a directory" >&2; exit 1; }
+
+sbom: auditable ## target/packages/*.cdx.json: what the programs contain, as CycloneDX
+	.ci/package sbom
 
 tools: ## install test dependencies: toolchains, test runners, pinned projects, a guest kernel
 	.ci/tools $(TEST_TOOLS)

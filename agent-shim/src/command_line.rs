@@ -3,7 +3,7 @@
 use crate::answer::budget::{MAX_TOKENS_DEFAULT, MAX_TOKENS_MAX};
 use crate::call_context::AnswerDefaults;
 use anyhow::{Context, ensure};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -105,6 +105,11 @@ pub(crate) struct Args {
 enum Command {
     /// Start as an MCP client would, with the same options, and say what is wrong; with --http connect to the server there
     Doctor,
+    /// Print a shell's completions of this command line
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual as a man page
+    #[command(hide = true)]
+    ManPage,
 }
 
 /// A workspace to serve.
@@ -208,6 +213,19 @@ impl Args {
         self.command == Some(Command::Doctor)
     }
 
+    /// The file for a shell or for `man` that is to be printed instead of serving.
+    pub(crate) fn shell_file(&self) -> Option<std::io::Result<Vec<u8>>> {
+        let mut text = Vec::new();
+        match self.command? {
+            Command::Doctor => None,
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Args::command(), "proctor-mcp", &mut text);
+                Some(Ok(text))
+            }
+            Command::ManPage => Some(clap_mangen::Man::new(Args::command()).render(&mut text).map(|()| text)),
+        }
+    }
+
     /// How answers look unless a call says otherwise.
     pub(crate) fn answer_defaults(&self) -> AnswerDefaults {
         AnswerDefaults { raw: self.compat, max_tokens: self.max_tokens }
@@ -282,7 +300,6 @@ fn parse_address(text: &str) -> anyhow::Result<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

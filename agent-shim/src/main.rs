@@ -76,6 +76,11 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return print_usage(&error),
     };
+    match args.shell_file() {
+        Some(Ok(file)) => return print_bytes(&file),
+        Some(Err(error)) => return exit_with_error(&format!("proctor-mcp: {error}")),
+        None => {}
+    }
     match start(args) {
         Ok(status) => status,
         // Printed whatever the log level: a person who starts the shim by hand has to see it.
@@ -89,8 +94,12 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         return exit_with_error(text.trim_end());
     }
+    print_bytes(text.as_bytes())
+}
+
+fn print_bytes(text: &[u8]) -> ExitCode {
     let mut stdout = Printable(anstream::stdout());
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             exit_with_error(&format!("proctor-mcp: standard output cannot be written: {error}"))
         }

@@ -5,15 +5,15 @@
 //! `.ci/tools guest` installs the kernel and QEMU. The guest boots from its disk without boot loader, initramfs or service
 //! manager, which takes seconds although every instruction is emulated.
 
+pub mod machine;
 mod root_disk;
 
-use crate::process::{command, signal, source_root, wait_for_exit};
-use nix::sys::signal::Signal;
+use crate::process::{command, wait_for_exit};
+use machine::{Disk, Machine, Writes, guest_tool, nonce, parse_output};
 use root_disk::RootDisk;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Programs that test scripts in the guest may call. Every Debian host with the essential packages has them.
@@ -121,12 +121,6 @@ const PYTHON_EXCLUDED: &[&str] =
 /// Default limit on a guest's lifetime.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Memory of the guest.
-const MEMORY: &str = "2048M";
-
-/// Guests run one at a time, since concurrent ones would compete for the host's processors.
-static ONE_GUEST: Mutex<()> = Mutex::new(());
-
 /// A guest that has not been booted.
 pub struct Guest {
     disk: RootDisk,
@@ -223,56 +217,24 @@ impl Guest {
         self.disk.write("/guest/init", init.as_bytes(), 0o700);
         let image = self.disk.image();
         let (console, output) = (self.disk.sibling("console"), self.disk.sibling("output"));
-        let _guard = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+        let disks = [Disk { name: "root", file: &image, writes: Writes::Kept }];
+        let (init, timeout, ports) = ("init=/guest/init", self.timeout, [console.as_path(), output.as_path()]);
         let started = Instant::now();
-        let timed_out = self.boot(&image, [&console, &output]);
+        let timed_out = Machine { disks: &disks, ports, init, timeout, scratch: image.parent().unwrap() }.run();
         let duration = started.elapsed();
         let text = |path| String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned();
-        let (commands, boot) = parse_output(&text(output), &nonce, commands);
-        GuestResult { commands, console: text(console), boot, duration, disk_bytes: self.disk.bytes(), timed_out }
-    }
-
-    /// Runs QEMU to its end. Returns whether it was killed at the timeout.
-    fn boot(&self, image: &Path, ports: [&Path; 2]) -> bool {
-        // The guest dies with the test's thread.
-        let mut qemu = command(&find_program("setpriv"));
-        qemu.args(["--pdeathsig", "KILL"]).arg(guest_tool("qemu-system-x86_64"));
-        qemu.args([
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-            "-nic",
-            "none",
-            "-machine",
-            "pc",
-        ]);
-        // Five-level page tables would lengthen every page walk of the emulated machine.
-        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-smp", "2", "-m", MEMORY]);
-        qemu.args(["-device", "nvme,serial=root,drive=root", "-drive"]);
-        qemu.arg(format!("if=none,id=root,format=raw,cache=unsafe,file={}", image.display()));
-        for port in ports {
-            qemu.arg("-serial").arg(format!("file:{}", port.display()));
+        let (mut parsed, boot) = parse_output(&text(output), &nonce);
+        for (command, line) in parsed.iter_mut().zip(commands) {
+            command.line = line.join(" ");
         }
-        qemu.arg("-kernel").arg(guest_tool("kernel")).arg("-append");
-        // The kernel's check of the timer panics where the emulated machine gets too little of a busy host.
-        qemu.arg("root=/dev/nvme0n1 rootfstype=ext4 rw init=/guest/init console=ttyS0 quiet panic=-1 no_timer_check");
-        let mut qemu = qemu.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let deadline = Instant::now() + self.timeout;
-        let timed_out = loop {
-            if qemu.try_wait().unwrap().is_some() {
-                break false;
-            }
-            if Instant::now() > deadline {
-                signal(qemu.id(), Signal::SIGKILL);
-                break true;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        let output = wait_for_exit(qemu);
-        assert!(timed_out || output.status == 0, "QEMU failed: {}", output.stderr);
-        timed_out
+        GuestResult {
+            commands: parsed,
+            console: text(console),
+            boot,
+            duration,
+            disk_bytes: self.disk.bytes(),
+            timed_out,
+        }
     }
 }
 
@@ -302,14 +264,6 @@ impl GuestResult {
     }
 }
 
-/// Path of a file that `.ci/tools guest` installs.
-fn guest_tool(name: &str) -> PathBuf {
-    let tools = std::env::var_os("PROCTOR_TOOLS").map_or_else(|| source_root().join(".tools"), PathBuf::from);
-    let tool = tools.join("guest").join(name);
-    assert!(tool.exists(), "{} is missing: `make tools` installs it", tool.display());
-    tool
-}
-
 fn find_program(name: &str) -> PathBuf {
     let found = PROGRAM_DIRS.iter().map(|dir| Path::new(dir).join(name)).find(|program| program.is_file());
     found.unwrap_or_else(|| panic!("{name} is not on this host, so the guest would lack it"))
@@ -324,37 +278,7 @@ fn python_library(python: &Path) -> PathBuf {
     PathBuf::from(output.stdout.trim())
 }
 
-/// A random word that marks lines of the guest's init among the output of commands.
-fn nonce() -> String {
-    let random = fs::read("/proc/sys/kernel/random/uuid").unwrap();
-    String::from_utf8(random).unwrap().trim().to_owned()
-}
-
 fn quoted(words: &[&str]) -> String {
     let words: Vec<String> = words.iter().map(|word| format!("'{}'", word.replace('\'', r"'\''"))).collect();
     words.join(" ")
-}
-
-/// Parses the serial output: `NONCE begin UPTIME`, a command's output, `NONCE end STATUS UPTIME`, repeated.
-fn parse_output(output: &str, nonce: &str, lines: &[&[&str]]) -> (Vec<GuestCommand>, Option<Duration>) {
-    let seconds = |word: &str| word.parse().ok().map(Duration::from_secs_f64);
-    let (mut commands, mut boot, mut started) = (Vec::<GuestCommand>::new(), None, None);
-    for part in output.split(&format!("\n{nonce} ")).skip(1) {
-        let (mark, output) = part.split_once('\n').unwrap_or((part, ""));
-        match *mark.split(' ').collect::<Vec<_>>() {
-            ["begin", uptime] => {
-                started = seconds(uptime);
-                boot = boot.or(started);
-                let line = lines[commands.len()].join(" ");
-                commands.push(GuestCommand { line, status: None, output: output.to_owned(), duration: None });
-            }
-            ["end", status, uptime] => {
-                let last = commands.last_mut().unwrap();
-                last.status = status.parse().ok();
-                last.duration = seconds(uptime).zip(started).map(|(end, start)| end.saturating_sub(start));
-            }
-            _ => {}
-        }
-    }
-    (commands, boot)
 }

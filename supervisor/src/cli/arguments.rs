@@ -13,10 +13,20 @@ use std::path::PathBuf;
 
 /// proctor runs the tests of a workspace in a sandbox and reports what broke.
 #[derive(Debug, Parser)]
-#[command(name = "proctor", version, propagate_version = true, after_help = EXAMPLES)]
+#[command(name = "proctor", version = version(), propagate_version = true, after_help = EXAMPLES)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Command,
+}
+
+/// The version, with the git revision if the build was told one (`PROCTOR_REVISION`).
+fn version() -> &'static str {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("PROCTOR_REVISION") {
+        // Once in a process: clap keeps the text without copying it.
+        Some(revision) if !revision.is_empty() => format!("{version} ({revision})").leak(),
+        _ => version,
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -64,6 +74,11 @@ pub(super) enum Command {
     Admin(AdminArgs),
     /// Watch a running supervisor: its tenants, its runs and their tests, as they change.
     Top(TopArgs),
+    /// Print a shell's completions of this command line.
+    Completions(CompletionsArgs),
+    /// Write the manual as man pages.
+    #[command(hide = true)]
+    ManPages(ManPagesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -324,6 +339,33 @@ Examples:
   proctor admin usage --output json         what each tenant uses, for a program
   proctor admin stop RUN                    cancel a run of any tenant
   proctor admin drain --deadline 2m         let runs finish for two minutes, then stop";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  proctor completions bash > ~/.local/share/bash-completion/completions/proctor
+  proctor completions fish > ~/.config/fish/completions/proctor.fish
+  proctor completions zsh > ~/.zfunc/_proctor";
+
+const MAN_PAGES_HELP: &str = "\
+Example:
+  proctor man-pages man/man1                proctor.1, proctor-run.1 and so on";
+
+/// Options of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = COMPLETIONS_HELP)]
+pub(super) struct CompletionsArgs {
+    /// The shell that reads them.
+    pub(super) shell: clap_complete::Shell,
+}
+
+/// Options of `man-pages`.
+#[derive(Debug, Args)]
+#[command(after_help = MAN_PAGES_HELP)]
+pub(super) struct ManPagesArgs {
+    /// A directory that exists.
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = LIST_HELP)]

@@ -31,6 +31,7 @@ mod resource_arguments;
 mod run;
 mod run_summary;
 mod serve;
+mod shell_files;
 mod signals;
 mod terminal_report;
 mod top;
@@ -102,6 +103,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Admin(arguments) => admin::admin(&arguments),
         Command::Top(arguments) => top::top(&arguments),
+        Command::Completions(arguments) => shell_files::completions(&arguments),
+        Command::ManPages(arguments) => shell_files::man_pages(&arguments),
     };
     let code = result.unwrap_or_else(|failure| {
         logs.report(&format!("proctor: {}", failure.text));

@@ -41,7 +41,7 @@ seconds() { $b cut -d ' ' -f 1 /proc/uptime; }
 
 # Runs a command as root in a clean environment, with its start and end reported.
 run() {
-  printf '\n%s begin %s\n' "$nonce" "$(seconds)" > /dev/ttyS1
+  printf '\n%s begin %s command\n' "$nonce" "$(seconds)" > /dev/ttyS1
   (cd / && exec $b env -i "PATH=$path" HOME=/root LANG=C.UTF-8 "$@") < /dev/null > /dev/ttyS1 2>&1
   printf '\n%s end %s %s\n' "$nonce" "$?" "$(seconds)" > /dev/ttyS1
 }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -248,7 +248,17 @@ pub(super) fn create_nested(own: &Path, tenant: &str, leaf: &str) -> Result<Nest
     let mut is_tenant_group_new = false;
     for _ in 0..NEST_ATTEMPTS {
         match fs::create_dir(&dir) {
-            Ok(()) => return Ok(NestedGroup { dir, is_tenant_group_new }),
+            Ok(()) => {
+                // Both, since another thread may have made the tenant's group just now.
+                return match open_to_runs(&tenant).and_then(|()| open_to_runs(&dir)) {
+                    Ok(()) => Ok(NestedGroup { dir, is_tenant_group_new }),
+                    Err(error) => {
+                        _ = fs::remove_dir(&dir);
+                        remove_empty_tenant_group(&dir);
+                        Err(GroupError::from_io(own, error))
+                    }
+                };
+            }
             Err(error) if is_removed(&error) => {}
             Err(error) => {
                 remove_empty_tenant_group(&dir);
@@ -262,6 +272,13 @@ pub(super) fn create_nested(own: &Path, tenant: &str, leaf: &str) -> Result<Nest
         }
     }
     Err(GroupError::Transient(TransientFailure::Removed))
+}
+
+/// Lets the users of runs search a group. A run mounts its leaf under its own user, for which the kernel searches the groups on
+/// the way, and a service's umask may keep other users out of what it makes.
+fn open_to_runs(dir: &Path) -> io::Result<()> {
+    let mode = fs::metadata(dir)?.mode();
+    if mode & 0o055 == 0o055 { Ok(()) } else { fs::set_permissions(dir, fs::Permissions::from_mode(mode | 0o055)) }
 }
 
 /// Removes the tenant's group around the removed leaf `dir`, unless it holds another leaf.
@@ -403,6 +420,16 @@ mod tests {
         assert_eq!(denied(read_back_exactly(dir.path(), "limit", 5_000)), "limit reads 4096 after 5000 was written");
         assert_eq!(denied(read_back_pages(dir.path(), "limit", 4_095)), "limit reads 4096 after 4095 was written");
         assert_eq!(denied(set_exactly(dir.path(), "none", 7)), "writing none: entity not found");
+    }
+
+    #[test]
+    fn opens_a_group_that_a_umask_has_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        for (before, after) in [(0o700, 0o755), (0o755, 0o755), (0o775, 0o775)] {
+            fs::set_permissions(dir.path(), fs::Permissions::from_mode(before)).unwrap();
+            open_to_runs(dir.path()).unwrap();
+            assert_eq!(fs::metadata(dir.path()).unwrap().mode() & 0o777, after);
+        }
     }
 
     #[test]
