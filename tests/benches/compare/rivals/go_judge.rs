@@ -3,6 +3,7 @@
 
 use super::unpacked_path;
 use crate::bench_setup::{BenchSetup, TRUE, command};
+use crate::soak::entries;
 use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -46,7 +48,7 @@ impl GoJudge {
         server.current_dir(&dir).args(["-silent", "-no-fallback", "-enable-cpu-rate"]);
         server.args(["-http-addr", &address.to_string(), "-pre-fork", &containers.to_string()]);
         server.args(["-parallelism", &containers.to_string()]);
-        server.args(["-cgroup-prefix", &format!("proctor-bench-{}-go-judge", std::process::id())]);
+        server.args(["-cgroup-prefix", &group_name()]);
         server.arg("-dir").arg(&dir).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let mut judge = GoJudge { child: server.spawn().context("starting go-judge")?, address, token };
         let until = Instant::now() + WAIT_MAX;
@@ -81,7 +83,7 @@ impl GoJudge {
 
 impl Drop for GoJudge {
     fn drop(&mut self) {
-        // With SIGTERM it removes its containers and cgroups.
+        // With SIGTERM it removes its containers.
         if let Ok(pid) = i32::try_from(self.child.id()) {
             _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
@@ -91,7 +93,21 @@ impl Drop for GoJudge {
         }
         _ = self.child.kill();
         _ = self.child.wait();
+        // It leaves its own group in each hierarchy.
+        let root = PathBuf::from("/sys/fs/cgroup");
+        for hierarchy in entries(&root).chain([root.clone()]) {
+            remove_group(&hierarchy.join(group_name()));
+        }
     }
+}
+
+fn group_name() -> String {
+    format!("proctor-bench-{}-go-judge", std::process::id())
+}
+
+fn remove_group(group: &Path) {
+    entries(group).filter(|entry| entry.is_dir()).for_each(|below| remove_group(&below));
+    _ = std::fs::remove_dir(group);
 }
 
 fn random_token() -> Result<String> {
