@@ -67,8 +67,8 @@ impl Api {
     }
 }
 
-// What the tenant uses; `memory_bytes` is that of its running runs.
-fn usage(tenant: &Tenant, memory_bytes: u64) -> v1::TenantUsage {
+/// What the tenant may use, and what it uses beside its sessions and runs, whose memory the caller counts.
+pub(crate) fn usage(tenant: &Tenant) -> v1::TenantUsage {
     let Quota { running_runs_max, queued_runs_max, in_use_max, retained_bytes_max, .. } = tenant.policy.quota;
     let runs = |max: u32| (max != u32::MAX).then_some(max.into());
     let amount = |max: u64| (max != u64::MAX).then_some(max);
@@ -76,7 +76,7 @@ fn usage(tenant: &Tenant, memory_bytes: u64) -> v1::TenantUsage {
         sessions_max: tenant.sessions_max as u64,
         runs_running_max: runs(running_runs_max),
         runs_queued_max: runs(queued_runs_max),
-        memory_bytes,
+        memory_bytes: 0,
         memory_bytes_max: amount(in_use_max.memory_bytes),
         cpu_millis_max: amount(in_use_max.cpu_millis),
         retained_bytes: tenant.usage.retained.bytes.now(),
@@ -137,7 +137,7 @@ impl Host for HostService {
             let runs = || runs.iter().filter(|run| run.tenant_id == tenant.as_str());
             let (runs_running, runs_queued) = count_by_state(runs());
             let memory_bytes = runs().filter_map(|run| run.progress.as_ref()?.memory_bytes).sum();
-            let usage = configured.get(tenant).map(|tenant| usage(tenant, memory_bytes));
+            let usage = configured.get(tenant).map(|tenant| v1::TenantUsage { memory_bytes, ..usage(tenant) });
             v1::TenantStatus { tenant_id: tenant.to_string(), sessions, runs_running, runs_queued, usage }
         });
         Ok(Response::new(v1::ListTenantsResponse { tenants: tenants.collect() }))

@@ -11,7 +11,7 @@ pub mod convert_check;
 mod encode_permit;
 mod event_stream;
 mod history_answer;
-mod host_service;
+pub(crate) mod host_service;
 mod metered_request_body;
 mod metered_response_body;
 mod results_service;

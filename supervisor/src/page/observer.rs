@@ -1,7 +1,7 @@
 //! What a supervisor does at one moment, asked of its actors as an operator's calls do, once for all viewers. One task does
 //! it, at most once a second, only while somebody looks.
 
-use crate::grpc::Api;
+use crate::grpc::{Api, host_service};
 use crate::runs::scheduler::SchedulerUsage;
 use crate::runs::{Phase, RunHandle, Snapshot};
 use crate::sessions::registry::TenantSessions;
@@ -11,8 +11,8 @@ use proctor_core::bounds::OBSERVED_SESSIONS_MAX;
 use proctor_core::id::{RunId, SessionId, TenantId};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::Outcome;
-use proctor_core::quota::Quota;
 use proctor_core::timestamp::Timestamp;
+use proctor_proto::v1;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,16 +50,7 @@ pub(super) struct Observation {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TenantObservation {
     pub(super) tenant: TenantId,
-    // Of all bounds, `None` is one that only the host has.
-    pub(super) sessions_max: u64,
-    pub(super) running_max: Option<u64>,
-    pub(super) queued_max: Option<u64>,
-    pub(super) memory_bytes_max: Option<u64>,
-    pub(super) cpu_millis_max: Option<u64>,
-    pub(super) retained_bytes: u64,
-    pub(super) retained_bytes_max: Option<u64>,
-    pub(super) streams: u64,
-    pub(super) streams_max: u64,
+    pub(super) usage: v1::TenantUsage,
     /// Ended runs of tests by outcome, since the supervisor started; none without any.
     pub(super) outcomes: Vec<(Outcome, u64)>,
 }
@@ -197,20 +188,9 @@ fn busy_and_some(busy: Vec<SessionHandle>, some: Vec<SessionHandle>, share: usiz
 }
 
 fn observe_tenant(tenant: &Tenant) -> TenantObservation {
-    let Quota { running_runs_max, queued_runs_max, in_use_max, retained_bytes_max, .. } = tenant.policy.quota;
-    let runs = |max: u32| (max != u32::MAX).then_some(max.into());
-    let amount = |max: u64| (max != u64::MAX).then_some(max);
     TenantObservation {
         tenant: tenant.id.clone(),
-        sessions_max: tenant.sessions_max as u64,
-        running_max: runs(running_runs_max),
-        queued_max: runs(queued_runs_max),
-        memory_bytes_max: amount(in_use_max.memory_bytes),
-        cpu_millis_max: amount(in_use_max.cpu_millis),
-        retained_bytes: tenant.usage.retained.bytes.now(),
-        retained_bytes_max: amount(retained_bytes_max),
-        streams: tenant.allowance.subscribers(),
-        streams_max: tenant.allowance.subscribers_max.into(),
+        usage: host_service::usage(tenant),
         outcomes: tenant.usage.runs.counts().filter(|(_, count)| *count > 0).collect(),
     }
 }

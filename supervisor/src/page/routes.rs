@@ -209,17 +209,18 @@ async fn report(
 ) -> Result<Response, Response> {
     let not_found = || text(StatusCode::NOT_FOUND, "this run does not exist, or its session has forgotten it\n");
     let run = RunId::new(run);
-    let mut record = viewer.audit_record(AuditEvent::ReportRead, "page/report");
-    record.run = Some(run.as_str().into());
-    let denied = || AuditRecord { outcome: Some("error".to_owned()), event: AuditEvent::Denied, ..record.clone() };
+    let record = |event| {
+        let record = AuditRecord { run: Some(run.as_str().into()), ..viewer.audit_record(event, "page/report") };
+        service.api.context.audit.record(record);
+    };
     // As over gRPC: reports are for their tenants, and operators see outcomes alone.
     let Some(tenant) = viewer.caller.tenant.clone() else {
-        service.api.context.audit.record(denied());
+        record(AuditEvent::Denied);
         return Err(text(StatusCode::FORBIDDEN, "this caller is an operator, not a tenant\n"));
     };
     let places = service.take_places(&viewer).await?;
     let Some(session) = service.api.registry.find_by_run(tenant.id.clone(), &run).await else {
-        service.api.context.audit.record(denied());
+        record(AuditEvent::Denied);
         return Err(not_found());
     };
     let unread = Arc::clone(&tenant.allowance.in_flight().unread);
@@ -244,7 +245,7 @@ async fn report(
         Err(_) => return Err(text(StatusCode::SERVICE_UNAVAILABLE, "the report cannot be made now: try again\n")),
     };
     let reservation = unread.try_add(document.len() as u64, UNREAD_BYTES_MAX).ok_or_else(too_much)?;
-    service.api.context.audit.record(record);
+    record(AuditEvent::ReportRead);
     let document = Bytes::from_owner(UnreadDocument { document, _reservation: reservation });
     // A document without an origin: whatever its script did, nothing of the page would be within its reach.
     let policy = format!("{}; frame-ancestors 'none'; sandbox allow-scripts", reports::html_policy());
@@ -269,9 +270,7 @@ impl AsRef<[u8]> for UnreadDocument {
 
 async fn drain(State(service): State<PageService>, viewer: Viewer) -> Response {
     if viewer.scope != Scope::Operator {
-        let denied =
-            AuditRecord { outcome: Some("error".to_owned()), ..viewer.audit_record(AuditEvent::Denied, "page/drain") };
-        service.api.context.audit.record(denied);
+        service.api.context.audit.record(viewer.audit_record(AuditEvent::Denied, "page/drain"));
         return text(StatusCode::FORBIDDEN, "only operators may drain the supervisor\n");
     }
     service.api.context.audit.record(viewer.audit_record(AuditEvent::OperatorCall, "page/drain"));

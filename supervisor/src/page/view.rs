@@ -244,15 +244,16 @@ fn host_resources(observation: &Observation, sessions: u64) -> Vec<Resource> {
 
 fn resources(tenant: &TenantObservation, uses: Option<&Uses>) -> Vec<Resource> {
     let Uses { sessions, running, queued, memory_bytes, cpu_millis } = uses.copied().unwrap_or_default();
+    let usage = &tenant.usage;
     let resource = |name, unit, used, max| Resource { name, unit, used, max };
     vec![
-        resource("Sessions", Unit::Count, sessions, Some(tenant.sessions_max)),
-        resource("Running", Unit::Count, running, tenant.running_max),
-        resource("Queued", Unit::Count, queued, tenant.queued_max),
-        resource("Memory in use by runs", Unit::Bytes, memory_bytes, tenant.memory_bytes_max),
-        resource("Processors of runs", Unit::CpuMillis, cpu_millis, tenant.cpu_millis_max),
-        resource("Kept results", Unit::Bytes, tenant.retained_bytes, tenant.retained_bytes_max),
-        resource("Event streams", Unit::Count, tenant.streams, Some(tenant.streams_max)),
+        resource("Sessions", Unit::Count, sessions, Some(usage.sessions_max)),
+        resource("Running", Unit::Count, running, usage.runs_running_max),
+        resource("Queued", Unit::Count, queued, usage.runs_queued_max),
+        resource("Memory in use by runs", Unit::Bytes, memory_bytes, usage.memory_bytes_max),
+        resource("Processors of runs", Unit::CpuMillis, cpu_millis, usage.cpu_millis_max),
+        resource("Kept results", Unit::Bytes, usage.retained_bytes, usage.retained_bytes_max),
+        resource("Event streams", Unit::Count, usage.streams, Some(usage.streams_max)),
     ]
 }
 
@@ -365,20 +366,24 @@ mod tests {
     use proctor_core::id::{RunId, SessionId};
     use proctor_core::limits::Limits;
     use proctor_core::timestamp::Timestamp;
+    use proctor_proto::v1;
     use serde_json::{Value, json};
 
     fn tenant(name: &str) -> TenantObservation {
         TenantObservation {
             tenant: TenantId::new(name),
-            sessions_max: 10,
-            running_max: Some(4),
-            queued_max: None,
-            memory_bytes_max: Some(1 << 30),
-            cpu_millis_max: None,
-            retained_bytes: 5,
-            retained_bytes_max: Some(100),
-            streams: 1,
-            streams_max: 8,
+            usage: v1::TenantUsage {
+                sessions_max: 10,
+                runs_running_max: Some(4),
+                runs_queued_max: None,
+                memory_bytes: 0,
+                memory_bytes_max: Some(1 << 30),
+                cpu_millis_max: None,
+                retained_bytes: 5,
+                retained_bytes_max: Some(100),
+                streams: 1,
+                streams_max: 8,
+            },
             outcomes: vec![(Outcome::Passed, 2)],
         }
     }

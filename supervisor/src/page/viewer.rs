@@ -103,11 +103,12 @@ impl Viewer {
 
     /// An audit record of this caller.
     pub(super) fn audit_record(&self, event: AuditEvent, call: &str) -> AuditRecord {
+        let outcome = if matches!(event, AuditEvent::Denied) { "error" } else { "ok" };
         AuditRecord {
             tenant: self.caller.tenant.as_ref().map(|tenant| tenant.id.to_string()),
             auth: Some(self.caller.auth.clone()),
             rpc: Some(call.into()),
-            outcome: Some("ok".to_owned()),
+            outcome: Some(outcome.to_owned()),
             ..AuditRecord::new(event)
         }
     }
