@@ -88,14 +88,38 @@ pub(crate) struct Args {
     proctor_binary: Option<PathBuf>,
 
     /// Address for MCP over streamable HTTP, instead of stdin and stdout; beyond loopback it needs --http-url
-    #[arg(long, global = true, value_name = "IP:PORT", requires = "http_token_file")]
+    #[arg(long, global = true, value_name = "IP:PORT")]
     http: Option<SocketAddr>,
 
     /// File with the bearer token that HTTP clients have to send; not the supervisor's token
     #[arg(long, global = true, value_name = "FILE", requires = "http")]
     http_token_file: Option<PathBuf>,
 
-    /// URL by which clients reach --http, if a proxy in front of it ends TLS
+    /// Authorization server whose tokens for a URL of --http give access to it: the `iss` of its JSON web tokens
+    #[arg(long, global = true, value_name = "URL", requires = "http", requires = "http_issuer_keys")]
+    http_issuer: Option<String>,
+
+    /// File with the public keys of --http-issuer, a JSON web key set
+    #[arg(long, global = true, value_name = "FILE", requires = "http_issuer")]
+    http_issuer_keys: Option<PathBuf>,
+
+    /// Certificate chain of --http, in PEM: it speaks TLS then
+    #[arg(long, global = true, value_name = "FILE", requires = "http", requires = "http_key")]
+    http_cert: Option<PathBuf>,
+
+    /// Private key of --http-cert, in PEM
+    #[arg(long, global = true, value_name = "FILE", requires = "http_cert")]
+    http_key: Option<PathBuf>,
+
+    /// Authorities of client certificates, in PEM: such a certificate gives access without a token
+    #[arg(long, global = true, value_name = "FILE", requires = "http_cert")]
+    http_client_ca: Option<PathBuf>,
+
+    /// URI or DNS name that client certificates need; of several given, one [default: any certificate of --http-client-ca]
+    #[arg(long = "http-client-name", global = true, value_name = "NAME", requires = "http_client_ca")]
+    http_client_names: Vec<String>,
+
+    /// URL by which clients beyond this host reach --http, itself or a proxy in front of it that ends TLS
     #[arg(long, global = true, value_name = "https://HOST[:PORT]", requires = "http", value_parser = parse_public_url)]
     http_url: Option<PublicUrl>,
 }
@@ -125,15 +149,48 @@ pub(crate) struct Workspace {
 #[derive(Debug, Clone)]
 pub(crate) struct HttpSettings {
     pub(crate) address: SocketAddr,
-    /// File with the token of the clients.
-    pub(crate) token_file: PathBuf,
+    /// File with the token of the clients, if a token gives access.
+    pub(crate) token_file: Option<PathBuf>,
     /// File with the token of this process at the supervisor, which no client may use.
     pub(crate) supervisor_token_file: Option<PathBuf>,
-    /// If a proxy in front ends TLS.
+    /// The authorization server, if its tokens give access.
+    pub(crate) issuer: Option<HttpIssuer>,
+    /// For clients beyond this host.
     pub(crate) url: Option<PublicUrl>,
+    /// If the listener speaks TLS.
+    pub(crate) tls: Option<HttpTlsFiles>,
 }
 
-/// The URL of a proxy that ends TLS.
+impl HttpSettings {
+    /// The scheme of the listener's own URLs.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+}
+
+/// An authorization server.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpIssuer {
+    /// The `iss` of its tokens.
+    pub(crate) name: String,
+    /// File with its keys.
+    pub(crate) keys: PathBuf,
+}
+
+/// PEM files for TLS of the listener.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpTlsFiles {
+    /// Its certificate chain.
+    pub(crate) cert: PathBuf,
+    /// Its private key.
+    pub(crate) key: PathBuf,
+    /// Authorities of client certificates, if those give access.
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Names of which a client certificate needs one; any certificate of the authorities will do if there is none.
+    pub(crate) client_names: Vec<String>,
+}
+
+/// The URL of the server for clients beyond this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicUrl {
     /// `https://HOST[:PORT]`, without the usual port.
@@ -193,14 +250,36 @@ impl Args {
 
     /// How to serve HTTP; `None` to serve stdin and stdout.
     pub(crate) fn http(&self) -> anyhow::Result<Option<HttpSettings>> {
-        let Some((address, token_file)) = self.http.zip(self.http_token_file.clone()) else { return Ok(None) };
+        let Some(address) = self.http else { return Ok(None) };
+        ensure!(
+            self.http_token_file.is_some() || self.http_client_ca.is_some() || self.http_issuer.is_some(),
+            "--http {address}: say who has access with --http-token-file, --http-client-ca or --http-issuer"
+        );
+        let tls = self.http_cert.clone().zip(self.http_key.clone()).map(|(cert, key)| HttpTlsFiles {
+            cert,
+            key,
+            client_ca: self.http_client_ca.clone(),
+            client_names: self.http_client_names.clone(),
+        });
+        ensure!(
+            address.ip().is_loopback() || self.http_url.is_some() || tls.is_some(),
+            "--http {address}: not loopback and not encrypted: others on the way could read the token and the results. Give \
+             --http-cert and --http-key, or put a TLS proxy in front, and name the URL of either with --http-url https://HOST"
+        );
         ensure!(
             address.ip().is_loopback() || self.http_url.is_some(),
-            "--http {address}: not loopback and not encrypted: others on the way could read the token and the results. Put a \
-             TLS proxy in front and name its URL with --http-url https://HOST"
+            "--http {address}: name the URL by which clients reach it with --http-url https://HOST; requests for other hosts \
+             are refused"
         );
-        let (supervisor_token_file, url) = (self.token_file.clone(), self.http_url.clone());
-        Ok(Some(HttpSettings { address, token_file, supervisor_token_file, url }))
+        let issuer = self.http_issuer.clone().zip(self.http_issuer_keys.clone());
+        Ok(Some(HttpSettings {
+            address,
+            token_file: self.http_token_file.clone(),
+            supervisor_token_file: self.token_file.clone(),
+            issuer: issuer.map(|(name, keys)| HttpIssuer { name, keys }),
+            url: self.http_url.clone(),
+            tls,
+        }))
     }
 
     /// The path of each workspace over HTTP.
@@ -359,7 +438,16 @@ mod tests {
         for bad in ["http://a", "https://a/b", "https://u@a", "a", "https://"] {
             assert!(parse_public_url(bad).is_err(), "{bad}");
         }
-        for incomplete in [&["--http", "127.0.0.1:1"][..], &["--http-token-file", "t"], &["--http-url", "https://a"]] {
+        let secured = [&exposed[..], &["--http-cert", "c", "--http-key", "k"]].concat();
+        assert!(args(&secured).http().unwrap_err().to_string().contains("name the URL"));
+        assert!(args(&["--http", "127.0.0.1:1"]).http().unwrap_err().to_string().contains("say who has access"));
+        for incomplete in [
+            &["--http-token-file", "t"][..],
+            &["--http-url", "https://a"],
+            &["--http", "127.0.0.1:1", "--http-cert", "c"],
+            &["--http", "127.0.0.1:1", "--http-client-ca", "c"],
+            &["--http", "127.0.0.1:1", "--http-issuer", "https://a"],
+        ] {
             assert!(Args::try_parse_from(["proctor-mcp"].iter().chain(incomplete)).is_err(), "{incomplete:?}");
         }
         assert!(args(&[]).http().unwrap().is_none());

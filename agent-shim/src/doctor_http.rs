@@ -4,7 +4,8 @@
 use crate::bearer_token::read_token;
 use crate::command_line::HttpSettings;
 use crate::doctor::{Failure, print, step};
-use crate::http::SESSION_HEADER;
+use crate::doctor_tls;
+use crate::http::{SESSION_HEADER, read_certificates};
 use crate::tools::Tool;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -12,8 +13,10 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::CertificateDer;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
@@ -37,28 +40,44 @@ struct Agent {
     _connection: JoinSet<()>,
 }
 
+/// Where the server is, and how to reach it.
+struct Server {
+    address: SocketAddr,
+    host: String,
+    // If it speaks TLS.
+    certificate: Option<CertificateDer<'static>>,
+}
+
 /// Goes through all steps. `paths`: those of the workspaces.
 pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<(), Failure> {
-    let token = read_token(&settings.token_file)
-        .map_err(|error| Failure::new("read the token", &error, "check --http-token-file"))?;
+    let token = settings.token_file.as_deref().map(read_token).transpose();
+    let token = token.map_err(|error| Failure::new("read the token", &error, "check --http-token-file"))?;
+    let chain = settings.tls.as_ref().map(|files| read_certificates("--http-cert", &files.cert)).transpose();
+    let chain =
+        chain.map_err(|error| Failure::new("read the certificate", &format!("{error:#}"), "check --http-cert"))?;
     let address = settings.address;
     let host = settings.url.as_ref().map_or_else(|| address.to_string(), |url| url.host.clone());
-    let mut stranger = Agent::connect(address, &host, None).await?;
+    let server = Server { address, host, certificate: chain.into_iter().flatten().next() };
+    let mut stranger = Agent::connect(&server, None).await?;
     print(&format!("ok      {address} takes connections"));
     let refused = stranger.request(Method::POST, &paths[0], Some(&initialize())).await?.status();
     if refused != StatusCode::UNAUTHORIZED {
-        let cause = format!("a caller without a token is answered with {refused}");
+        let cause = format!("a caller without credentials is answered with {refused}");
         return Err(Failure::new("refuse a stranger", &cause, "another program may listen there"));
     }
-    print("ok      a caller without a token is refused");
+    print("ok      a caller without credentials is refused");
+    let Some(token) = token else {
+        print("note    no workspace was tried: it takes --http-token-file, by which the doctor is known");
+        return Ok(());
+    };
     for path in paths {
-        check_workspace(address, &host, &token, path).await?;
+        check_workspace(&server, &token, path).await?;
     }
     Ok(())
 }
 
-async fn check_workspace(address: SocketAddr, host: &str, token: &str, path: &str) -> Result<(), Failure> {
-    let mut agent = Agent::connect(address, host, Some(token.to_owned())).await?;
+async fn check_workspace(server: &Server, token: &str, path: &str) -> Result<(), Failure> {
+    let mut agent = Agent::connect(server, Some(token.to_owned())).await?;
     let response = agent.request(Method::POST, path, Some(&initialize())).await?;
     let session = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
     let server = result_of("initialize", response).await?;
@@ -85,12 +104,18 @@ async fn check_workspace(address: SocketAddr, host: &str, token: &str, path: &st
 }
 
 impl Agent {
-    async fn connect(address: SocketAddr, host: &str, token: Option<String>) -> Result<Agent, Failure> {
-        let stream = step("connect", START_IT, TcpStream::connect(address)).await?;
-        let (requests, connection) = step("connect", START_IT, http1::handshake(TokioIo::new(stream))).await?;
+    async fn connect(server: &Server, token: Option<String>) -> Result<Agent, Failure> {
+        let stream = step("connect", START_IT, TcpStream::connect(server.address)).await?;
         let mut driver = JoinSet::new();
-        driver.spawn(async move { _ = connection.await });
-        Ok(Agent { requests, host: host.to_owned(), token, session: None, _connection: driver })
+        let requests = match server.certificate.clone() {
+            Some(certificate) => {
+                let remedy = "--http-cert has to be the certificate of the server that listens there; start it again";
+                let secured = step("handshake", remedy, doctor_tls::handshake(stream, certificate)).await?;
+                drive(secured, &mut driver).await?
+            }
+            None => drive(stream, &mut driver).await?,
+        };
+        Ok(Agent { requests, host: server.host.clone(), token, session: None, _connection: driver })
     }
 
     async fn request(
@@ -118,6 +143,15 @@ impl Agent {
         step("ask", READ_LOG, self.requests.ready()).await?;
         step("ask", READ_LOG, self.requests.send_request(request)).await
     }
+}
+
+async fn drive(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    driver: &mut JoinSet<()>,
+) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    let (requests, connection) = step("connect", START_IT, http1::handshake(TokioIo::new(stream))).await?;
+    driver.spawn(async move { _ = connection.await });
+    Ok(requests)
 }
 
 fn message(id: u32, method: &str, params: &Value) -> Value {

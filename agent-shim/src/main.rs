@@ -25,6 +25,7 @@ mod certificate_errors;
 mod command_line;
 mod doctor;
 mod doctor_http;
+mod doctor_tls;
 mod end_of_input;
 mod end_of_output;
 mod handshake;

@@ -1,11 +1,11 @@
-//! The connections on which no valid token has arrived yet. When there are too many, the oldest is closed: an agent sends its
-//! token at once, so connections that stay silent leave first.
+//! The connections on which no request with valid credentials has arrived yet. When there are too many, the oldest is closed: an
+//! agent sends its request at once, so connections that stay silent leave first.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Most connections without a token: more than honest agents open within the time of a request.
+/// Most connections without credentials: more than honest agents open within the time of a request.
 const ANONYMOUS_MAX: usize = 128;
 
 /// These connections.
@@ -44,7 +44,7 @@ impl AnonymousConnections {
 }
 
 impl ConnectionEntry {
-    /// A valid token has arrived.
+    /// A request with valid credentials has arrived.
     pub(super) fn identify(&self) {
         self.connections.0.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&self.number);
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closes_the_oldest_that_has_no_token() {
+    fn closes_the_oldest_without_credentials() {
         let connections = AnonymousConnections::default();
         let entries: Vec<ConnectionEntry> = (0..ANONYMOUS_MAX).map(|_| connections.add()).collect();
         entries[0].identify();

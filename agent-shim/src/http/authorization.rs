@@ -1,82 +1,142 @@
-//! Authorization of HTTP callers: the bearer token, the challenge to a caller without one, and the metadata of RFC 9728.
+//! Authorization of HTTP callers: the bearer tokens and the client certificate, the challenge to a caller without either, and the
+//! metadata of RFC 9728.
 //!
-//! The token is opaque and made for this shim alone, so that it has no audience to check; a file with the supervisor's token is
-//! refused, and neither token is ever sent to the other side.
+//! The token of the file is opaque and made for this shim alone; a file with the supervisor's token is refused. A token of an
+//! authorization server has to name the resource as its audience. No credential is ever sent to the other side.
 
-use crate::bearer_token::{TokenError, read_token};
+use super::access_token::TokenIssuer;
+use super::tls::{ClientCertificates, HttpTls};
+use super::watched_files::WatchedFiles;
+use crate::bearer_token::read_token;
+use crate::command_line::{HttpIssuer, HttpSettings};
 use anyhow::ensure;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use rustls::pki_types::UnixTime;
 use serde_json::json;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use subtle::ConstantTimeEq;
 
-/// The token that callers have to present.
-pub(super) struct HttpToken {
-    path: PathBuf,
-    // Not accepted, although it may come to stand in the file.
-    supervisor_token: Option<String>,
-    known: Mutex<KnownToken>,
+/// What gives access.
+pub(super) struct Authorization {
+    token: Option<WatchedFiles<String>>,
+    issuer: Option<(HttpIssuer, WatchedFiles<TokenIssuer>)>,
+    tls: Option<Arc<WatchedFiles<HttpTls>>>,
+    // Whether client certificates give access.
+    has_client_ca: bool,
 }
-
-/// The token as last read. `None` while the file is unusable: nobody has access then.
-struct KnownToken {
-    stamp: Option<FileStamp>,
-    token: Option<String>,
-}
-
-/// Inode, size, and time of the last change in nanoseconds: differs after a rotation.
-type FileStamp = (u64, u64, i64, i64);
 
 /// The credentials of a request, as checked.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Credentials {
     Valid,
     Missing,
-    Invalid,
+    /// And what is wrong with it.
+    InvalidToken(&'static str),
+    InvalidCertificate,
 }
 
-impl HttpToken {
-    /// Reads the token. `supervisor_token_file`: that of the supervisor, whose token is not accepted.
-    pub(super) fn read(path: &Path, supervisor_token_file: Option<&Path>) -> anyhow::Result<HttpToken> {
-        let stamp = stamp(path);
-        let token = read_token(path)?;
-        let supervisor_token = supervisor_token_file.map(read_token).transpose()?;
+impl Authorization {
+    /// Reads the token and the issuer's keys. `tls`: that of the listener.
+    pub(super) fn new(
+        settings: &HttpSettings,
+        tls: Option<Arc<WatchedFiles<HttpTls>>>,
+    ) -> anyhow::Result<Authorization> {
+        let supervisor_token = settings.supervisor_token_file.as_deref();
+        let token = settings.token_file.as_deref().map(|path| watch_token(path, supervisor_token)).transpose()?;
+        let has_client_ca = settings.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+        let issuer =
+            settings.issuer.clone().map(|issuer| Ok::<_, anyhow::Error>((issuer.clone(), watch_issuer(issuer)?)));
+        Ok(Authorization { token, issuer: issuer.transpose()?, tls, has_client_ca })
+    }
+
+    /// Checks the credentials of a request for `resource`, the URL of a workspace, which came over a connection with these
+    /// certificates. A token takes precedence over a certificate, as at the supervisor.
+    pub(super) fn check(
+        &self,
+        headers: &HeaderMap,
+        certificates: Option<&ClientCertificates>,
+        resource: &str,
+    ) -> Credentials {
+        match (headers.get(AUTHORIZATION), certificates) {
+            (Some(given), _) => match self.check_token(given, resource) {
+                Ok(()) => Credentials::Valid,
+                Err(fault) => Credentials::InvalidToken(fault),
+            },
+            (None, Some(chain)) => {
+                let tls = self.tls.as_ref().and_then(|tls| tls.current());
+                let is_valid = tls.is_some_and(|tls| tls.admits(chain, UnixTime::now()));
+                if is_valid { Credentials::Valid } else { Credentials::InvalidCertificate }
+            }
+            (None, None) => Credentials::Missing,
+        }
+    }
+
+    fn check_token(&self, given: &HeaderValue, resource: &str) -> Result<(), &'static str> {
+        let wrong = "the token is wrong or was replaced";
+        let given = bearer(given).ok_or(wrong)?;
+        let token = self.token.as_ref().and_then(WatchedFiles::current);
+        // Compares in constant time, except for the length.
+        if token.is_some_and(|token| token.as_bytes().ct_eq(given).into()) {
+            return Ok(());
+        }
+        let issuer = self.issuer.as_ref().and_then(|(_, keys)| keys.current()).ok_or(wrong)?;
+        issuer.check(std::str::from_utf8(given).map_err(|_| wrong)?, resource)
+    }
+
+    /// What a caller with these credentials is told.
+    pub(super) fn refusal(&self, credentials: &Credentials) -> String {
+        match credentials {
+            Credentials::InvalidToken(fault) => format!("Unauthorized: {fault}"),
+            Credentials::InvalidCertificate => {
+                "Unauthorized: the client certificate has expired, or has none of the names that have access".to_owned()
+            }
+            Credentials::Missing | Credentials::Valid => {
+                let ways = [
+                    (self.token.is_some(), "send the token of --http-token-file as Authorization: Bearer"),
+                    (self.issuer.is_some(), "get a token from the authorization server that the metadata names"),
+                    (self.has_client_ca, "present a client certificate of an authority in --http-client-ca"),
+                ];
+                let ways: Vec<&str> = ways.into_iter().filter(|(is_way, _)| *is_way).map(|(_, way)| way).collect();
+                format!("Unauthorized: {}", ways.join(", or "))
+            }
+        }
+    }
+
+    /// The metadata of a resource. Without an issuer it names no authorization server: the operator hands out the token.
+    pub(super) fn metadata(&self, resource: &str) -> Vec<u8> {
+        let methods: &[&str] = if self.token.is_some() || self.issuer.is_some() { &["header"] } else { &[] };
+        let mut document = json!({
+            "resource": resource,
+            "resource_name": "proctor test runs",
+            "bearer_methods_supported": methods,
+        });
+        if let Some((HttpIssuer { name, .. }, _)) = &self.issuer {
+            document["authorization_servers"] = json!([name]);
+        }
+        document.to_string().into_bytes()
+    }
+}
+
+// `supervisor_token`: the file with the supervisor's token, which is not accepted, now or after a replacement.
+fn watch_token(path: &Path, supervisor_token: Option<&Path>) -> anyhow::Result<WatchedFiles<String>> {
+    let (path, supervisor_token) = (path.to_owned(), supervisor_token.map(Path::to_owned));
+    let paths = std::iter::once(&path).chain(&supervisor_token).cloned().collect();
+    WatchedFiles::open(paths, move || {
+        let token = read_token(&path)?;
+        let supervisor_token = supervisor_token.as_deref().map(read_token).transpose()?;
         ensure!(
             supervisor_token.as_ref() != Some(&token),
             "--http-token-file {}: holds the supervisor's token; make one for this server alone, for example with \
              `openssl rand -hex 32`",
             path.display()
         );
-        let known = Mutex::new(KnownToken { stamp, token: Some(token) });
-        Ok(HttpToken { path: path.to_owned(), supervisor_token, known })
-    }
-
-    /// Checks the credentials of a request. Reads the file again if it was replaced.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Credentials {
-        let Some(given) = headers.get(AUTHORIZATION) else { return Credentials::Missing };
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamp = stamp(&self.path);
-        if stamp != known.stamp || stamp.is_none() {
-            let token = read_token(&self.path).inspect_err(|error: &TokenError| {
-                tracing::warn!(error = error as &dyn std::error::Error, "no caller has access without the token file");
-            });
-            // The supervisor's own token gives no access here after a replacement either.
-            let token = token.ok().filter(|token| self.supervisor_token.as_ref() != Some(token));
-            *known = KnownToken { stamp, token };
-        }
-        let is_valid = known.token.as_ref().zip(bearer(given)).is_some_and(|(token, given)| {
-            // Compares in constant time, except for the length.
-            token.as_bytes().ct_eq(given).into()
-        });
-        if is_valid { Credentials::Valid } else { Credentials::Invalid }
-    }
+        Ok(token)
+    })
 }
 
-fn stamp(path: &Path) -> Option<FileStamp> {
-    let file = std::fs::metadata(path).ok()?;
-    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+fn watch_issuer(HttpIssuer { name, keys }: HttpIssuer) -> anyhow::Result<WatchedFiles<TokenIssuer>> {
+    WatchedFiles::open(vec![keys.clone()], move || TokenIssuer::load(&name, &keys))
 }
 
 fn bearer(value: &HeaderValue) -> Option<&[u8]> {
@@ -87,8 +147,8 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
 /// The header `WWW-Authenticate` of a refusal, as RFC 6750 and RFC 9728 have it. `base`: URL of the server.
 pub(super) fn challenge(credentials: &Credentials, base: &str, path: &str) -> String {
     let error = match credentials {
-        Credentials::Invalid => ", error=\"invalid_token\", error_description=\"the token is wrong or was replaced\"",
-        Credentials::Missing | Credentials::Valid => "",
+        Credentials::InvalidToken(fault) => format!(", error=\"invalid_token\", error_description=\"{fault}\""),
+        Credentials::Missing | Credentials::InvalidCertificate | Credentials::Valid => String::new(),
     };
     format!("Bearer realm=\"proctor-mcp\", resource_metadata=\"{base}{METADATA_PATH}{path}\"{error}")
 }
@@ -96,22 +156,19 @@ pub(super) fn challenge(credentials: &Credentials, base: &str, path: &str) -> St
 /// Path of the metadata; the path of the resource follows.
 pub(super) const METADATA_PATH: &str = "/.well-known/oauth-protected-resource";
 
-/// The metadata of the resource at `base` and `path`. It names no authorization server: the operator hands out the token.
-pub(super) fn metadata(base: &str, path: &str) -> Vec<u8> {
-    let document = json!({
-        "resource": format!("{base}{path}"),
-        "resource_name": "proctor test runs",
-        "bearer_methods_supported": ["header"],
-    });
-    document.to_string().into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn headers(value: &str) -> HeaderMap {
-        HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())])
+    const WRONG: &str = "the token is wrong or was replaced";
+
+    fn authorization(token: &Path, supervisor_token: Option<&Path>) -> anyhow::Result<Authorization> {
+        let token = Some(watch_token(token, supervisor_token)?);
+        Ok(Authorization { token, issuer: None, tls: None, has_client_ca: false })
+    }
+
+    fn check(authorization: &Authorization, value: &str) -> Credentials {
+        authorization.check(&HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]), None, "")
     }
 
     #[test]
@@ -119,26 +176,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         std::fs::write(&path, "one\n").unwrap();
-        let token = HttpToken::read(&path, None).unwrap();
+        let authorization = authorization(&path, None).unwrap();
         for (value, expected) in [
             ("Bearer one", Credentials::Valid),
             ("bearer  one", Credentials::Valid),
-            ("Bearer two", Credentials::Invalid),
-            ("Bearer ", Credentials::Invalid),
-            ("Bearer", Credentials::Invalid),
-            ("Basic one", Credentials::Invalid),
-            ("one", Credentials::Invalid),
+            ("Bearer two", Credentials::InvalidToken(WRONG)),
+            ("Bearer ", Credentials::InvalidToken(WRONG)),
+            ("Bearer", Credentials::InvalidToken(WRONG)),
+            ("Basic one", Credentials::InvalidToken(WRONG)),
+            ("one", Credentials::InvalidToken(WRONG)),
         ] {
-            assert_eq!(token.check(&headers(value)), expected, "{value}");
+            assert_eq!(check(&authorization, value), expected, "{value}");
         }
-        assert_eq!(token.check(&HeaderMap::new()), Credentials::Missing);
+        assert_eq!(authorization.check(&HeaderMap::new(), None, ""), Credentials::Missing);
         let other = dir.path().join("other");
         std::fs::write(&other, "two").unwrap();
         std::fs::rename(&other, &path).unwrap();
-        assert_eq!(token.check(&headers("Bearer one")), Credentials::Invalid);
-        assert_eq!(token.check(&headers("Bearer two")), Credentials::Valid);
+        assert_eq!(check(&authorization, "Bearer one"), Credentials::InvalidToken(WRONG));
+        assert_eq!(check(&authorization, "Bearer two"), Credentials::Valid);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(token.check(&headers("Bearer two")), Credentials::Invalid, "no file, no access");
+        assert_eq!(check(&authorization, "Bearer two"), Credentials::InvalidToken(WRONG), "no file, no access");
     }
 
     #[test]
@@ -147,7 +204,11 @@ mod tests {
         let (http, supervisor) = (dir.path().join("http"), dir.path().join("supervisor"));
         std::fs::write(&http, "same").unwrap();
         std::fs::write(&supervisor, "same\n").unwrap();
-        let error = HttpToken::read(&http, Some(&supervisor)).err().unwrap().to_string();
+        let error = authorization(&http, Some(&supervisor)).err().unwrap().to_string();
         assert!(error.contains("holds the supervisor's token"), "{error}");
+        std::fs::write(&supervisor, "other").unwrap();
+        let authorization = authorization(&http, Some(&supervisor)).unwrap();
+        std::fs::write(&http, "other").unwrap();
+        assert_eq!(check(&authorization, "Bearer other"), Credentials::InvalidToken(WRONG), "nor after a replacement");
     }
 }

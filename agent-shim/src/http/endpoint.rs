@@ -1,13 +1,14 @@
-//! The HTTP endpoint: checks origin, token and rate, and finds the workspace of a path.
+//! The HTTP endpoint: checks origin, credentials and rate, and finds the workspace of a path.
 
 use super::HttpWorkspace;
 use super::anonymous_connections::ConnectionEntry;
-use super::authorization::{Credentials, HttpToken, METADATA_PATH, challenge, metadata};
+use super::authorization::{Authorization, Credentials, METADATA_PATH, challenge};
 use super::early_headers::KEEP_ALIVE;
 use super::error_response::{busy_response, error_response, json_response};
 use super::messages::Messages;
 use super::request_rate::RequestRate;
 use super::response_body::HttpResponse;
+use super::tls::ClientCertificates;
 use crate::command_line::{HttpSettings, MCP_PATH, mcp_path};
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderMap, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
@@ -24,10 +25,12 @@ const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The endpoint.
 pub(super) struct Endpoint {
-    token: HttpToken,
+    authorization: Authorization,
     rate: RequestRate,
     // Origins of pages that may call: the server's own only, since it serves none.
     origins: Vec<String>,
+    // `http` or `https`.
+    scheme: &'static str,
     // `host:port` by which callers on this host may name the server.
     loopback_authorities: Vec<String>,
     // URL of the server without a path, for callers elsewhere.
@@ -40,10 +43,11 @@ impl Endpoint {
     pub(super) fn new(
         settings: &HttpSettings,
         address: SocketAddr,
+        authorization: Authorization,
         workspaces: Vec<HttpWorkspace>,
         interruption: &CancellationToken,
-    ) -> anyhow::Result<Endpoint> {
-        let token = HttpToken::read(&settings.token_file, settings.supervisor_token_file.as_deref())?;
+    ) -> Endpoint {
+        let scheme = settings.scheme();
         let port = address.port();
         let mut loopback_authorities: Vec<String> =
             LOOPBACK_HOSTS.iter().map(|host| format!("{host}:{port}")).collect();
@@ -52,7 +56,7 @@ impl Endpoint {
         if address.ip().is_loopback() && !loopback_authorities.contains(&own) {
             loopback_authorities.push(own);
         }
-        let mut origins: Vec<String> = loopback_authorities.iter().map(|host| format!("http://{host}")).collect();
+        let mut origins: Vec<String> = loopback_authorities.iter().map(|host| format!("{scheme}://{host}")).collect();
         origins.extend(settings.url.as_ref().map(|url| url.origin_with_port.clone()));
         let mut hosts = loopback_authorities.clone();
         hosts.extend(settings.url.as_ref().map(|url| url.host.clone()));
@@ -70,13 +74,15 @@ impl Endpoint {
             .into_iter()
             .map(|workspace| (workspace.name, Messages::new(workspace.server, config.clone())))
             .collect();
-        let base = settings.url.as_ref().map_or_else(|| format!("http://{address}"), |url| url.origin.clone());
-        Ok(Endpoint { token, rate: RequestRate::new(Instant::now()), origins, loopback_authorities, base, workspaces })
+        let base = settings.url.as_ref().map_or_else(|| format!("{scheme}://{address}"), |url| url.origin.clone());
+        let rate = RequestRate::new(Instant::now());
+        Endpoint { authorization, rate, origins, scheme, loopback_authorities, base, workspaces }
     }
 
-    /// The path of each workspace.
-    pub(super) fn paths(&self) -> impl Iterator<Item = String> {
-        self.workspaces.iter().map(|(name, _)| mcp_path(name.as_deref()))
+    /// The URLs of the workspaces at `address`.
+    pub(super) fn urls(&self, address: SocketAddr) -> Vec<String> {
+        let paths = self.workspaces.iter().map(|(name, _)| mcp_path(name.as_deref()));
+        paths.map(|path| format!("{}://{address}{path}", self.scheme)).collect()
     }
 
     /// Answers one request.
@@ -93,7 +99,8 @@ impl Endpoint {
         if let Some(resource) = path.strip_prefix(METADATA_PATH) {
             return self.describe(resource, headers, request.method());
         }
-        let credentials = self.token.check(headers);
+        let certificates = request.extensions().get::<ClientCertificates>();
+        let credentials = self.authorization.check(headers, certificates, &(self.base_for(headers) + &path));
         if credentials != Credentials::Valid {
             return self.refuse(&credentials, headers, &path);
         }
@@ -118,13 +125,13 @@ impl Endpoint {
     fn base_for(&self, headers: &HeaderMap) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
         match host.filter(|host| self.loopback_authorities.iter().any(|own| own == host)) {
-            Some(host) => format!("http://{host}"),
+            Some(host) => format!("{}://{host}", self.scheme),
             None => self.base.clone(),
         }
     }
 
     fn describe(&self, resource: &str, headers: &HeaderMap, method: &Method) -> HttpResponse {
-        // The same for every path, so that nobody without a token learns the names.
+        // The same for every path, so that nobody without access learns the names.
         let resource = match resource {
             "" | "/" => MCP_PATH,
             path if is_mcp_path(path) => path,
@@ -134,15 +141,12 @@ impl Endpoint {
             let error = ErrorData::invalid_request("Method Not Allowed: the metadata is read by GET", None);
             return error_response(StatusCode::METHOD_NOT_ALLOWED, error, None);
         }
-        json_response(StatusCode::OK, metadata(&self.base_for(headers), resource))
+        json_response(StatusCode::OK, self.authorization.metadata(&(self.base_for(headers) + resource)))
     }
 
     fn refuse(&self, credentials: &Credentials, headers: &HeaderMap, path: &str) -> HttpResponse {
-        let text = match credentials {
-            Credentials::Missing => "Unauthorized: send the token of --http-token-file as Authorization: Bearer",
-            _ => "Unauthorized: the token is wrong or was replaced",
-        };
-        let mut response = error_response(StatusCode::UNAUTHORIZED, ErrorData::invalid_request(text, None), None);
+        let error = ErrorData::invalid_request(self.authorization.refusal(credentials), None);
+        let mut response = error_response(StatusCode::UNAUTHORIZED, error, None);
         let path = if is_mcp_path(path) { path } else { MCP_PATH };
         if let Ok(value) = challenge(credentials, &self.base_for(headers), path).parse() {
             response.headers_mut().insert(WWW_AUTHENTICATE, value);

@@ -1,8 +1,11 @@
-//! Listens, bounds the connections, and ends them.
+//! Listens, performs TLS handshakes, bounds the connections, and ends them.
 
 use super::HttpWorkspace;
 use super::anonymous_connections::{AnonymousConnections, ConnectionEntry};
+use super::authorization::Authorization;
 use super::endpoint::Endpoint;
+use super::tls::{ClientCertificates, HttpTls};
+use super::watched_files::WatchedFiles;
 use crate::command_line::HttpSettings;
 use crate::mcp_server::McpServer;
 use anyhow::Context;
@@ -16,12 +19,16 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Most connections: several for each of a hundred agents. Below the usual limit of 1,024 descriptors.
 const CONNECTIONS_MAX: usize = 512;
+
+/// How long a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the headers of a request may take, and how long a connection may be idle between two requests.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +46,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long the answers to interrupted calls may take. They are ready at once.
 const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
 
-/// The answer to a connection too many. Written without a request, and read instead of its answer.
+/// The answer to a connection too many. Written without a request, and read instead of its answer. Over TLS the connection is
+/// closed without one.
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
@@ -48,6 +56,7 @@ pub(crate) struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
     endpoint: Arc<Endpoint>,
+    tls: Option<Arc<WatchedFiles<HttpTls>>>,
     servers: Vec<McpServer>,
     // Ends event streams and sessions.
     interruption: CancellationToken,
@@ -60,13 +69,15 @@ impl HttpServer {
         let address = listener.local_addr().with_context(|| format!("--http {asked}"))?;
         let interruption = CancellationToken::new();
         let servers = workspaces.iter().map(|workspace| workspace.server.clone()).collect();
-        let endpoint = Arc::new(Endpoint::new(settings, address, workspaces, &interruption)?);
-        Ok(HttpServer { listener, address, endpoint, servers, interruption })
+        let tls = settings.tls.clone().map(HttpTls::watch).transpose()?.map(Arc::new);
+        let authorization = Authorization::new(settings, tls.clone())?;
+        let endpoint = Arc::new(Endpoint::new(settings, address, authorization, workspaces, &interruption));
+        Ok(HttpServer { listener, address, endpoint, tls, servers, interruption })
     }
 
     /// The URLs of the workspaces, for callers on this host.
     pub(crate) fn urls(&self) -> Vec<String> {
-        self.endpoint.paths().map(|path| format!("http://{}{path}", self.address)).collect()
+        self.endpoint.urls(self.address)
     }
 
     /// Serves until `terminated` is ready, then answers the calls in flight that the server ends.
@@ -89,12 +100,18 @@ impl HttpServer {
             };
             let Ok(permit) = permits.clone().try_acquire_owned() else {
                 tracing::info!("a connection too many was refused");
-                _ = stream.try_write(BUSY);
+                if self.tls.is_none() {
+                    _ = stream.try_write(BUSY);
+                }
                 continue;
             };
-            let (entry, endpoint, watcher) = (Arc::new(anonymous.add()), self.endpoint.clone(), connections.watcher());
+            let (endpoint, tls) = (self.endpoint.clone(), self.tls.clone());
+            let (entry, watcher) = (Arc::new(anonymous.add()), connections.watcher());
             tokio::spawn(async move {
-                serve(stream, endpoint, &entry, watcher).await;
+                tokio::select! {
+                    () = serve(stream, tls.as_deref(), endpoint, &entry, watcher) => {}
+                    () = entry.closed() => tracing::info!("the oldest connection without valid credentials was closed"),
+                }
                 drop(permit);
             });
         }
@@ -106,13 +123,39 @@ impl HttpServer {
     }
 }
 
-async fn serve(stream: TcpStream, endpoint: Arc<Endpoint>, entry: &Arc<ConnectionEntry>, watcher: Watcher) {
+async fn serve(
+    stream: TcpStream,
+    tls: Option<&WatchedFiles<HttpTls>>,
+    endpoint: Arc<Endpoint>,
+    entry: &Arc<ConnectionEntry>,
+    watcher: Watcher,
+) {
     _ = stream.set_nodelay(true);
     if let Err(error) = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNREAD_MS_MAX) {
         tracing::debug!(%error, "a client that does not read is not found");
     }
+    let Some(tls) = tls else { return serve_requests(stream, None, endpoint, entry, watcher).await };
+    // The files in force now; while one is unusable nobody has access.
+    let Some(tls) = tls.current() else { return };
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok((stream, certificates))) => serve_requests(stream, certificates, endpoint, entry, watcher).await,
+        Ok(Err(error)) => tracing::info!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::info!("a TLS handshake took too long"),
+    }
+}
+
+async fn serve_requests(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    certificates: Option<ClientCertificates>,
+    endpoint: Arc<Endpoint>,
+    entry: &Arc<ConnectionEntry>,
+    watcher: Watcher,
+) {
     let service = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(entry.clone());
+        if let Some(certificates) = &certificates {
+            request.extensions_mut().insert(certificates.clone());
+        }
         let endpoint = endpoint.clone();
         async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
     });
@@ -121,12 +164,7 @@ async fn serve(stream: TcpStream, endpoint: Arc<Endpoint>, entry: &Arc<Connectio
         .header_read_timeout(HEADERS_TIMEOUT)
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    tokio::select! {
-        ended = watcher.watch(connection) => {
-            if let Err(error) = ended {
-                tracing::debug!(%error, "a connection broke off");
-            }
-        }
-        () = entry.closed() => tracing::info!("the oldest connection without a token was closed"),
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection broke off");
     }
 }

@@ -1,13 +1,14 @@
 //! MCP over streamable HTTP, for many agents of one tenant.
 //!
-//! A request passes these in this order: the listener (`listener`, bounds of connections), the endpoint (`endpoint`: origin,
-//! token, rate, path), the messages of a POST (`messages`: size, JSON, batches, ids in use), rmcp's service, which checks
+//! A request passes these in this order: the listener (`listener`: bounds of connections, TLS), the endpoint (`endpoint`: origin,
+//! credentials, rate, path), the messages of a POST (`messages`: size, JSON, batches, ids in use), rmcp's service, which checks
 //! host and headers and speaks the protocol.
 //!
 //! Tasks: the accept loop; one per connection; rmcp's, of which each session has two, and each request without a session
-//! one. Locks: the token as last read, the open sessions, the connections without a token yet, the rate; each is held
+//! one. Locks: the files as last read, the open sessions, the connections without credentials yet, the rate; each is held
 //! for a look-up only.
 
+mod access_token;
 mod anonymous_connections;
 mod authorization;
 mod early_headers;
@@ -18,8 +19,11 @@ mod messages;
 mod request_rate;
 mod response_body;
 mod sessions;
+mod tls;
+mod watched_files;
 
 pub(crate) use listener::HttpServer;
+pub(crate) use tls::read_certificates;
 
 use crate::command_line::HttpSettings;
 use crate::mcp_server::McpServer;

@@ -8,10 +8,13 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper::{HeaderMap, Method, Request, Response};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use std::error::Error;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Child;
+use tokio_rustls::TlsConnector;
 
 pub(crate) const TOKEN: &str = "the-token-of-the-agents";
 
@@ -36,17 +39,23 @@ impl HttpShim {
         HttpShim::with(fake, &["--workspace", "/"]).await
     }
 
+    /// A shim with these options that knows agents by the token.
     pub(crate) async fn with(fake: &FakeSupervisor, more: &[&str]) -> HttpShim {
         let dir = tempfile::tempdir().unwrap();
         let token = dir.path().join("token");
         std::fs::write(&token, TOKEN).unwrap();
+        HttpShim::start(fake, &[&["--http-token-file", token.to_str().unwrap()], more].concat(), dir).await
+    }
+
+    /// A shim with these options and a directory for its files.
+    pub(crate) async fn start(fake: &FakeSupervisor, options: &[&str], dir: tempfile::TempDir) -> HttpShim {
         let supervisor = format!("unix:{}", fake.socket().display());
-        let http = ["--http", "127.0.0.1:0", "--http-token-file", token.to_str().unwrap(), "--supervisor", &supervisor];
-        let mut process = shim_with_stderr(&[&http, more].concat());
+        let http = ["--http", "127.0.0.1:0", "--supervisor", &supervisor];
+        let mut process = shim_with_stderr(&[&http, options].concat());
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
         let line = tokio::time::timeout(SOON, lines.next_line()).await.unwrap().unwrap().unwrap();
-        let port =
-            line.strip_prefix("proctor-mcp: serving MCP at http://127.0.0.1:").unwrap_or_else(|| panic!("{line}"));
+        let url = line.strip_prefix("proctor-mcp: serving MCP at http").unwrap_or_else(|| panic!("{line}"));
+        let port = url.trim_start_matches('s').strip_prefix("://127.0.0.1:").unwrap_or_else(|| panic!("{line}"));
         let port = port.split_once("/mcp").unwrap().0.parse().unwrap();
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         HttpShim { process, port, dir }
@@ -83,17 +92,23 @@ impl HttpShim {
 
     /// Sends a request over a connection of its own; the response's body is still to be read.
     pub(crate) async fn send(&self, request: Request<Full<Bytes>>) -> Response<Incoming> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        tokio::time::timeout(SOON, sender.send_request(request)).await.unwrap().unwrap()
+        let mut connection = Connection::over(self.stream().await).await.unwrap();
+        connection.send(request).await.unwrap()
+    }
+
+    /// A connection over TLS.
+    pub(crate) async fn secure_connection(&self, tls: &TlsConnector) -> Result<Connection, Box<dyn Error>> {
+        let name = ServerName::try_from("localhost")?;
+        let stream = tokio::time::timeout(SOON, tls.connect(name, self.stream().await)).await??;
+        Connection::over(stream).await
+    }
+
+    async fn stream(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
     }
 
     pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
-        let (parts, body) = self.send(request).await.into_parts();
-        let body = tokio::time::timeout(SOON, body.collect()).await.unwrap().unwrap().to_bytes();
-        let body = String::from_utf8(body.to_vec()).unwrap();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body }
+        Answer::read(self.send(request).await).await.unwrap()
     }
 
     /// Posts a message with these headers.
@@ -121,7 +136,34 @@ pub(crate) fn stateless_headers(message: &Value) -> Vec<(&str, &str)> {
     headers
 }
 
+/// A connection for several requests, one after the other.
+pub(crate) struct Connection(http1::SendRequest<Full<Bytes>>);
+
+impl Connection {
+    async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, Box<dyn Error>> {
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Connection(sender))
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Box<dyn Error>> {
+        self.0.ready().await?;
+        Ok(tokio::time::timeout(SOON, self.0.send_request(request)).await??)
+    }
+
+    pub(crate) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Box<dyn Error>> {
+        Answer::read(self.send(request).await?).await
+    }
+}
+
 impl Answer {
+    async fn read(response: Response<Incoming>) -> Result<Answer, Box<dyn Error>> {
+        let (parts, body) = response.into_parts();
+        let body = tokio::time::timeout(SOON, body.collect()).await??.to_bytes();
+        let body = String::from_utf8(body.to_vec())?;
+        Ok(Answer { status: parts.status.as_u16(), headers: parts.headers, body })
+    }
+
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).unwrap_or_else(|| panic!("{name}: {self:?}")).to_str().unwrap()
     }

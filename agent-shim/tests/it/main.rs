@@ -12,6 +12,8 @@ mod http_client;
 mod http_load;
 mod http_protocol;
 mod http_security;
+mod http_tls;
+mod http_tokens;
 mod json_rpc_lines;
 mod lifecycle;
 mod private_supervisor;
