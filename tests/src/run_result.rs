@@ -20,6 +20,8 @@ pub struct TestRecord {
     pub expected: Option<String>,
     /// Actual value.
     pub actual: Option<String>,
+    /// Whether it failed only because a subtest of it did.
+    pub failed_by_subtest: bool,
 }
 
 /// The fields of a report that the table checks, from any interface.
@@ -76,6 +78,7 @@ impl TestRecord {
             message: text(&value["message"]),
             expected: text(&value["expected"]),
             actual: text(&value["actual"]),
+            failed_by_subtest: value["failed_by_subtest"] == true,
         }
     }
 
@@ -88,6 +91,7 @@ impl TestRecord {
             message: case.message.clone(),
             expected: case.expected.clone(),
             actual: case.actual.clone(),
+            failed_by_subtest: case.failed_by_subtest,
         }
     }
 
@@ -112,6 +116,7 @@ impl TestRecord {
             message: Some(failure.message.clone()),
             expected: failure.expected.clone(),
             actual: failure.actual.clone(),
+            failed_by_subtest: false,
         }
     }
 
@@ -123,6 +128,7 @@ impl TestRecord {
             message: case.message.map(str::to_owned),
             expected: case.expected.map(str::to_owned),
             actual: case.actual.map(str::to_owned),
+            failed_by_subtest: case.hidden,
         }
     }
 }

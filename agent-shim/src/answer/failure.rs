@@ -80,7 +80,10 @@ pub(crate) fn entries(report: &Report) -> Vec<FailureEntry> {
         let hung = |test: &TestId| evidence.hung.iter().find(|hung| hung.test.as_ref() == Some(test));
         evidence.running.iter().map(move |test| FailureEntry::from_running(test, hung(test)))
     });
-    running.chain(collectors).chain(without_echoing_parents(&report.tests).map(FailureEntry::from_test)).collect()
+    running
+        .chain(collectors)
+        .chain(report.tests.iter().filter(|test| is_own_failure(test)).map(FailureEntry::from_test))
+        .collect()
 }
 
 impl FailureEntry {
@@ -256,6 +259,11 @@ pub(crate) fn has_failed(test: &TestCase) -> bool {
     matches!(test.outcome(), TestOutcome::Failed | TestOutcome::Error)
 }
 
+/// Whether it failed, and not only because a subtest of it did.
+pub(crate) fn is_own_failure(test: &TestCase) -> bool {
+    has_failed(test) && !test.failed_by_subtest
+}
+
 // Whether a frame has a place `file:line` whose file is relative and not one that a package manager installed.
 fn is_in_project(frame: &str) -> bool {
     frame.split(|character: char| character.is_whitespace() || "()[]\"'".contains(character)).any(|word| {
@@ -280,23 +288,6 @@ pub(crate) fn place(file: Option<&str>, number: Option<u32>) -> Option<String> {
 
 fn lines(text: &str) -> Vec<String> {
     text.lines().map(|text| line(text.trim_end()).into_owned()).filter(|line| !line.trim().is_empty()).collect()
-}
-
-// The supervisor's rule for `last_test_failures`: a parent that failed only because of its subtests has no message and no
-// place. Sorting brings each parent directly before its first subtest.
-fn without_echoing_parents(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
-    let mut failing: Vec<&str> =
-        tests.iter().filter(|test| has_failed(test)).map(|test| test.nodeid.as_str()).collect();
-    failing.sort_unstable();
-    let has_child = move |parent: &str| {
-        let prefix = format!("{parent}/");
-        let at = failing.partition_point(|name| *name < prefix.as_str());
-        failing.get(at).is_some_and(|name| name.starts_with(&prefix))
-    };
-    tests
-        .iter()
-        .filter(|test| has_failed(test))
-        .filter(move |test| test.message.is_some() || test.file.is_some() || !has_child(&test.nodeid))
 }
 
 #[cfg(test)]
@@ -325,12 +316,11 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_only_echoes_its_subtests_is_no_entry() {
-        let parent = TestCase { message: None, file: None, ..test("a/T", "") };
+    fn a_parent_that_failed_only_by_its_subtest_is_no_entry() {
+        let parent = TestCase { failed_by_subtest: true, ..test("a/T", "") };
         let names = |tests: Vec<TestCase>| entries_of(tests).into_iter().map(|entry| entry.name).collect::<Vec<_>>();
-        assert_eq!(names(vec![test("a/T/x", "wrong"), parent.clone()]), ["a/T/x"]);
+        assert_eq!(names(vec![test("a/T/x", "wrong"), parent]), ["a/T/x"]);
         assert_eq!(names(vec![test("a/T", "wrong"), test("a/T/x", "wrong")]), ["a/T", "a/T/x"]);
-        assert_eq!(names(vec![parent]), ["a/T"]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::run_follower::EndedRun;
 use crate::run_uri;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{Affected, LimitHit, Outcome, Report, Stream, Summary};
+use proctor_proto::v1::{Affected, LimitHit, Outcome, Report, Stream};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -201,7 +201,7 @@ impl Draw for RunAnswer {
         members.extend([
             ("outcome", Value::from(text::outcome_name(report.outcome()))),
             ("affected", report.affected.as_ref().map_or(Value::Null, affected_json)),
-            ("summary", summary(&report.summary.unwrap_or_default())),
+            ("summary", summary(report)),
             ("failures", failures_json(&shown.explained)),
             ("named", named_json(&shown.named)),
             ("exit_code", Value::from(report.exit_code)),
@@ -293,9 +293,8 @@ fn affected_note(affected: &Affected) -> String {
 }
 
 fn count_beyond(report: &Report) -> u64 {
-    let counts = report.summary.unwrap_or_default();
-    let listed = report.tests.iter().filter(|test| failure::has_failed(test)).count() as u64;
-    let tests = (counts.failed + counts.error).saturating_sub(listed).min(report.tests_left_out);
+    let listed = report.tests.iter().filter(|test| failure::is_own_failure(test)).count() as u64;
+    let tests = run_headline::failing(report).saturating_sub(listed).min(report.tests_left_out);
     tests + report.collectors_left_out
 }
 
@@ -307,11 +306,13 @@ fn failures_json(failures: &[FailureEntry]) -> Value {
 }
 
 /// Counts as JSON, without zeros.
-fn summary(summary: &Summary) -> Value {
+fn summary(report: &Report) -> Value {
+    let summary = report.summary.unwrap_or_default();
     let counts = [
         ("total", summary.total),
         ("passed", summary.passed),
         ("failed", summary.failed),
+        ("failed_parents", report.failed_parents),
         ("skipped", summary.skipped),
         ("xfailed", summary.xfailed),
         ("xpassed", summary.xpassed),

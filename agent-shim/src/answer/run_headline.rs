@@ -19,12 +19,12 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
         Outcome::Passed => match report.affected.as_ref().filter(|affected| affected.full_reason.is_none()) {
             Some(affected) => {
                 let all = counts.total + affected.left_out;
-                format!("{} affected of {all}{}", counts.passed, other_counts(&counts))
+                format!("{} affected of {all}{}", counts.passed, other_counts(report))
             }
-            None => format!("{} tests{}", counts.passed, other_counts(&counts)),
+            None => format!("{} tests{}", counts.passed, other_counts(report)),
         },
         Outcome::Failed if counts.failed + counts.error > 0 => {
-            format!("{} of {}{}", failing(report, &counts), counts.total, other_counts(&counts))
+            format!("{} of {}{}", failing(report), counts.total, other_counts(report))
         }
         Outcome::Failed => no_failing_test(report, &counts),
         Outcome::BuildFailed => format!("{}; {}", broken_units(report, "did not build"), finished(report, &counts)),
@@ -52,8 +52,9 @@ fn since_last_run(report: &Report) -> String {
     if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) }
 }
 
-// A parent that only echoes its subtests is counted by the runner, but is not a failure of its own to read.
-fn failing(report: &Report, counts: &Summary) -> u64 {
+/// Number of failed tests without those that failed only because a subtest of theirs did, which no list of failures repeats.
+pub(crate) fn failing(report: &Report) -> u64 {
+    let counts = report.summary.unwrap_or_default();
     (counts.failed + counts.error).saturating_sub(report.failed_parents)
 }
 
@@ -71,9 +72,14 @@ fn no_failing_test(report: &Report, counts: &Summary) -> String {
     }
 }
 
-fn other_counts(counts: &Summary) -> String {
-    let kinds =
-        [(counts.skipped, "skipped"), (counts.xfailed, "failed as expected"), (counts.xpassed, "passed unexpectedly")];
+fn other_counts(report: &Report) -> String {
+    let counts = report.summary.unwrap_or_default();
+    let kinds = [
+        (report.failed_parents, "failed by a subtest"),
+        (counts.skipped, "skipped"),
+        (counts.xfailed, "failed as expected"),
+        (counts.xpassed, "passed unexpectedly"),
+    ];
     kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!(", {count} {kind}")).collect()
 }
 
@@ -86,7 +92,7 @@ fn broken_units(report: &Report, what: &str) -> String {
 }
 
 fn finished(report: &Report, counts: &Summary) -> String {
-    format!("{} passed, {} failed", counts.passed, failing(report, counts))
+    format!("{} passed, {} failed", counts.passed, failing(report))
 }
 
 fn running(entries: &[FailureEntry]) -> String {
@@ -187,8 +193,8 @@ mod tests {
             ..TestCase::default()
         };
         let mut nested = report(Outcome::Failed, Summary { total: 6, passed: 4, failed: 2, ..Summary::default() });
-        nested.tests = vec![case("a/T/x", Some("wrong")), case("a/T", None)];
+        nested.tests = vec![case("a/T/x", Some("wrong")), TestCase { failed_by_subtest: true, ..case("a/T", None) }];
         nested.failed_parents = 1;
-        assert_eq!(line_of(&nested), "failed: 1 of 6 (go, 1.3s)");
+        assert_eq!(line_of(&nested), "failed: 1 of 6, 1 failed by a subtest (go, 1.3s)");
     }
 }

@@ -3,6 +3,7 @@
 use crate::client::shim_with_stderr;
 use crate::fake_supervisor::{FakeState, FakeSupervisor};
 use crate::http_client::{Answer, Connection, HttpShim, TOKEN};
+use crate::private_supervisor::doctor;
 use crate::raw_client::{SOON, initialize, stateless};
 use hyper::Method;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType, date_time_ymd};
@@ -233,6 +234,36 @@ async fn unfinished_handshakes_keep_no_agent_out() {
     }
     assert_eq!(shim.status(Some(&shim.authority.client(ME)), "").await.unwrap(), 200);
     drop(silent);
+}
+
+#[tokio::test]
+async fn the_doctor_checks_a_server_that_speaks_tls() {
+    let fake = FakeSupervisor::start(FakeState::default());
+    let access = ["--http-client-ca", "ca.pem", "--http-token-file", "token"];
+    let shim = SecureShim::start(&fake, &access).await;
+    let other = shim.authority.certificate(SanType::DnsName("localhost".try_into().unwrap()), LATER);
+    for (name, text) in [("other.pem", &other.chain), ("other-key.pem", &other.key)] {
+        shim.replace(name, text);
+    }
+    let address = format!("127.0.0.1:{}", shim.shim.port);
+    for (options, is_success, line) in [
+        (&[&["--http-cert", "cert.pem", "--http-key", "key.pem"], &access[2..]].concat(), true, "/mcp lists 11 tools"),
+        (
+            &[&["--http-cert", "cert.pem", "--http-key", "key.pem"], &access[..2]].concat(),
+            true,
+            "no workspace was tried",
+        ),
+        (
+            &[&["--http-cert", "other.pem", "--http-key", "other-key.pem"], &access[2..]].concat(),
+            false,
+            "FAILED  handshake: ",
+        ),
+    ] {
+        let options: Vec<String> = options.iter().map(|option| in_dir(shim.shim.dir.path(), option)).collect();
+        let all = ["--workspace", "/", "--http", &address].into_iter().chain(options.iter().map(String::as_str));
+        let (works, text) = doctor(&all.collect::<Vec<_>>()).await;
+        assert!(works == is_success && text.contains(line), "{options:?}: {text}");
+    }
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn another_is_started() {
     assert_eq!((pids.len(), pids.iter().filter(|pid| alive(pid)).count()), (2, 1));
 }
 
-async fn doctor(arguments: &[&str]) -> (bool, String) {
+pub(crate) async fn doctor(arguments: &[&str]) -> (bool, String) {
     let all = ["doctor"].iter().chain(arguments).copied().collect::<Vec<_>>();
     let output = shim_with_stderr(&all).wait_with_output().await.unwrap();
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
@@ -89,7 +89,7 @@ async fn the_doctor_connects_to_a_server_as_an_agent_would() {
     let server = ["--workspace", "one=/", "--workspace", "two=/tmp", "--http", &address, "--http-token-file"];
     let (works, text) = doctor(&[&server[..], &[token.to_str().unwrap()]].concat()).await;
     assert!(works && text.ends_with("everything that a client does first works\n"), "{text}");
-    for line in ["a caller without a token is refused", "/mcp/one lists ", "session on the workspace of /mcp/two"] {
+    for line in ["a caller without credentials is refused", "/mcp/one lists ", "session on the workspace of /mcp/two"] {
         assert!(text.contains(line), "{text}");
     }
     let other = shim.dir.path().join("other");

@@ -93,7 +93,7 @@ pub struct Progress {
     pub tests_finished: u64,
     /// Tests that the run will report in all, once the runner has said so; never an estimate.
     pub tests_total: Option<u64>,
-    /// Tests among them that failed or ended with an error.
+    /// Tests among them that failed or ended with an error, and not only because a subtest did.
     pub tests_failed: u64,
     /// Milliseconds since the runner started.
     pub elapsed_ms: u64,

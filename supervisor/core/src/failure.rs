@@ -1,6 +1,6 @@
 //! The failure slot: the failures of a session's last run, and the selection that reruns them.
 
-use crate::bounds::{FAILURES_MAX, NAME_BYTES_MAX};
+use crate::bounds::FAILURES_MAX;
 use crate::hung_test::HungTest;
 use crate::id::RunId;
 use crate::outcome::Outcome;
@@ -146,12 +146,10 @@ impl FailureSlot {
             .collectors
             .iter()
             .map(Failure::from_collector)
-            .chain(failures_of_their_own(&report.tests).map(Failure::from_test))
+            .chain(report.own_failures().map(Failure::from_test))
             .collect();
-        // Failures that the report left out are known only from the summary; parents that only echo their subtests
-        // cannot be recognised among them.
-        let failing = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
-        let left_out = report.summary.failures().saturating_sub(failing) + report.truncated.collectors;
+        // Failures that the report left out are known only by their number.
+        let left_out = report.own_failures_left_out() + report.truncated.collectors;
         self.last = Some(LastRun {
             run,
             framework: report.framework.clone(),
@@ -296,34 +294,6 @@ impl Failure {
     }
 }
 
-/// The failed tests without parents that failed only because of their subtests: such a parent has no message of its own,
-/// and listing it would repeat the subtest's failure.
-pub fn failures_of_their_own(tests: &[TestCase]) -> impl Iterator<Item = &TestCase> {
-    // Sorting the ids brings each parent directly before its first subtest.
-    let mut failing: Vec<&str> =
-        tests.iter().filter(|test| test.outcome.is_failure()).map(|test| test.nodeid.as_str()).collect();
-    failing.sort_unstable();
-    tests
-        .iter()
-        .filter(|test| test.outcome.is_failure())
-        .filter(move |test| test.message.is_some() || test.file.is_some() || !has_child(&failing, &test.nodeid))
-}
-
-/// Number of failed tests that failed only because a subtest of theirs did. They are counted in a summary and not listed as
-/// failures.
-#[must_use]
-pub fn count_failed_parents(tests: &[TestCase]) -> u64 {
-    let failing = tests.iter().filter(|test| test.outcome.is_failure()).count();
-    (failing - failures_of_their_own(tests).count()) as u64
-}
-
-fn has_child(sorted: &[&str], parent: &str) -> bool {
-    debug_assert!(parent.len() <= 2 * NAME_BYTES_MAX);
-    let prefix = format!("{parent}/");
-    let at = sorted.partition_point(|id| *id < prefix.as_str());
-    sorted.get(at).is_some_and(|id| id.starts_with(&prefix))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -336,25 +306,19 @@ mod tests {
 
     fn failing(name: &str, message: Option<&str>) -> TestCase {
         let id = TestId { package: "p".into(), name: name.into() };
-        let mut test = TestCase::new(id, format!("p/{name}"), TestOutcome::Failed);
-        test.message = message.map(Into::into);
-        test
+        let test = TestCase::new(id, format!("p/{name}"), TestOutcome::Failed);
+        TestCase { message: message.map(Into::into), ..test }
     }
 
     #[test]
-    fn omits_a_parent_without_a_message_when_its_subtest_is_listed() {
+    fn omits_a_parent_that_failed_only_by_its_subtest() {
         let mut slot = FailureSlot::default();
-        let tests = vec![
-            failing("T/a", Some("boom")),
-            failing("T", None),
-            failing("T2", None),
-            failing("U/x", Some("no")),
-            failing("U", Some("and I failed too")),
-        ];
-        assert_eq!(count_failed_parents(&tests), 1);
+        let parent = TestCase { failed_by_subtest: true, ..failing("T", None) };
+        let tests = vec![failing("T/a", Some("boom")), parent, failing("T2", None)];
         slot.fill(RunId::new("r"), &report(Outcome::Failed, tests), DeferredFailures::default());
-        let names: Vec<_> = slot.last().unwrap().failures.iter().map(|failure| failure.nodeid.as_str()).collect();
-        assert_eq!(names, ["p/T/a", "p/T2", "p/U/x", "p/U"]);
+        let last = slot.last().unwrap();
+        let names: Vec<_> = last.failures.iter().map(|failure| failure.nodeid.as_str()).collect();
+        assert_eq!((names, last.total), (vec!["p/T/a", "p/T2"], 2));
     }
 
     #[test]
@@ -363,7 +327,7 @@ mod tests {
         let total = |failing_kept: usize, collectors_left_out: u64| {
             let mut tests: Vec<TestCase> =
                 (1..12_000).map(|number| failing(&format!("T/{number}"), Some("no"))).collect();
-            tests.insert(0, failing("T", None));
+            tests.insert(0, TestCase { failed_by_subtest: true, ..failing("T", None) });
             tests.extend((0..138_000).map(|number| {
                 let name = format!("P{number}");
                 TestCase::new(TestId { package: "p".into(), name: name.clone() }, name, TestOutcome::Passed)

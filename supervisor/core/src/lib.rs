@@ -10,6 +10,7 @@ pub mod bounds;
 pub mod check;
 pub mod coverage;
 pub mod event;
+pub mod failed_parents;
 pub mod failure;
 pub mod filter;
 pub mod histogram;

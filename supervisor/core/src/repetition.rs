@@ -9,11 +9,10 @@
 use crate::bounds::{
     FLAKY_NOTES_MAX, HISTORY_CHANGES_BYTES_MAX, HISTORY_CHANGES_LISTED_MAX, HISTORY_RUN_NAMES_BYTES_MAX,
 };
-use crate::failure::failures_of_their_own;
 use crate::history::flakiness::Rate;
 use crate::test_case::{TestCase, TestId, TestOutcome};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often a run executes its tests.
@@ -246,14 +245,13 @@ impl ExecutionTally {
     /// echoes its failed subtest has not failed by itself.
     pub fn add(&mut self, number: u64, tests: &[TestCase], predecessors: &BTreeMap<TestId, TestId>, output: &str) {
         let seed = printed_seed(output);
-        let own: BTreeSet<TestId> = failures_of_their_own(tests).map(TestCase::id).collect();
         let mut results: BTreeMap<TestId, (ExecutionResult, Option<f64>)> = BTreeMap::new();
         for test in tests {
             let id = test.id();
             let found = match test.outcome {
                 TestOutcome::Passed => ExecutionResult::Passed,
-                TestOutcome::Failed | TestOutcome::Error if own.contains(&id) => ExecutionResult::Failed,
-                TestOutcome::Failed | TestOutcome::Error => ExecutionResult::Echoed,
+                TestOutcome::Failed | TestOutcome::Error if test.failed_by_subtest => ExecutionResult::Echoed,
+                TestOutcome::Failed | TestOutcome::Error => ExecutionResult::Failed,
                 TestOutcome::Skipped | TestOutcome::Xfailed | TestOutcome::Xpassed => continue,
             };
             // A runner may report a test more than once: a failure counts.
@@ -453,7 +451,11 @@ mod tests {
     #[test]
     fn a_parent_that_echoes_its_flaky_subtest_is_not_flaky_itself() {
         use TestOutcome::{Failed, Passed};
-        let tally = tally(&[&[("T", Passed), ("T/a", Passed)], &[("T", Failed), ("T/a", Failed)]]);
+        let mut tally = ExecutionTally::default();
+        let parent = TestCase { failed_by_subtest: true, ..case("T", Failed) };
+        for (number, tests) in [(1, [case("T/a", Passed), case("T", Passed)]), (2, [case("T/a", Failed), parent])] {
+            tally.add(number, &tests, &BTreeMap::new(), "");
+        }
         let parent = tally.counts()[&id("T")];
         assert_eq!((parent.executions(), parent.failures(), parent.is_flaky()), (2, 1, false));
         let (_, flaky) = tally.flaky();

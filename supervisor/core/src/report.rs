@@ -110,6 +110,23 @@ impl Report {
         }
     }
 
+    /// The failed tests, without those that failed only because a subtest of theirs did.
+    pub fn own_failures(&self) -> impl Iterator<Item = &TestCase> {
+        self.tests.iter().filter(|test| test.is_own_failure())
+    }
+
+    /// Number of such tests, including those that `tests` has no room for.
+    #[must_use]
+    pub fn own_failure_count(&self) -> u64 {
+        self.summary.failures().saturating_sub(self.failed_parents)
+    }
+
+    /// Number of such tests that `tests` has no room for.
+    #[must_use]
+    pub fn own_failures_left_out(&self) -> u64 {
+        self.own_failure_count().saturating_sub(self.own_failures().count() as u64)
+    }
+
     /// Whether the report has the result of every test of its suite: the runner came to its end, and nothing was left out.
     #[must_use]
     pub fn has_all_results(&self) -> bool {

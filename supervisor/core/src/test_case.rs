@@ -84,6 +84,9 @@ pub struct TestCase {
     pub name: String,
     /// Result of the test.
     pub outcome: TestOutcome,
+    /// Whether it failed only because a subtest of it did: no failure of its own, which a list of failures would repeat.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed_by_subtest: bool,
     /// Wall time in seconds, as the runner measured it.
     pub duration_s: Option<f64>,
     /// Seconds from the runner's start until proctor read the result; `None` if the result was read after the runner's end.
@@ -117,6 +120,7 @@ impl TestCase {
             package: id.package,
             name: id.name,
             outcome,
+            failed_by_subtest: false,
             duration_s: None,
             finished_s: None,
             position: 0,
@@ -128,6 +132,12 @@ impl TestCase {
             stack: None,
             output: None,
         }
+    }
+
+    /// Whether it failed, and not only because a subtest of it did.
+    #[must_use]
+    pub fn is_own_failure(&self) -> bool {
+        self.outcome.is_failure() && !self.failed_by_subtest
     }
 
     /// Package and name of the test.

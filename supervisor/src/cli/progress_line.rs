@@ -49,7 +49,7 @@ impl ProgressLine {
             RunEvent::Started { .. } => {}
             RunEvent::TestFinished(test) => {
                 latest.tests_finished += 1;
-                if test.outcome.is_failure() && self.fails_first(test.id()) {
+                if test.is_own_failure() && self.fails_first(test.id()) {
                     latest.tests_failed += 1;
                     self.print_failure("failed", &test.nodeid);
                 }

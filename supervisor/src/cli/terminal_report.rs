@@ -170,6 +170,7 @@ fn verdict(report: &Report) -> String {
     let counts = [
         // As many as are shown: a parent that failed only because of its subtest is not.
         (summary.failed.saturating_sub(report.failed_parents), "failed"),
+        (report.failed_parents, "failed by a subtest"),
         (summary.error, "errors"),
         (summary.skipped, "skipped"),
         (summary.xfailed, "failed as expected"),

@@ -76,6 +76,7 @@ pub fn test_case(test: &TestCase) -> v1::TestCase {
         package: test.package.clone(),
         name: test.name.clone(),
         outcome: test_outcome(test.outcome).into(),
+        failed_by_subtest: test.failed_by_subtest,
         duration_s: test.duration_s,
         file: test.file.clone(),
         line: test.line,

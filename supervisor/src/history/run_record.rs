@@ -3,7 +3,6 @@
 use super::{DirectoryKey, WorkspaceKey};
 use crate::hash_prefix::hash_prefix;
 use proctor_core::bounds::HISTORY_RUN_NAMES_BYTES_MAX;
-use proctor_core::failure::failures_of_their_own;
 use proctor_core::history::TestResult;
 use proctor_core::id::RunId;
 use proctor_core::outcome::Outcome;
@@ -90,9 +89,7 @@ impl RunRecord {
         report: &Report,
     ) -> RunRecord {
         let (tests, left_out) = results(&report.tests);
-        let own: std::collections::BTreeSet<TestId> = failures_of_their_own(&report.tests).map(TestCase::id).collect();
-        let echoes = tests.iter().filter(|(test, result)| result.outcome.is_failure() && !own.contains(*test));
-        let echoes = echoes.map(|(test, _)| test.clone()).collect();
+        let echoes = report.tests.iter().filter(|test| test.failed_by_subtest).map(TestCase::id).collect();
         let repetitions = report.repetitions.as_ref();
         // Which of the files gave which result is not known.
         let files_changed = repetitions.is_some_and(|repetitions| repetitions.files_changed);

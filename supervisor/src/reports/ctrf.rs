@@ -111,6 +111,9 @@ fn test(entry: &Entry<'_>, budget: &mut Budget) -> Option<Value> {
         // The format requires a number.
         extra.insert("durationKnown".to_owned(), false.into());
     }
+    if entry.is_failed_by_subtest() {
+        extra.insert("failedBySubtest".to_owned(), true.into());
+    }
     if entry.is_quarantined {
         test.insert("tags".to_owned(), json!(["quarantined"]));
     }

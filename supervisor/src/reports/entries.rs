@@ -15,6 +15,9 @@ use std::fmt::Write as _;
 /// Suite of the entry for a run that failed as a whole.
 pub(super) const RUN_SUITE: &str = "proctor";
 
+/// The message of a test that failed only because a subtest of it did.
+const BY_SUBTEST: &str = "failed because a subtest of it failed";
+
 /// How an entry counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
@@ -100,6 +103,16 @@ impl Entry<'_> {
             format!("flaky: failed {} of {} executions ({})", flaky.failures, flaky.executions, flaky.rate)
         });
         self.is_quarantined.then(|| "in quarantine".to_owned()).into_iter().chain(flaky).collect()
+    }
+
+    /// Whether it needs attention, and not only because another entry does.
+    pub(super) fn is_own_failure(&self) -> bool {
+        self.is_failure() && !self.is_failed_by_subtest()
+    }
+
+    /// Whether it is a test that failed only because a subtest of it did.
+    pub(super) fn is_failed_by_subtest(&self) -> bool {
+        matches!(self.subject, Subject::Test(test) if test.failed_by_subtest)
     }
 
     /// Whether it needs attention.
@@ -254,7 +267,7 @@ fn test(test: &TestCase) -> Entry<'_> {
         file: test.file.as_deref(),
         line: test.line,
         duration_s: test.duration_s,
-        message: test.message.as_deref().unwrap_or_default().into(),
+        message: test.message.as_deref().unwrap_or(if test.failed_by_subtest { BY_SUBTEST } else { "" }).into(),
         is_quarantined: false,
         flaky: None,
         failures: 0,
@@ -270,11 +283,12 @@ pub(super) fn headline(report: &Report) -> String {
 /// The counts of the run: `1 of 12 tests failed, 2 skipped`.
 pub(super) fn counts(report: &Report) -> String {
     let summary = &report.summary;
-    let mut text = match summary.failures() {
+    let mut text = match report.own_failure_count() {
         0 => format!("{} of {} tests passed", summary.passed, summary.total),
         failures => format!("{failures} of {} tests failed", summary.total),
     };
     let others = [
+        (report.failed_parents, "failed by a subtest"),
         (report.collectors.len() as u64 + report.truncated.collectors, "not built or loaded"),
         (summary.skipped, "skipped"),
         (summary.xfailed, "failed as expected"),

@@ -2,7 +2,7 @@
 //! docs.github.com, "Workflow commands for GitHub Actions".
 
 use super::ReportInput;
-use super::budget::{Budget, LeftOut, cut};
+use super::budget::{Budget, cut};
 use super::entries::{Entry, entries, headline};
 use crate::grpc::convert;
 use proctor_core::check::{CheckReport, Finding, Range, Severity};
@@ -29,7 +29,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
     let level = if report.outcome == Outcome::Passed { "notice" } else { "error" };
     let mut text = format!("::{level} title=proctor::{}\n", data(&line(&headline(report))));
     let mut budget = Budget::new(bytes_max);
-    for (number, entry) in entries(report).iter().filter(|entry| entry.is_failure()).enumerate() {
+    for (number, entry) in entries(report).iter().filter(|entry| entry.is_own_failure()).enumerate() {
         let command = annotation(entry);
         if number >= FAILURES_MAX {
             budget.count(entry.status);
@@ -37,7 +37,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> String {
             text.push_str(&command);
         }
     }
-    let left_out = budget.left_out().failures + LeftOut::of_report(report).failures;
+    let left_out = budget.left_out().failures + report.own_failures_left_out() + report.truncated.collectors;
     if left_out > 0 {
         let _ = writeln!(text, "::warning title=proctor::{left_out} further failures have no annotation");
     }

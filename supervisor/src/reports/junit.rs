@@ -93,7 +93,7 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
         .map(|name| xml_bytes(name))
         .sum();
     let is_xpassed = matches!(entry.subject, Subject::Test(test) if test.outcome == TestOutcome::Xpassed);
-    let marks_bytes = entry.marks().len() * RERUN_BYTES;
+    let marks_bytes = (entry.marks().len() + usize::from(entry.is_failed_by_subtest())) * RERUN_BYTES;
     let result_bytes = if entry.status == Status::Passed && !is_xpassed { 0 } else { RESULT_BYTES } + marks_bytes;
     if !budget.take_entry(entry, suite_bytes + CASE_BYTES + names + result_bytes + message_bytes) {
         return None;
@@ -124,6 +124,9 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
     }
     let place = [("file", file), ("line", entry.line.map(|line| line.to_string()))];
     case.extra.extend(place.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))));
+    if entry.is_failed_by_subtest() {
+        case.add_property(("proctor.failed_by_subtest", "true"));
+    }
     if entry.is_quarantined {
         case.add_property(("proctor.quarantine", "true"));
     }

@@ -1,7 +1,7 @@
 //! The plan of what to improve, as Markdown: broken, flaky, slow, uncovered, never-failing and duplicated tests, each with the
 //! next command. Every line rests on a record; where there is none, the plan says what is not known.
 
-use super::budget::{LeftOut, cut};
+use super::budget::cut;
 use super::entries::{Entry, Subject, entries, headline};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
@@ -76,8 +76,8 @@ fn more(plan: &mut String, left_out: u64, next: &str) {
 
 fn broken(plan: &mut String, report: &Report) {
     let all = entries(report);
-    let failing: Vec<&Entry<'_>> = all.iter().filter(|entry| entry.is_failure()).collect();
-    let total = failing.len() as u64 + LeftOut::of_report(report).failures;
+    let failing: Vec<&Entry<'_>> = all.iter().filter(|entry| entry.is_own_failure()).collect();
+    let total = failing.len() as u64 + report.own_failures_left_out() + report.truncated.collectors;
     section(plan, "Broken", total, "Nothing failed in the last run.");
     for entry in failing.iter().take(ITEMS_MAX) {
         let mut text = format!("{} {}", code(cut(entry.suite, TEXT_BYTES)), code(cut(entry.name, TEXT_BYTES)));

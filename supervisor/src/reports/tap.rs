@@ -82,6 +82,9 @@ fn diagnostic(entry: &Entry<'_>, budget: &mut Budget) -> Option<String> {
     if let Some(file) = entry.file {
         field("at", json!({ "file": line(file), "line": entry.line }));
     }
+    if entry.is_failed_by_subtest() {
+        field("failed_by_subtest", json!(true));
+    }
     if entry.is_quarantined {
         field("quarantined", json!(true));
     }

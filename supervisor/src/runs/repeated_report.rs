@@ -6,7 +6,6 @@ use super::report_builder::within_limit;
 use super::tally::Tally;
 use proctor_core::bounds::{NOT_BUILT_MAX, NOTES_MAX, RUNNING_NAMES_MAX};
 use proctor_core::event::RunnerEvent;
-use proctor_core::failure::count_failed_parents;
 use proctor_core::outcome::{Evidence, Outcome};
 use proctor_core::report::{Report, Summary, Truncated};
 use proctor_core::test_case::{Collector, TestCase, TestId, TestOutcome};
@@ -15,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Joins an execution of the whole selection to those before it.
 pub(super) fn join(mut all: Report, mut next: Report) -> Report {
+    let unlisted_parents = unlisted_parents(&all).max(unlisted_parents(&next));
     let (tests, summary, left_out) = join_tests(&mut all, &mut next);
     add_figures(&mut all, &mut next);
     let (collectors, collectors_left_out) = join_collectors(&mut all, &mut next);
@@ -34,7 +34,7 @@ pub(super) fn join(mut all: Report, mut next: Report) -> Report {
     joined.evidence.not_run.retain(|test| !listed.contains(test));
     Report {
         summary,
-        failed_parents: count_failed_parents(&tests),
+        failed_parents: count_parents(&tests) + unlisted_parents,
         flaky_in_run,
         partial,
         structured,
@@ -160,6 +160,14 @@ fn add_figures(all: &mut Report, next: &mut Report) {
     }
 }
 
+fn count_parents(tests: &[TestCase]) -> u64 {
+    tests.iter().filter(|test| test.failed_by_subtest).count() as u64
+}
+
+fn unlisted_parents(report: &Report) -> u64 {
+    report.failed_parents.saturating_sub(count_parents(&report.tests))
+}
+
 /// The tests of both, their counts, and the number of those that are not listed.
 fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u64) {
     let mut tests = std::mem::take(&mut all.tests);
@@ -173,6 +181,12 @@ fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u
     for test in std::mem::take(&mut next.tests) {
         match known.get(&test.id()).and_then(|index| tests.get_mut(*index)) {
             Some(listed) if !listed.outcome.is_failure() && test.outcome.is_failure() => {
+                summary.move_count(listed.outcome, test.outcome);
+                *listed = test;
+                changed = true;
+            }
+            // A failure of its own says more than one by a subtest.
+            Some(listed) if listed.failed_by_subtest && test.is_own_failure() => {
                 summary.move_count(listed.outcome, test.outcome);
                 *listed = test;
                 changed = true;

@@ -156,7 +156,7 @@ impl<'a> RepeatedRun<'a> {
         // A retry executes tests that are counted already.
         if self.retries == 0 {
             self.earlier.tests_finished += report.summary.total;
-            self.earlier.tests_failed += report.summary.failures();
+            self.earlier.tests_failed += report.own_failure_count();
         }
         self.earlier.elapsed_ms = self.elapsed_ms();
         self.earlier.output_bytes = self.earlier.output_bytes.saturating_add(report.resources.output_bytes);

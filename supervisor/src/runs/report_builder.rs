@@ -11,7 +11,6 @@ use proctor_core::bounds::{
     clip,
 };
 use proctor_core::coverage::CoverageMeasurement;
-use proctor_core::failure::count_failed_parents;
 use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
@@ -136,7 +135,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
     resources.queue_wait_s = queue_wait_s;
     let (stdout_tail, stdout_bytes) = tail(&stdout);
     let (stderr_tail, stderr_bytes) = tail(&stderr);
-    let summary = tally.summary;
+    let (summary, failed_parents) = (tally.summary, tally.failed_parents);
     let (tests, collectors, truncated) = tally.into_parts();
     let report = Report {
         outcome: verdict.outcome,
@@ -144,7 +143,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         raw_exit_code: verdict.raw_exit_code,
         framework,
         summary,
-        failed_parents: count_failed_parents(&tests),
+        failed_parents,
         flaky_in_run: parser.flaky(),
         duration_s: resources.wall_s,
         started_at: launched_at,

@@ -323,7 +323,10 @@ impl RunState {
         }
         self.progress_sent_at = Instant::now();
         let tests_finished = self.tally.summary.total;
-        let counted = if self.earlier.is_retry { Summary::default() } else { self.tally.summary };
+        let (counted, failed_parents) = match self.earlier.is_retry {
+            true => (Summary::default(), 0),
+            false => (self.tally.summary, self.tally.failed_parents),
+        };
         Some(RunEvent::Progress(Progress {
             tests_finished: self.earlier.tests_finished + counted.total,
             // A runner that reports more than it announced has not announced all. Of a repeated run it announces one execution.
@@ -331,7 +334,7 @@ impl RunState {
                 .parser
                 .total()
                 .filter(|total| *total >= tests_finished && (!self.earlier.is_repeated || self.earlier.has_total)),
-            tests_failed: self.earlier.tests_failed + counted.failures(),
+            tests_failed: self.earlier.tests_failed + counted.failures() - failed_parents,
             elapsed_ms: self.earlier.elapsed_ms + self.elapsed_ms(),
             memory_bytes: self.memory_bytes,
             running: self.parser.running().into_iter().next(),

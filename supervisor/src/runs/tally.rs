@@ -3,6 +3,7 @@
 use super::report_limits;
 use proctor_core::bounds::{COLLECTORS_MAX, REPORT_COLLECTORS_BYTES_MAX, REPORT_TESTS_BYTES_MAX, TEST_CASES_MAX, clip};
 use proctor_core::event::{RunEvent, RunnerEvent};
+use proctor_core::failed_parents::FailedParents;
 use proctor_core::report::{Summary, Truncated};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,8 +34,11 @@ pub(super) struct Tally {
     text_bytes: usize,
     collector_text_bytes: usize,
     texts_left_out: u64,
+    expected_parents: FailedParents,
     /// Counts over all tests.
     pub(super) summary: Summary,
+    /// Failed tests among them that failed only because a subtest of theirs did.
+    pub(super) failed_parents: u64,
     /// Packages that could not be built.
     pub(super) build_errors: u64,
     /// Packages that could not be collected.
@@ -48,8 +52,11 @@ impl Tally {
             RunnerEvent::TestStarted(test) => RunEvent::TestStarted(test),
             RunnerEvent::TestFinished(test) => {
                 let position = self.summary.total;
+                let mut test = TestCase { position, ..self.within_budget(test.bounded()) };
+                self.expected_parents.mark(&mut test);
                 self.summary.count(test.outcome);
-                let test = Arc::new(TestCase { position, ..self.within_budget(test.bounded()) });
+                self.failed_parents += u64::from(test.failed_by_subtest);
+                let test = Arc::new(test);
                 self.list(&test);
                 RunEvent::TestFinished(test)
             }

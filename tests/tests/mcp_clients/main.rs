@@ -37,7 +37,7 @@ fn check_answers(output: &Value) {
     assert!(answers.iter().all(|answer| answer["isError"] != true), "{output}");
     let run = &answers[2];
     let headline = run["structuredContent"]["headline"].as_str().unwrap();
-    assert!(headline.starts_with("failed: 4 of 8, 1 skipped (go, "), "{run}");
+    assert!(headline.starts_with("failed: 4 of 8, 1 failed by a subtest, 1 skipped (go, "), "{run}");
     assert!(run["content"][0]["text"].as_str().unwrap().starts_with(headline), "{run}");
     assert!(!output["progress"].as_array().unwrap().is_empty(), "{output}");
 }

@@ -2,7 +2,6 @@
 
 use super::frames::{ProjectFrame, project_frames};
 use super::{FailureLocation, frames};
-use crate::failure::failures_of_their_own;
 use crate::report::Report;
 use crate::test_case::{Collector, CollectorKind, TestCase};
 
@@ -43,7 +42,7 @@ pub(super) struct AnalyzedFailure<'a> {
 /// All failures of `report`, build and collection errors first. A test that failed only because a subtest did is none.
 pub(super) fn failures(report: &Report) -> Vec<AnalyzedFailure<'_>> {
     let collectors = report.collectors.iter().map(AnalyzedFailure::from_collector);
-    collectors.chain(failures_of_their_own(&report.tests).map(AnalyzedFailure::from_test)).collect()
+    collectors.chain(report.own_failures().map(AnalyzedFailure::from_test)).collect()
 }
 
 impl<'a> AnalyzedFailure<'a> {

@@ -264,11 +264,7 @@ pub fn analyze(report: &Report, context: &WorkspaceFacts, limit: usize) -> Analy
     let failed = analyzed_failure::failures(report);
     let language = Language::of_framework(&report.framework);
     let clusters = clusters::clusters(&failed, &ProjectContext::new(report, language, context));
-    let left_out = report
-        .summary
-        .failures()
-        .saturating_sub(report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64)
-        + report.truncated.collectors;
+    let left_out = report.own_failures_left_out() + report.truncated.collectors;
     let count = FailureCount { analyzed: failed.len(), total: failed.len() as u64 + left_out };
     let causes = root_cause::causes(report, &failed, &clusters, context, count);
     let affected_files = affected_files::files(&failed, &clusters, &causes);
