@@ -77,6 +77,8 @@ pub fn test_case(test: &TestCase) -> v1::TestCase {
         name: test.name.clone(),
         outcome: test_outcome(test.outcome).into(),
         duration_s: test.duration_s,
+        setup_s: test.setup_s,
+        cpu_s: test.cpu_s,
         file: test.file.clone(),
         line: test.line,
         message: test.message.clone(),
