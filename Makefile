@@ -44,7 +44,7 @@ test: ## run every test
 
 bench: tools ## compare with other sandboxes; exits non-zero if a time exceeds twice its target or a guarantee is broken
 	.ci/tools rivals
-	cargo build --release --locked --bins
+	cargo build --release --locked --bins --example history_load
 	cargo bench --locked -p proctor-tests
 
 soak: tools ## 100,000 consecutive runs through one supervisor; exits non-zero if its resource use grows

@@ -11,6 +11,7 @@ pub mod difference;
 pub mod printable;
 pub mod reason;
 pub mod report_format;
+pub mod test_times;
 pub mod text;
 
 /// Messages, clients and servers of `proctor.v1`, generated from `proto/proctor/v1/*.proto`, where they are documented.

@@ -34,6 +34,16 @@ impl ReportFormat {
         ReportFormat::Optimization,
     ];
 
+    /// The formats for a check by linters and type checkers: all but the plan, which is about tests.
+    pub const OF_CHECKS: [ReportFormat; 6] = [
+        ReportFormat::Json,
+        ReportFormat::Junit,
+        ReportFormat::Ctrf,
+        ReportFormat::Tap,
+        ReportFormat::Github,
+        ReportFormat::Html,
+    ];
+
     /// The name by which people and agents ask for it; also the last part of its resource URI.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -123,5 +133,7 @@ mod tests {
         }
         assert_eq!(ReportFormat::from_wire(v1::ReportFormat::Unspecified), ReportFormat::Json);
         assert_eq!(ReportFormat::from_name("pdf"), None);
+        let of_checks = ReportFormat::ALL.into_iter().filter(|format| *format != ReportFormat::Optimization);
+        assert!(of_checks.eq(ReportFormat::OF_CHECKS));
     }
 }

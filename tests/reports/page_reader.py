@@ -49,6 +49,7 @@ with sync_playwright() as playwright:
         "history": page.locator("#history i").count(),
         "timeline": page.is_visible("#timeline-card"),
         "usage": page.eval_on_selector_all("#usage canvas", "nodes => nodes.map((node) => [node.getAttribute('aria-label'), node.getContext('2d').getImageData(0, 0, node.width, node.height).data.some((part) => part > 0)])"),
+        "slowest": page.eval_on_selector_all("#slowest .where", "nodes => nodes.map((node) => node.textContent)"),
         "scripts": page.locator("script").count(),
     }
     # By keyboard alone: the filter, the list, the search.

@@ -43,7 +43,8 @@ fn a_run_says_what_changed_and_the_command_lists_the_runs() {
     let broken = workspace.proctor(&["run"]);
     assert!(broken.status == 1 && broken.stdout.contains("\n1 new since the last run\n"), "{broken:?}");
     let again = workspace.proctor(&["run"]);
-    assert!(again.stdout.contains("\n1 still failing since the last run\n"), "{again:?}");
+    let still = "\n1 still failing since the last run\nall tests passed 2 runs ago\n";
+    assert!(again.stdout.contains(still), "{again:?}");
     let report = workspace.proctor(&["report"]).json();
     assert_eq!(report["since_last_run"]["still_failing"]["tests"][0]["name"], "test_b", "{report}");
     assert_eq!(report["since_last_green"]["runs"], 2);
@@ -256,5 +257,20 @@ fn nothing_that_was_recorded_is_lost_by_sigkill() {
         assert_eq!(found.1, "0 without results\n");
         // At most the run in progress was committed and not printed, in each round.
         assert!((recorded..=recorded + round + 1).contains(&runs), "{runs} of {recorded}");
+    }
+}
+
+#[test]
+fn the_load_of_the_benchmark_records_each_run_and_answers_each_question() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut load = command(&program("examples/history_load"));
+    load.arg(dir.path()).args(["60", "100", "measure"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = wait_for_exit(load.spawn().unwrap());
+    let lines: Vec<&str> = output.stdout.lines().collect();
+    assert_eq!(lines.last(), Some(&"integrity: ok, 60 runs, 0 without results"), "{output:?}");
+    for words in ["record: ", "latest 20 runs: ", "one test: ", "flaky tests: ", "slow tests: ", "size: "] {
+        let line = lines.iter().find_map(|line| line.strip_prefix(words));
+        let figure = line.and_then(|rest| rest.split(' ').next()?.parse::<f64>().ok());
+        assert!(figure.is_some_and(|figure| figure > 0.0), "{words}: {output:?}");
     }
 }

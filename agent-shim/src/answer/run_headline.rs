@@ -42,14 +42,20 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
     format!("{outcome}: {what} ({}, {:.1}s){}", report.framework, report.duration_s, since_last_run(report))
 }
 
-/// What changed since the last run: `; 1 new, 2 fixed, 1 still failing`. Empty if nothing failed then or fails now.
+/// What changed since the last run, and how long ago all tests passed if that was another one: `; 1 new, 2 fixed, 1 still failing;
+/// all passed 3 runs ago`. Empty if nothing failed then or fails now.
 fn since_last_run(report: &Report) -> String {
     let Some(since) = &report.since_last_run else { return String::new() };
     let groups = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
     let counts = groups.iter().filter_map(|(group, what)| Some((group.as_ref()?.total, what)));
     let counts: Vec<String> =
         counts.filter(|(total, _)| *total > 0).map(|(total, what)| format!("{total} {what}")).collect();
-    if counts.is_empty() { String::new() } else { format!("; {}", counts.join(", ")) }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let green = report.since_last_green.as_ref().filter(|green| green.runs > 1);
+    let green = green.map_or_else(String::new, |green| format!("; all passed {} runs ago", green.runs));
+    format!("; {}{green}", counts.join(", "))
 }
 
 /// Number of failed tests without those that failed only because a subtest of theirs did, which no list of failures repeats.
@@ -110,7 +116,9 @@ fn running(entries: &[FailureEntry]) -> String {
 mod tests {
     use super::*;
     use crate::answer::failure;
-    use proctor_proto::v1::{Affected, Collector, Evidence, SinceLastRun, TestCase, TestGroup, TestId, TestOutcome};
+    use proctor_proto::v1::{
+        Affected, Collector, Evidence, SinceLastGreen, SinceLastRun, TestCase, TestGroup, TestId, TestOutcome,
+    };
 
     fn report(outcome: Outcome, summary: Summary) -> Report {
         Report {
@@ -169,6 +177,9 @@ mod tests {
         changed.since_last_run =
             Some(SinceLastRun { new: group(1), fixed: group(4), still_failing: group(2), ..SinceLastRun::default() });
         assert_eq!(line_of(&changed), "failed: 3 of 12 (go, 1.3s); 1 new, 4 fixed, 2 still failing");
+        changed.since_last_green = Some(SinceLastGreen { runs: 3, ..SinceLastGreen::default() });
+        let line = "failed: 3 of 12 (go, 1.3s); 1 new, 4 fixed, 2 still failing; all passed 3 runs ago";
+        assert_eq!(line_of(&changed), line);
         changed.since_last_run = Some(SinceLastRun { new: group(0), ..SinceLastRun::default() });
         assert_eq!(line_of(&changed), "failed: 3 of 12 (go, 1.3s)");
     }

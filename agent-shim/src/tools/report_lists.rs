@@ -9,6 +9,7 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use proctor_proto::printable::line;
 use proctor_proto::report_format::ReportFormat;
+use proctor_proto::test_times::parts_in_brackets;
 use proctor_proto::text;
 use proctor_proto::v1::{HistoryRequest, HistoryResponse, PastRun};
 use serde_json::{Value, json};
@@ -112,15 +113,22 @@ async fn slowest(call: &CallContext<'_>) -> Result<Answer, CallError> {
     let fetched = call.fetch_report("").await?;
     let document = bounded_report::parse_and_bound(&fetched.document)?;
     let tests = document.get("tests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let timed = tests.iter().filter_map(|test| Some((test["nodeid"].as_str()?, test["duration_s"].as_f64()?)));
-    let mut timed: Vec<(&str, f64)> = timed.collect();
+    let timed = tests.iter().filter_map(|test| Some((test, test["duration_s"].as_f64()?)));
+    let mut timed: Vec<(&Value, f64)> = timed.collect();
     timed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
     let headline =
         format!("{} of {} listed tests have a time; they took {all_s:.2} s together", timed.len(), tests.len());
-    let one = |(name, seconds): &(&str, f64)| {
+    let one = |(test, seconds): &(&Value, f64)| {
         let part = 100.0 * seconds / all_s.max(f64::MIN_POSITIVE);
-        (format!("{seconds:.2} s ({part:.0} %) {}", line(name)), json!({"name": name, "duration_s": seconds}))
+        let name = test["nodeid"].as_str().unwrap_or_default();
+        let [setup_s, cpu_s] = ["setup_s", "cpu_s"].map(|part| test[part].as_f64());
+        let parts = parts_in_brackets(setup_s, cpu_s);
+        let mut value = json!({"name": name, "duration_s": seconds});
+        for (part, seconds) in [("setup_s", setup_s), ("cpu_s", cpu_s)] {
+            seconds.into_iter().for_each(|seconds| value[part] = seconds.into());
+        }
+        (format!("{seconds:.2} s ({part:.0} %) {}{parts}", line(name)), value)
     };
     let lines = timed.iter().take(LIMIT as usize).map(one).collect();
     let next = next_call::report_document(ReportFormat::Optimization, PLAN_TOKENS);

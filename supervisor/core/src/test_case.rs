@@ -89,6 +89,13 @@ pub struct TestCase {
     pub failed_by_subtest: bool,
     /// Wall time in seconds, as the runner measured it.
     pub duration_s: Option<f64>,
+    /// The part of `duration_s` in set-up and tear-down: fixtures and hooks. `None` if the runner does not tell it apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup_s: Option<f64>,
+    /// Processor time in seconds, user and system, that the process of the test used within `duration_s`: all of its threads and
+    /// none of its children. `None` if it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_s: Option<f64>,
     /// Seconds from the runner's start until proctor read the result; `None` if the result was read after the runner's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_s: Option<f64>,
@@ -122,6 +129,8 @@ impl TestCase {
             outcome,
             failed_by_subtest: false,
             duration_s: None,
+            setup_s: None,
+            cpu_s: None,
             finished_s: None,
             position: 0,
             file: None,

@@ -44,7 +44,7 @@ fn the_option_parallel_is_applied_noted_or_refused_as_declared() {
         let without = plan(*framework, None, BrowserOptions::default()).unwrap();
         let with = plan(*framework, Some(3), BrowserOptions::default());
         match framework.manifest().options.parallel {
-            ParallelSupport::Applied => {
+            ParallelSupport::Applied(_) => {
                 // ctest builds and tests in later rounds, and Maestro divides only several flows.
                 let is_later = ["ctest", "maestro"].contains(&name);
                 assert!(is_later || with.unwrap().steps != without.steps, "{name} does not use the number");

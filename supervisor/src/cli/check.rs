@@ -1,6 +1,8 @@
 //! `proctor check`: linters and type checkers of a workspace, in a sandbox.
 
-use super::check_arguments::{CheckArgs, CheckOutput};
+use super::check_arguments::CheckArgs;
+use super::report_arguments::CheckOutput;
+use super::report_documents::{OpenedFile, ShownRun};
 use super::signals::Signals;
 use super::{CommandError, check_report, in_process, print, report_documents, run};
 use crate::runs::prepare::PrepareError;
@@ -18,10 +20,11 @@ use serde_json::json;
 pub(super) fn check(arguments: &CheckArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.workspace)?;
     let request = request(arguments, &workspace)?;
+    let targets = report_documents::open_targets(&arguments.files_written.0);
     in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         let (session, store) = in_process::session(workspace.clone())?;
-        let status = check_in(arguments, &workspace, &session, request, &mut signals).await;
+        let status = check_in(arguments, &workspace, &targets, &session, request, &mut signals).await;
         let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()));
         // A failure to store what was found for the next check does not fail this one.
         if let Err(failure) = memory.and_then(|memory| store.write_memory(&memory)) {
@@ -35,6 +38,7 @@ pub(super) fn check(arguments: &CheckArgs) -> Result<u8, CommandError> {
 async fn check_in(
     arguments: &CheckArgs,
     workspace: &Workspace,
+    targets: &[OpenedFile],
     session: &SessionHandle,
     request: RunRequest,
     signals: &mut Signals,
@@ -47,15 +51,14 @@ async fn check_in(
         }
         Err(error) => return Err(error.into()),
     };
-    match arguments.output {
-        CheckOutput::Human => print::text(&check_report::report(&report))?,
-        CheckOutput::Json => print::document(&crate::reports::json_document(&report))?,
-        CheckOutput::Github => {
-            let index = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?.index;
-            let run = report_documents::ShownRun { run_id: run_id.as_str(), report: &report, workspace, index: &index };
-            report_documents::print(ReportFormat::Github, &run)?;
-        }
-    }
+    let index = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?.index;
+    let run = ShownRun { run_id: run_id.as_str(), report: &report, workspace, index: &index };
+    let printed = match arguments.output {
+        CheckOutput::Human => print::text(&check_report::report(&report)),
+        CheckOutput::Report(format) => report_documents::print(format, &run),
+    };
+    report_documents::write_all(targets, &run)?;
+    printed?;
     Ok(report.outcome.exit_code(report.evidence.signal))
 }
 
@@ -80,11 +83,11 @@ fn request(arguments: &CheckArgs, workspace: &Workspace) -> Result<RunRequest, C
     })
 }
 
-// Nothing that is checked changed, so there is no outcome.
+// Nothing that is checked changed, so there is no outcome, and no report is written.
 fn nothing_ran(note: &str, output: CheckOutput) -> Result<(), CommandError> {
     match output {
         CheckOutput::Human => print::text(note),
-        CheckOutput::Json => print::document(&json!({
+        CheckOutput::Report(ReportFormat::Json) => print::document(&json!({
             "nothing_ran": reason::NOTHING_AFFECTED,
             "outcome": null,
             "exit_code": 0,
@@ -92,7 +95,7 @@ fn nothing_ran(note: &str, output: CheckOutput) -> Result<(), CommandError> {
             "partial": false,
             "evidence": Evidence { notes: vec![note.to_owned()], ..Evidence::default() },
         })),
-        CheckOutput::Github => {
+        CheckOutput::Report(_) => {
             print::message(note);
             Ok(())
         }

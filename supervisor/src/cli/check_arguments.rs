@@ -1,8 +1,9 @@
 //! The options of `proctor check`.
 
+use super::report_arguments::{CheckOutput, CheckReportFiles};
 use super::resource_arguments::ResourceArgs;
 use crate::config::units::Duration;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::PathBuf;
 
 const CHECK_HELP: &str = "\
@@ -25,6 +26,7 @@ Examples:
   proctor check --checker ruff              this one, even with its defaults alone
   proctor check --since main                only in files changed since main
   proctor check --output github             annotations for GitHub Actions
+  proctor check --junit lint.xml            the findings as JUnit XML beside the text
   proctor check --output json | jq -r '.check.findings[].rule' | sort | uniq -c
 
 `new` marks what the check before did not find.";
@@ -60,15 +62,6 @@ pub(super) struct CheckArgs {
     /// What to print.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human")]
     pub(super) output: CheckOutput,
-}
-
-/// What `proctor check` prints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum CheckOutput {
-    /// text for a person, by file
-    Human,
-    /// the whole report as one JSON document
-    Json,
-    /// annotations for GitHub Actions, at file and line
-    Github,
+    #[command(flatten)]
+    pub(super) files_written: CheckReportFiles,
 }

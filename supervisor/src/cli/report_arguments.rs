@@ -8,6 +8,9 @@ use std::path::PathBuf;
 /// Number of formats.
 const FORMATS: usize = ReportFormat::ALL.len();
 
+/// Number of formats of a check.
+const FORMATS_OF_CHECKS: usize = ReportFormat::OF_CHECKS.len();
+
 /// A format as the value of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FormatName(pub(super) ReportFormat);
@@ -83,20 +86,65 @@ impl ValueEnum for RunOutput {
     }
 }
 
+/// What `proctor check` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CheckOutput {
+    /// Text for a person.
+    Human,
+    /// The report, when the check has ended.
+    Report(ReportFormat),
+}
+
+impl ValueEnum for CheckOutput {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [CheckOutput; 1 + FORMATS_OF_CHECKS] = {
+            let mut all = [CheckOutput::Human; 1 + FORMATS_OF_CHECKS];
+            let mut at = 0;
+            while at < FORMATS_OF_CHECKS {
+                all[1 + at] = CheckOutput::Report(ReportFormat::OF_CHECKS[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let (name, help) = match self {
+            CheckOutput::Human => ("human", "text for a person, by file"),
+            CheckOutput::Report(format) => (format.name(), format.description()),
+        };
+        Some(PossibleValue::new(name).help(help))
+    }
+}
+
 /// Files to which reports are written beside what is printed: `--junit FILE` and so on, one option for each format.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReportFiles(pub(super) Vec<(ReportFormat, PathBuf)>);
 
+/// The same for the formats of a check.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CheckReportFiles(pub(super) ReportFiles);
+
+fn file_options(command: Command, formats: &[ReportFormat]) -> Command {
+    command.args(formats.iter().map(|format| {
+        Arg::new(format.name())
+            .long(format.name())
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help_heading("Reports, beside what is printed")
+            .help(format!("Also write {}", format.description()))
+    }))
+}
+
+fn files_of(matches: &ArgMatches, formats: &[ReportFormat]) -> ReportFiles {
+    let file = |format: &ReportFormat| Some((*format, matches.get_one::<PathBuf>(format.name())?.clone()));
+    ReportFiles(formats.iter().filter_map(file).collect())
+}
+
 impl Args for ReportFiles {
     fn augment_args(command: Command) -> Command {
-        command.args(ReportFormat::ALL.map(|format| {
-            Arg::new(format.name())
-                .long(format.name())
-                .value_name("FILE")
-                .value_parser(value_parser!(PathBuf))
-                .help_heading("Reports, beside what is printed")
-                .help(format!("Also write {}", format.description()))
-        }))
+        file_options(command, &ReportFormat::ALL)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -106,12 +154,32 @@ impl Args for ReportFiles {
 
 impl FromArgMatches for ReportFiles {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let file = |format: ReportFormat| Some((format, matches.get_one::<PathBuf>(format.name())?.clone()));
-        Ok(ReportFiles(ReportFormat::ALL.into_iter().filter_map(file).collect()))
+        Ok(files_of(matches, &ReportFormat::ALL))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         *self = ReportFiles::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for CheckReportFiles {
+    fn augment_args(command: Command) -> Command {
+        file_options(command, &ReportFormat::OF_CHECKS)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        CheckReportFiles::augment_args(command)
+    }
+}
+
+impl FromArgMatches for CheckReportFiles {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(CheckReportFiles(files_of(matches, &ReportFormat::OF_CHECKS)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = CheckReportFiles::from_arg_matches(matches)?;
         Ok(())
     }
 }

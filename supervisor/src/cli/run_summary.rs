@@ -10,6 +10,7 @@ use proctor_core::request::CUSTOM_FRAMEWORK;
 use proctor_core::shell_word::shell_word;
 use proctor_core::test_case::TestCase;
 use proctor_proto::printable::{cut, line};
+use proctor_proto::test_times::parts_in_brackets;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -54,14 +55,19 @@ pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
     text
 }
 
-/// What changed since the last run: `2 new, 1 fixed, 3 still failing since the last run`. Empty if nothing failed then or
-/// fails now.
+/// What changed since the last run: `2 new, 1 fixed, 3 still failing since the last run`, and how long ago all tests passed if
+/// that was another one. Empty if nothing failed then or fails now.
 fn since_last_run(report: &Report) -> String {
     let Some(since) = &report.since_last_run else { return String::new() };
     let counts = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
     let counts = counts.iter().filter(|(group, _)| group.total > 0);
     let counts: Vec<String> = counts.map(|(group, what)| format!("{} {what}", group.total)).collect();
-    if counts.is_empty() { String::new() } else { format!("{} since the last run\n", counts.join(", ")) }
+    if counts.is_empty() {
+        return String::new();
+    }
+    let green = report.since_last_green.as_ref().filter(|green| green.runs > 1);
+    let green = green.map_or_else(String::new, |green| format!("all tests passed {} runs ago\n", green.runs));
+    format!("{} since the last run\n{green}", counts.join(", "))
 }
 
 /// The slowest tests, where there are enough tests for it to mean something.
@@ -85,7 +91,8 @@ fn slowest(report: &Report) -> String {
     }
     let mut text = "slowest:\n".to_owned();
     for (seconds, test) in named {
-        let _ = writeln!(text, "  {seconds:6.2}s  {}", cut(&line(&test.nodeid), NAME_COLUMNS));
+        let parts = parts_in_brackets(test.setup_s, test.cpu_s);
+        let _ = writeln!(text, "  {seconds:6.2}s  {}{parts}", cut(&line(&test.nodeid), NAME_COLUMNS));
     }
     text
 }

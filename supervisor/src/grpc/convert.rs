@@ -78,6 +78,8 @@ pub fn test_case(test: &TestCase) -> v1::TestCase {
         outcome: test_outcome(test.outcome).into(),
         failed_by_subtest: test.failed_by_subtest,
         duration_s: test.duration_s,
+        setup_s: test.setup_s,
+        cpu_s: test.cpu_s,
         file: test.file.clone(),
         line: test.line,
         message: test.message.clone(),

@@ -58,7 +58,9 @@ fn comparison(compared: &CheckComparison) -> v1::CheckComparison {
     }
 }
 
-fn checker(result: &CheckerResult) -> v1::CheckerStatus {
+/// What became of one command of a checker.
+#[must_use]
+pub fn checker(result: &CheckerResult) -> v1::CheckerStatus {
     let state = match result.status {
         CheckerStatus::Complete => v1::CheckerState::Complete,
         CheckerStatus::Partial { .. } => v1::CheckerState::Partial,
@@ -76,7 +78,9 @@ fn checker(result: &CheckerResult) -> v1::CheckerStatus {
     }
 }
 
-fn finding(finding: &Finding, new: bool) -> v1::Finding {
+/// A finding. `new`: whether the check before did not have it.
+#[must_use]
+pub fn finding(finding: &Finding, new: bool) -> v1::Finding {
     v1::Finding {
         checker: finding.checker.clone(),
         kind: check_kind(finding.kind).into(),

@@ -96,8 +96,9 @@ impl LeftOut {
         let listed = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
         // Failures displace other tests, and are left out themselves only if they alone fill the report.
         let failures = report.summary.failures().saturating_sub(listed).min(report.truncated.tests);
+        let findings = report.check.as_ref().map_or(0, |check| check.omitted);
         LeftOut {
-            failures: failures + report.truncated.collectors,
+            failures: failures + report.truncated.collectors + findings,
             others: report.truncated.tests - failures + report.truncated.not_run,
             texts: 0,
         }

@@ -154,9 +154,11 @@ impl ReportContext {
         clock: &Clock,
         index: Option<&CoverageIndex>,
     ) -> ReportContext {
-        let history =
-            history.filter(|_| ReportContext::has_history(format)).and_then(|location| past(location, workspace));
-        let index = index.filter(|index| ReportContext::has_coverage(format) && index.has_measured());
+        // A check by linters says nothing of tests, and they nothing of it.
+        let is_test_run = report.check.is_none();
+        let history = history.filter(|_| is_test_run && ReportContext::has_history(format));
+        let history = history.and_then(|location| past(location, workspace));
+        let index = index.filter(|index| is_test_run && ReportContext::has_coverage(format) && index.has_measured());
         let mut context = ReportContext { history, ..ReportContext::default() };
         match format {
             ReportFormat::Html => {
@@ -194,9 +196,11 @@ fn excerpts(report: &Report, workspace: &Workspace, began_at: Timestamp) -> BTre
     let tests = report.tests.iter().filter(|test| test.outcome.is_failure());
     let places = tests.map(|test| (test.file.as_deref(), test.line));
     let collectors = report.collectors.iter().map(|collector| (collector.file.as_deref(), collector.line));
+    let findings = report.check.iter().flat_map(|check| &check.findings);
+    let findings = findings.map(|finding| (Some(finding.file.as_str()), Some(finding.range.line)));
     // By file, so that one file at a time is in memory.
     let mut lines_of: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-    for (file, line) in collectors.chain(places).take(EXCERPTS_MAX) {
+    for (file, line) in collectors.chain(places).chain(findings).take(EXCERPTS_MAX) {
         let (Some(file), Some(line)) = (file, line) else { continue };
         if lines_of.len() < FILES_MAX || lines_of.contains_key(file) {
             lines_of.entry(file).or_default().insert(line);

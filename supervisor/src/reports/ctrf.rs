@@ -95,7 +95,7 @@ fn status(entry: &Entry<'_>) -> &'static str {
 fn test(entry: &Entry<'_>, budget: &mut Budget) -> Option<Value> {
     let mut test = object(json!({
         // The format requires a character.
-        "name": if entry.name.is_empty() { UNNAMED } else { entry.name },
+        "name": if entry.name.is_empty() { UNNAMED } else { &entry.name },
         "status": status(entry),
         "duration": entry.duration_s.map_or(0, milliseconds),
         "suite": [entry.suite],

@@ -1,11 +1,15 @@
 //! The entries of a report, the same for every format: what happened to the run as a whole, to what did not build, to the
 //! tests that were cut off, and to each test. Failures come first.
 
+use super::check_entries::{check_entries, explain, fix};
+use crate::grpc::convert;
+use proctor_core::check::Finding;
 use proctor_core::hung_test::HungTest;
 use proctor_core::outcome::Outcome;
 use proctor_core::repetition::{FlakyInRun, ResultCounts};
 use proctor_core::report::Report;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
+use proctor_proto::check_text;
 use proctor_proto::difference::{self, LineKind};
 use proctor_proto::printable::block;
 use std::borrow::Cow;
@@ -40,6 +44,10 @@ pub(super) enum Subject<'a> {
     /// A selected test that did not run.
     NotRun,
     Test(&'a TestCase),
+    /// What a linter or type checker found.
+    Finding(&'a Finding),
+    /// A command of such a checker.
+    Checker,
 }
 
 /// One line of a report.
@@ -49,7 +57,7 @@ pub(super) struct Entry<'a> {
     /// Package, file or module.
     pub(super) suite: &'a str,
     /// Name within the suite.
-    pub(super) name: &'a str,
+    pub(super) name: Cow<'a, str>,
     pub(super) status: Status,
     /// Kind of result in proctor's own words: `failed`, `xfailed`, `build`, `timed_out`.
     pub(super) kind: &'static str,
@@ -59,6 +67,8 @@ pub(super) struct Entry<'a> {
     pub(super) duration_s: Option<f64>,
     /// What a person reads first; empty for a passed test.
     pub(super) message: Cow<'a, str>,
+    /// Whether the check before did not have it.
+    pub(super) is_new: bool,
     /// Whether the project has it in quarantine.
     pub(super) is_quarantined: bool,
     /// Its results in several executions of the run, if it passed and failed.
@@ -73,7 +83,11 @@ impl Entry<'_> {
     pub(super) fn details(&self) -> Option<String> {
         let mut text = String::new();
         match self.subject {
-            Subject::Run | Subject::NotRun => {}
+            Subject::Run | Subject::NotRun | Subject::Checker => {}
+            Subject::Finding(finding) => {
+                text.extend(fix(finding).map(|fix| format!("fix: {fix}\n")));
+                text.push_str(&block(&finding.url));
+            }
             Subject::Collector(collector) => text.push_str(&block(&collector.output)),
             Subject::CutOff(hung) => text.push_str(&hung.map_or(Cow::Borrowed(""), |hung| block(&hung.stack))),
             Subject::Test(test) => {
@@ -102,7 +116,9 @@ impl Entry<'_> {
         let flaky = self.flaky.map(|flaky| {
             format!("flaky: failed {} of {} executions ({})", flaky.failures, flaky.executions, flaky.rate)
         });
-        self.is_quarantined.then(|| "in quarantine".to_owned()).into_iter().chain(flaky).collect()
+        let marks = [(self.is_quarantined, "in quarantine"), (self.is_new, "new")];
+        let marks = marks.into_iter().filter(|(is_marked, _)| *is_marked).map(|(_, mark)| mark.to_owned());
+        marks.chain(flaky).collect()
     }
 
     /// Whether it needs attention, and not only because another entry does.
@@ -135,6 +151,7 @@ pub(super) fn entries<'a>(report: &'a Report) -> Vec<Entry<'a>> {
         }
     };
     let run = needs_entry(report).then(|| run(report));
+    let checks = report.check.iter().flat_map(check_entries);
     let collectors = report.collectors.iter().map(collector);
     let running = evidence.running.iter().map(cut_off);
     let marks = Marks::new(report);
@@ -143,7 +160,7 @@ pub(super) fn entries<'a>(report: &'a Report) -> Vec<Entry<'a>> {
         .not_run
         .iter()
         .map(|id| named(Subject::NotRun, id, Status::Skipped, "not_run", "was selected and did not run"));
-    run.into_iter().chain(collectors).chain(running).chain(tests).chain(not_run).collect()
+    run.into_iter().chain(checks).chain(collectors).chain(running).chain(tests).chain(not_run).collect()
 }
 
 /// What a report says of tests beside their results.
@@ -178,6 +195,9 @@ impl<'a> Marks<'a> {
 fn needs_entry(report: &Report) -> bool {
     let is_explained = match report.outcome {
         Outcome::Passed => true,
+        Outcome::Failed | Outcome::CollectionFailed | Outcome::RunnerMissing if report.check.is_some() => {
+            report.check.as_ref().is_some_and(explain)
+        }
         Outcome::Failed => report.tests.iter().any(|test| test.outcome.is_failure()),
         Outcome::BuildFailed | Outcome::CollectionFailed => !report.collectors.is_empty(),
         _ => false,
@@ -193,13 +213,14 @@ fn run(report: &Report) -> Entry<'_> {
     Entry {
         subject: Subject::Run,
         suite: RUN_SUITE,
-        name: "run",
+        name: "run".into(),
         status: Status::Error,
         kind: report.outcome.name(),
         file: None,
         line: None,
         duration_s: Some(report.duration_s),
         message: message.into(),
+        is_new: false,
         is_quarantined: false,
         flaky: None,
         failures: 0,
@@ -217,13 +238,14 @@ fn named<'a>(
     Entry {
         subject,
         suite: &id.package,
-        name: &id.name,
+        name: id.name.as_str().into(),
         status,
         kind,
         file: None,
         line: None,
         duration_s: None,
         message,
+        is_new: false,
         is_quarantined: false,
         flaky: None,
         failures: 0,
@@ -238,13 +260,14 @@ fn collector(collector: &Collector) -> Entry<'_> {
     Entry {
         subject: Subject::Collector(collector),
         suite: &collector.nodeid,
-        name,
+        name: name.into(),
         status: Status::Error,
         kind,
         file: collector.file.as_deref(),
         line: collector.line,
         duration_s: None,
         message: collector.message.as_str().into(),
+        is_new: false,
         is_quarantined: false,
         flaky: None,
         failures: 0,
@@ -261,13 +284,14 @@ fn test(test: &TestCase) -> Entry<'_> {
     Entry {
         subject: Subject::Test(test),
         suite: &test.package,
-        name: &test.name,
+        name: test.name.as_str().into(),
         status,
         kind: test.outcome.name(),
         file: test.file.as_deref(),
         line: test.line,
         duration_s: test.duration_s,
         message: test.message.as_deref().unwrap_or(if test.failed_by_subtest { BY_SUBTEST } else { "" }).into(),
+        is_new: false,
         is_quarantined: false,
         flaky: None,
         failures: 0,
@@ -276,12 +300,18 @@ fn test(test: &TestCase) -> Entry<'_> {
 
 /// One line about the run: `failed: 1 of 12 tests failed, 2 skipped (pytest, 1.2s)`.
 pub(super) fn headline(report: &Report) -> String {
+    if report.check.is_some() {
+        return check_text::headline(&convert::report(report));
+    }
     let outcome = report.outcome.name().replace('_', " ");
     format!("{outcome}: {} ({}, {:.1}s)", counts(report), report.framework, report.duration_s)
 }
 
 /// The counts of the run: `1 of 12 tests failed, 2 skipped`.
 pub(super) fn counts(report: &Report) -> String {
+    if let Some(check) = &report.check {
+        return check.summary();
+    }
     let summary = &report.summary;
     let mut text = match report.own_failure_count() {
         0 => format!("{} of {} tests passed", summary.passed, summary.total),

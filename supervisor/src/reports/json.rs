@@ -2,8 +2,8 @@
 //! `exitcode`, `call`, …) for the programs that read those, whatever the framework. Documents:
 //! github.com/numirias/pytest-json-report, "Format".
 //!
-//! What proctor does not know is not claimed: there is no `lineno`, where a test begins, and `call` stands for all phases of
-//! a test, as runners do not tell them apart. The record is never cut for them: tests that they have no room for are counted.
+//! What proctor does not know is not claimed: there is no `lineno`, where a test begins, and `call` is all of a test but
+//! the set-up and tear-down that a runner tells apart. The record is never cut for them: tests that they have no room for are counted.
 
 use super::{RenderError, ReportInput};
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary, Truncated};
@@ -236,7 +236,7 @@ fn document_test<'a>(test: &'a TestCase, room: &mut Room) -> DocumentTest<'a> {
         let bytes = 6 * (longrepr.len() + crash.as_ref().map_or(0, |crash| crash.path.len() + crash.message.len()));
         let fits = bytes == 0 || room.take_text(bytes + PHASE_BYTES);
         Phase {
-            duration: test.duration_s,
+            duration: test.duration_s.map(|seconds| seconds - test.setup_s.unwrap_or_default()),
             outcome,
             crash: crash.filter(|_| fits),
             longrepr: Some(longrepr).filter(|text| fits && !text.is_empty()),

@@ -82,7 +82,7 @@ pub(super) fn render(input: ReportInput<'_>, bytes_max: usize) -> Result<Vec<u8>
 
 /// The case of an entry, whose suite takes `suite_bytes` if it is new; `None` if there is no room.
 fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<TestCase> {
-    let (suite, name) = (xml(&line(entry.suite)), xml(&line(entry.name)));
+    let (suite, name) = (xml(&line(entry.suite)), xml(&line(&entry.name)));
     let file = entry.file.map(|file| xml(&line(file)));
     let message = xml(&block(&entry.message));
     // In an attribute and in the element's text.
@@ -127,6 +127,9 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
     if entry.is_failed_by_subtest() {
         case.add_property(("proctor.failed_by_subtest", "true"));
     }
+    if entry.is_new {
+        case.add_property(("proctor.new", "true"));
+    }
     if entry.is_quarantined {
         case.add_property(("proctor.quarantine", "true"));
     }
@@ -137,9 +140,10 @@ fn case(entry: &Entry<'_>, suite_bytes: usize, budget: &mut Budget) -> Option<Te
     if is_xpassed {
         case.add_property(("proctor.outcome", entry.kind));
     }
-    if let Some(output) =
-        entry.output().map(|output| xml(&output)).filter(|output| budget.take_text(OUTPUT_BYTES + xml_bytes(output)))
-    {
+    // A success has no message, which a hint of a linter needs.
+    let hint = matches!(entry.subject, Subject::Finding(_)) && entry.status == Status::Passed;
+    let output = entry.output().map(|output| xml(&output)).or_else(|| hint.then(|| message.clone()));
+    if let Some(output) = output.filter(|output| budget.take_text(OUTPUT_BYTES + xml_bytes(output))) {
         case.set_system_out(output);
     }
     Some(case)

@@ -6,6 +6,7 @@
 //! did not pass is red in every format, also if no test failed.
 
 mod budget;
+mod check_entries;
 mod context;
 mod ctrf;
 mod entries;
@@ -15,6 +16,7 @@ mod html;
 mod json;
 mod junit;
 mod optimization;
+mod parallelism;
 mod tap;
 
 #[cfg(test)]

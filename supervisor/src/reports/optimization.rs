@@ -3,13 +3,15 @@
 
 use super::budget::cut;
 use super::entries::{Entry, Subject, entries, headline};
+use super::parallelism::{Estimate, timed};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
 use proctor_core::repetition::FlakyInRun;
 use proctor_core::report::Report;
 use proctor_core::shell_word::shell_word;
-use proctor_core::test_case::TestId;
+use proctor_core::test_case::{TestCase, TestId};
 use proctor_proto::printable::line;
+use proctor_proto::test_times::parts_in_brackets;
 use std::fmt::Write as _;
 
 /// Items of a section. Nobody improves more at once.
@@ -26,9 +28,6 @@ const SLOW_PART: f64 = 0.05;
 
 /// And at least this long, in seconds.
 const SLOW_S: f64 = 0.5;
-
-/// Numbers of tests at a time for which the least time is given.
-const PARALLEL: [f64; 3] = [2.0, 4.0, 8.0];
 
 /// Bytes of the sentence about what is left out.
 const LEFT_OUT_BYTES: usize = 200;
@@ -80,7 +79,7 @@ fn broken(plan: &mut String, report: &Report) {
     let total = failing.len() as u64 + report.own_failures_left_out() + report.truncated.collectors;
     section(plan, "Broken", total, "Nothing failed in the last run.");
     for entry in failing.iter().take(ITEMS_MAX) {
-        let mut text = format!("{} {}", code(cut(entry.suite, TEXT_BYTES)), code(cut(entry.name, TEXT_BYTES)));
+        let mut text = format!("{} {}", code(cut(entry.suite, TEXT_BYTES)), code(cut(&entry.name, TEXT_BYTES)));
         if let Some(file) = entry.file {
             let number = entry.line.map_or_else(String::new, |number| format!(":{number}"));
             let _ = write!(text, " at {}", code(&format!("{}{number}", cut(file, TEXT_BYTES))));
@@ -95,6 +94,8 @@ fn broken(plan: &mut String, report: &Report) {
         let next = match entry.subject {
             Subject::Test(test) => run_test(&test.nodeid),
             Subject::Run => "proctor report".to_owned(),
+            Subject::Finding(finding) => format!("proctor check {}", shell_word(&finding.file)),
+            Subject::Checker => "proctor check".to_owned(),
             _ => "proctor analyze".to_owned(),
         };
         item(plan, &text, &next);
@@ -134,7 +135,8 @@ fn flaky(plan: &mut String, report: &Report, context: &ReportContext) {
 }
 
 fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
-    let all_s: f64 = report.tests.iter().filter_map(|test| test.duration_s).sum();
+    let timed = timed(report);
+    let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
     let is_slow = |seconds: f64| seconds >= SLOW_S && seconds >= SLOW_PART * all_s;
     let mut slowest: Vec<_> = report
         .tests
@@ -151,7 +153,7 @@ fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
         count,
         "No test became slower, and none takes 5 % of the time of all tests and half a second.",
     );
-    parallelism(plan, report, all_s);
+    times(plan, report, &timed, all_s);
     for (id, slowdown) in slower.iter().take(ITEMS_MAX) {
         let (before, now) = (slowdown.before_us / 1e6, slowdown.now_us / 1e6);
         let (earlier, factor) = (slowdown.earlier_runs, slowdown.factor());
@@ -163,31 +165,63 @@ fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
     }
     for (case, seconds) in slowest.iter().take(ITEMS_MAX) {
         let part = 100.0 * seconds / all_s.max(f64::MIN_POSITIVE);
-        let text =
-            format!("{} takes {seconds:.2} s, {part:.0} % of the {all_s:.2} s of all tests together", test(&case.id()));
+        let parts = parts_in_brackets(case.setup_s, case.cpu_s);
+        let text = format!(
+            "{} takes {seconds:.2} s{parts}, {part:.0} % of the {all_s:.2} s of all tests together",
+            test(&case.id())
+        );
         item(plan, &text, &run_test(&case.nodeid));
     }
     more(plan, count.saturating_sub(2 * ITEMS_MAX as u64), "proctor history --slow");
 }
 
-/// What the times of the tests allow: a bound, and what it assumes. Nothing for a run whose times do not add up to it.
-fn parallelism(plan: &mut String, report: &Report, all_s: f64) {
-    let times = || report.tests.iter().filter_map(|test| test.duration_s);
+/// What the times of the run consist of, and what running tests at the same time would give. Nothing for a run whose times do
+/// not add up to it.
+fn times(plan: &mut String, report: &Report, timed: &[(&TestCase, f64)], all_s: f64) {
     let is_once = report.repetitions.is_none() && !report.partial && report.truncated.tests == 0;
-    if !is_once || all_s < SLOW_S || times().count() < 2 {
+    if !is_once || all_s < SLOW_S || timed.len() < 2 {
         return;
     }
-    let longest_s = times().fold(0.0, f64::max);
-    let bounds = PARALLEL.map(|count| format!("{:.2} s with {count:.0} at a time", longest_s.max(all_s / count)));
+    let longest_s = timed.iter().map(|(_, seconds)| *seconds).fold(0.0, f64::max);
     let cpu_s = report.resources.cpu_user_s + report.resources.cpu_system_s;
     let _ = writeln!(
         plan,
         "The run took {:.2} s and {cpu_s:.2} s of processor time; its tests took {all_s:.2} s together, the longest \
-         {longest_s:.2} s. In parallel they take at least {}: if none waits for another, each keeps its time, and start and \
-         build of the runner are left out.\n",
+         {longest_s:.2} s.\n",
         report.duration_s,
-        bounds.join(", "),
     );
+    let part = |what: fn(&TestCase) -> Option<f64>| {
+        let known: Vec<(f64, f64)> = timed.iter().filter_map(|(test, seconds)| Some((what(test)?, *seconds))).collect();
+        let sums = known.iter().fold((0.0, 0.0), |(part, all), (one, of)| (part + one, all + of));
+        (known.len() > 1 && sums.1 > 0.0).then_some((known.len(), sums.0, sums.1))
+    };
+    if let Some((count, setup_s, of_s)) = part(|test| test.setup_s) {
+        let percent = 100.0 * setup_s / of_s;
+        let _ = writeln!(
+            plan,
+            "Set-up and tear-down took {setup_s:.2} s ({percent:.0} %) of the {of_s:.2} s of {count} tests.\n"
+        );
+    }
+    if let Some((count, cpu_s, of_s)) = part(|test| test.cpu_s) {
+        let _ = writeln!(
+            plan,
+            "In the {of_s:.2} s of {count} tests their own process used {cpu_s:.2} s of processor time. The rest it waited: for \
+             a processor, a child process, a disk, the network or a timer.\n"
+        );
+    }
+    if let Some(Estimate { at_a_time, seconds, longest: (name, longest_s), by_file, needs }) = Estimate::new(report) {
+        let what = if by_file { "files" } else { "tests" };
+        let needs = needs.map_or_else(String::new, |needs| format!(", which needs {needs},"));
+        let longest = code(cut(name, TEXT_BYTES));
+        let _ = writeln!(
+            plan,
+            "One after the other the tests take {all_s:.2} s. With {}{needs} they would take about {seconds:.2} s, and not less \
+             than the {longest_s:.2} s of {longest}. This is an estimate from the times of this run: {at_a_time} {what} at a \
+             time, the longest first, if each keeps its time and none needs what another one leaves; start and build of the \
+             runner are left out.\n",
+            code(&format!("proctor run --parallel {at_a_time}")),
+        );
+    }
 }
 
 fn uncovered(plan: &mut String, context: &ReportContext) {

@@ -258,13 +258,33 @@ fn the_json_document_is_proctors_own_with_the_fields_of_pytest_json_report() {
 }
 
 #[test]
-fn the_plan_has_what_the_run_showed_in_itself_and_the_bound_of_its_times() {
-    let slow = |name: &str, seconds| TestCase { duration_s: Some(seconds), ..test(name, TestOutcome::Passed) };
-    let mut report = report(Outcome::Passed, vec![slow("a", 6.0), slow("b", 1.0), slow("c", 1.0)]);
-    let bounds =
-        "In parallel they take at least 6.00 s with 2 at a time, 6.00 s with 4 at a time, 6.00 s with 8 at a time";
+fn the_plan_has_what_the_run_showed_in_itself_and_an_estimate_where_a_setting_is_not_in_use() {
+    let slow = |name: &str, seconds| TestCase {
+        duration_s: Some(seconds),
+        setup_s: Some(seconds / 2.0),
+        cpu_s: Some(0.25),
+        ..test(name, TestOutcome::Passed)
+    };
+    let tests = vec![slow("a", 6.0), slow("b", 3.0), slow("c", 3.0), slow("c/part", 2.0), slow("d", 1.0)];
+    let mut report = Report { duration_s: 15.0, ..report(Outcome::Passed, tests) };
     let plan = text(ReportFormat::Optimization, &report, usize::MAX);
-    assert!(plan.contains("its tests took 8.00 s together, the longest 6.00 s") && plan.contains(bounds), "{plan}");
+    assert!(plan.contains("its tests took 13.00 s together, the longest 6.00 s"), "a part counts once: {plan}");
+    assert!(plan.contains("Set-up and tear-down took 6.50 s (50 %) of the 13.00 s of 4 tests.\n"), "{plan}");
+    assert!(plan.contains("In the 13.00 s of 4 tests their own process used 1.00 s of processor time."), "{plan}");
+    assert!(plan.contains("- `pkg` `a` takes 6.00 s (set-up 3.00 s, processor 0.25 s), 46 % of the 13.00 s"), "{plan}");
+    assert!(!plan.contains("--parallel"), "Go runs packages at the same time: {plan}");
+    report.framework = "pytest".to_owned();
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    let estimate = "One after the other the tests take 13.00 s. With `proctor run --parallel 2`, which needs pytest-xdist, they would \
+                    take about 7.00 s, and not less than the 6.00 s of `pkg/a`. This is an estimate from the times of this run: 2 \
+                    tests at a time, the longest first";
+    assert!(plan.contains(estimate), "{plan}");
+    report.framework = "mocha".to_owned();
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(!plan.contains("--parallel"), "there is one file: {plan}");
+    (report.framework, report.duration_s) = ("pytest".to_owned(), 10.0);
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(!plan.contains("--parallel"), "the tests ran at the same time: {plan}");
     let mut tally = proctor_core::repetition::ExecutionTally::default();
     for (number, outcome) in [(1, TestOutcome::Failed), (2, TestOutcome::Passed)] {
         tally.add(number, &[test("a", outcome)], &std::collections::BTreeMap::new(), "");
@@ -281,5 +301,5 @@ fn the_plan_has_what_the_run_showed_in_itself_and_the_bound_of_its_times() {
     });
     let plan = text(ReportFormat::Optimization, &report, usize::MAX);
     assert!(plan.contains("\n## Flaky (1)\n\n- `pkg` `a` failed 1 of 2 executions of this run (50 %"), "{plan}");
-    assert!(plan.contains("  Next: `proctor flaky pkg/a`\n") && !plan.contains("In parallel"), "{plan}");
+    assert!(plan.contains("  Next: `proctor flaky pkg/a`\n") && !plan.contains("together, the longest"), "{plan}");
 }

@@ -190,6 +190,9 @@ fn add_counters(samples: &mut Samples, counters: &Counters) {
     for (framework, outcome, count) in counters.runs().filter(|(.., count)| *count > 0) {
         samples.count(&RUNS, &[framework, outcome.name()], count);
     }
+    for (outcome, count) in counters.checks.counts().filter(|(_, count)| *count > 0) {
+        samples.count(&CHECKS, &[outcome.name()], count);
+    }
     counters.kills().for_each(|(reason, count)| samples.count(&KILLS, &[reason.name()], count));
     samples.count(&RUNS_NOT_STARTED, &[], counters.not_started());
     samples.count(&WORKERS_LOST, &[], counters.workers_lost());
@@ -199,6 +202,7 @@ fn add_counters(samples: &mut Samples, counters: &Counters) {
     spans.dropped().into_iter().for_each(|(reason, count)| samples.count(&SPANS_DROPPED, &[reason], count));
     samples.add(&QUEUE_WAIT, &[], Value::Histogram(counters.queue_wait.counts()));
     samples.add(&RUN_DURATION, &[], Value::Histogram(counters.run_duration.counts()));
+    samples.add(&CHECK_DURATION, &[], Value::Histogram(counters.check_duration.counts()));
 }
 
 fn add_workers(samples: &mut Samples, counts: &WorkerCounts) {

@@ -121,7 +121,7 @@ fn index_of(names: &[&str], name: &str) -> usize {
     names.iter().position(|known| *known == name).unwrap_or(names.len())
 }
 
-/// Ended test runs of one tenant by outcome.
+/// Ended runs of one kind or of one tenant by outcome.
 #[derive(Debug)]
 pub struct OutcomeCounters(CounterRow);
 
@@ -154,6 +154,8 @@ pub struct Counters {
     refusals: CounterRow,
     /// Ended test runs: for each framework, and for none, a counter of each outcome.
     runs: CounterRow,
+    /// Ended checks by linters and type checkers.
+    pub checks: OutcomeCounters,
     not_started: AtomicU64,
     kills: CounterRow,
     workers_lost: AtomicU64,
@@ -162,6 +164,8 @@ pub struct Counters {
     pub queue_wait: Histogram,
     /// From the start of a run to its end.
     pub run_duration: Histogram,
+    /// From the start of a check to its end.
+    pub check_duration: Histogram,
 }
 
 impl Default for Counters {
@@ -171,12 +175,14 @@ impl Default for Counters {
             calls,
             refusals: CounterRow::new(QUOTAS.len() + 1),
             runs: CounterRow::new((FRAMEWORKS.len() + 1) * Outcome::ALL.len()),
+            checks: OutcomeCounters::default(),
             not_started: AtomicU64::new(0),
             kills: CounterRow::new(KillReason::ALL.len()),
             workers_lost: AtomicU64::new(0),
             scans: AtomicU64::new(0),
             queue_wait: Histogram::new(RUN_BOUNDS_S),
             run_duration: Histogram::new(RUN_BOUNDS_S),
+            check_duration: Histogram::new(RUN_BOUNDS_S),
         }
     }
 }
@@ -203,16 +209,16 @@ impl Counters {
     /// Counts the end of a run; `tenant` counts it too.
     pub fn record_run(&self, end: &RunEnd, kind: RunKind, tenant: &OutcomeCounters) {
         match end {
-            // The counters of outcomes are those of tests.
-            RunEnd::Report(report) if kind != RunKind::Tests => self.record_limits(report),
             RunEnd::Report(report) => {
                 self.record_limits(report);
-                let framework = FRAMEWORKS.iter().position(|framework| framework.name() == report.framework);
-                let row = framework.unwrap_or(FRAMEWORKS.len());
-                self.runs.increment(row * Outcome::ALL.len() + outcome_index(report.outcome));
-                tenant.increment(report.outcome);
-                self.queue_wait.record_s(report.resources.queue_wait_s);
-                self.run_duration.record_s(report.duration_s);
+                match kind {
+                    RunKind::Tests => self.record_tests(report, tenant),
+                    RunKind::Check => {
+                        self.checks.increment(report.outcome);
+                        self.check_duration.record_s(report.duration_s);
+                    }
+                    RunKind::Listing => {}
+                }
             }
             RunEnd::NotStarted(why) => {
                 self.not_started.fetch_add(1, Ordering::Relaxed);
@@ -221,6 +227,15 @@ impl Counters {
                 }
             }
         }
+    }
+
+    fn record_tests(&self, report: &Report, tenant: &OutcomeCounters) {
+        let framework = FRAMEWORKS.iter().position(|framework| framework.name() == report.framework);
+        let row = framework.unwrap_or(FRAMEWORKS.len());
+        self.runs.increment(row * Outcome::ALL.len() + outcome_index(report.outcome));
+        tenant.increment(report.outcome);
+        self.queue_wait.record_s(report.resources.queue_wait_s);
+        self.run_duration.record_s(report.duration_s);
     }
 
     fn record_limits(&self, report: &Report) {
@@ -332,13 +347,16 @@ mod tests {
         counters.record_run(&ended(Outcome::TimedOut, "pytest"), RunKind::Tests, &tenant);
         counters.record_run(&ended(Outcome::WorkerLost, ""), RunKind::Tests, &tenant);
         counters.record_run(&ended(Outcome::Passed, "pytest"), RunKind::Listing, &tenant);
+        counters.record_run(&ended(Outcome::Failed, "ruff, mypy"), RunKind::Check, &tenant);
         counters.record_run(&RunEnd::NotStarted(QuotaExceeded::HostTenants.into()), RunKind::Tests, &tenant);
         let runs: Vec<_> = counters.runs().filter(|(.., count)| *count > 0).collect();
         assert_eq!(runs, [("pytest", Outcome::TimedOut, 1), (NO_FRAMEWORK, Outcome::WorkerLost, 1)]);
         let of_tenant: Vec<_> = tenant.counts().filter(|(_, count)| *count > 0).collect();
         assert_eq!(of_tenant, [(Outcome::TimedOut, 1), (Outcome::WorkerLost, 1)]);
         let kills: Vec<_> = counters.kills().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(kills, [(KillReason::Deadline, 3)], "a listing is killed as well");
+        assert_eq!(kills, [(KillReason::Deadline, 4)], "a listing and a check are killed as well");
+        let checks: Vec<_> = counters.checks.counts().filter(|(_, count)| *count > 0).collect();
+        assert_eq!((checks, counters.check_duration.counts().count), (vec![(Outcome::Failed, 1)], 1));
         let refusals: Vec<_> = counters.refusals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(refusals, [("host_tenants", 1)]);
         assert_eq!((counters.not_started(), counters.workers_lost(), counters.queue_wait.counts().count), (1, 1, 2));

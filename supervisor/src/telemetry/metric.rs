@@ -90,6 +90,10 @@ metrics! {
         "Accepted runs that ended without a report";
     RUN_DURATION = "proctor_run_duration", Histogram(Seconds), [],
         "Test runs from start to end";
+    CHECKS = "proctor_checks", Counter, ["outcome"],
+        "Ended checks by linters and type checkers";
+    CHECK_DURATION = "proctor_check_duration", Histogram(Seconds), [],
+        "Checks by linters and type checkers from start to end";
     KILLS = "proctor_run_kills", Counter, ["reason"],
         "Runs that proctor killed, by the limit that they reached or by whoever asked for it";
     WORKERS_LOST = "proctor_workers_lost", Counter, [],

@@ -11,6 +11,7 @@ mod capacity;
 mod demo_supervisor;
 mod dispatch_latency;
 mod go_event_stream;
+mod history;
 mod idle_sessions;
 mod kill_latency;
 mod load;
@@ -30,7 +31,7 @@ use targets::Figure;
 
 type Part = (&'static str, fn() -> Result<Vec<Figure>>);
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("dispatch", dispatch_latency::bench),
     ("throughput", run_throughput::bench),
     ("kill", kill_latency::bench),
@@ -39,6 +40,7 @@ const PARTS: [Part; 10] = [
     ("sessions", idle_sessions::bench),
     ("shim", shim_overhead::bench),
     ("faults", load::bench),
+    ("history", history::bench),
     ("parser", parser_throughput::bench),
     ("reporters", reporter_overhead::bench),
 ];

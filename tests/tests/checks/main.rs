@@ -10,6 +10,10 @@ mod mcp;
 #[path = "../outcome_table/mcp_client.rs"]
 #[expect(dead_code, reason = "these tests use a part of the client")]
 mod mcp_client;
+#[path = "../report_formats/readers.rs"]
+#[expect(dead_code, reason = "these tests use a part of the readers")]
+mod readers;
+mod report_formats;
 
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
 use proctor_tests::test_workspace::TestWorkspace;

@@ -5,7 +5,8 @@ use nix::sys::signal::Signal;
 use proctor_proto::v1::{self, IfBusy, Outcome};
 use proctor_tests::metrics_scrape::{MetricsScrape, metrics_address};
 use proctor_tests::process::{descendants, program, signal, wait_until};
-use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings};
+use proctor_tests::supervisor_process::{SupervisorProcess, SupervisorSettings, TENANTS, first_uid};
+use proctor_tests::test_workspace::chown_tree;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
@@ -46,6 +47,18 @@ async fn the_guide_has_every_metric_and_calls_and_runs_move_them() {
     let limits = Some(v1::Limits { wall_ms: 200, ..Default::default() });
     let hanging = v1::RunTestsRequest { limits, ..shell(&session, "sleep 1000") };
     assert_eq!(run(&client, hanging).await.report().outcome(), Outcome::TimedOut);
+    let linted = supervisor.empty_workspace("alpha", "linted");
+    let ruff = linted.join(".venv/bin/ruff");
+    fs::create_dir_all(ruff.parent().unwrap()).unwrap();
+    for (file, content) in [(&linted.join("a.py"), "import os\n"), (&ruff, "#!/bin/sh\nexit 2\n")] {
+        fs::write(file, content).unwrap();
+    }
+    fs::set_permissions(&ruff, Permissions::from_mode(0o755)).unwrap();
+    chown_tree(&linted, first_uid(TENANTS[0]));
+    let session_id = client.open_session(&linted).await;
+    let checkers = vec!["ruff".to_owned()];
+    let check = client.check(v1::RunChecksRequest { session_id, checkers, ..Default::default() }).await.unwrap();
+    assert_eq!(check.read_to_end().await.report().outcome(), Outcome::CollectionFailed);
     supervisor.client("stranger").await.sessions.list_sessions(v1::ListSessionsRequest::default()).await.unwrap_err();
 
     let after = scrape_until(address, "the caches are measured", |now| {
@@ -59,13 +72,15 @@ async fn the_guide_has_every_metric_and_calls_and_runs_move_them() {
         ("proctor_tenant_runs_total", &[alpha, "outcome=\"failed\""], 3.0),
         ("proctor_tenant_runs_total", &["tenant=\"beta\""], 0.0),
         ("proctor_run_kills_total", &["reason=\"deadline\""], 1.0),
+        ("proctor_checks_total", &["outcome=\"collection_failed\""], 1.0),
+        ("proctor_check_duration_seconds_count", &[], 1.0),
         ("proctor_run_duration_seconds_count", &[], 5.0),
         ("proctor_queue_wait_seconds_count", &[], 5.0),
-        ("proctor_worker_setup_seconds_count", &[], 5.0),
-        ("proctor_pool_requests_total", &[], 5.0),
+        ("proctor_worker_setup_seconds_count", &[], 6.0),
+        ("proctor_pool_requests_total", &[], 6.0),
         ("proctor_call_duration_seconds_count", &["method=\"Runs/RunTests\"", "code=\"OK\""], 5.0),
         ("proctor_call_duration_seconds_count", &["code=\"UNAUTHENTICATED\""], 1.0),
-        ("proctor_sessions", &[alpha], 1.0),
+        ("proctor_sessions", &[alpha], 2.0),
         ("proctor_sessions_failing", &["streak=\"3\""], 1.0),
         ("proctor_sessions_failing", &["streak=\"10\""], 0.0),
         ("proctor_session_failure_streak_max", &[], 4.0),

@@ -7,7 +7,7 @@
     clippy::panic,
     reason = "these tests use a part of the client, whose functions clippy treats as ordinary code"
 )]
-mod mcp_client;
+pub(crate) mod mcp_client;
 
 use mcp_client::Mcp;
 use proctor_proto::report_format::ReportFormat;

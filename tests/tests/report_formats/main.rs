@@ -7,3 +7,4 @@ mod page;
 mod plan;
 mod readers;
 mod stored_report;
+mod test_times;

@@ -109,13 +109,27 @@ pub struct FixedChance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParallelSupport {
     /// Its plan passes the number to the runner.
-    Applied,
+    Applied(DefaultConcurrency),
     /// The runner has no such setting, which this note says.
     NoEffect(&'static str),
     /// The option is refused.
     Refused,
     /// The project's own commands decide.
     Ignored,
+}
+
+/// How a runner that has the option `parallel` runs tests without it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DefaultConcurrency {
+    /// Several at the same time, or as many as there are devices.
+    Several,
+    /// One after the other. With the option it runs any two at the same time, for which the project has to have `needs`.
+    OneTest {
+        /// A package that may be missing.
+        needs: Option<&'static str>,
+    },
+    /// One after the other. With the option it runs the tests of different files at the same time.
+    OneFile,
 }
 
 /// How names of tests relate to each other in a rerun, where the result of one name may stand for another.
@@ -163,7 +177,7 @@ impl Manifest {
         options: OptionSupport {
             selection: true,
             scope: ScopeSupport { names: NameScope::Refused, files: false },
-            parallel: ParallelSupport::Applied,
+            parallel: ParallelSupport::Applied(DefaultConcurrency::Several),
             coverage: false,
             browsers: false,
             orders: OrderSupport::NONE,

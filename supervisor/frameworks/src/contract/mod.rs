@@ -15,7 +15,9 @@ mod unscanned;
 pub use file_tree::FileTree;
 pub use framework::Framework;
 pub(crate) use framework::split_node_id;
-pub use manifest::{FixedChance, Manifest, OptionSupport, OrderSupport, ParallelSupport, RerunNames};
+pub use manifest::{
+    DefaultConcurrency, FixedChance, Manifest, OptionSupport, OrderSupport, ParallelSupport, RerunNames,
+};
 pub use parser::{CoverageHarvest, Parser, StreamSummary};
 pub use plan::{ARTIFACTS, InjectedFile, LONG_WALL_MS, Plan, PlanError, PlanRequest, REPORT, Step, ToolchainSources};
 pub use project::Project;

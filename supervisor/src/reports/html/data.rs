@@ -24,7 +24,7 @@ const UNSTEADY_MAX: usize = 30;
 const NAME_BYTES: usize = 200;
 
 /// Bytes of a test's array without its name.
-const TEST_BYTES: usize = 48;
+const TEST_BYTES: usize = 72;
 
 /// Bytes of the names of a detail's members.
 const DETAIL_BYTES: usize = 64;
@@ -54,7 +54,7 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
     let (mut tests, mut details) = (Vec::new(), Vec::new());
     let mut index_of: HashMap<(&str, &str), usize> = HashMap::new();
     for entry in all {
-        let (name, suite) = (line(entry.name), line(entry.suite));
+        let (name, suite) = (line(&entry.name), line(entry.suite));
         let is_known = suites.index.contains_key(&suite);
         let suite_bytes = if is_known { 0 } else { bytes_of(&suite) + 1 };
         let message = printable(&entry.message);
@@ -67,21 +67,29 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
             details.push(detail);
             details.len() - 1
         });
-        let trend = trends.get(&(entry.suite, entry.name)).copied().unwrap_or(Trend::Unknown);
-        index_of.entry((entry.suite, entry.name)).or_insert(tests.len());
+        let trend = trends.get(&(entry.suite, &*entry.name)).copied().unwrap_or(Trend::Unknown);
+        index_of.entry((entry.suite, &*entry.name)).or_insert(tests.len());
         let ended_ms = match entry.subject {
             Subject::Test(test) => test.finished_s.map(milliseconds),
             _ => None,
         };
-        tests.push(json!([
-            suites.number(suite),
-            name,
-            kinds.number(Cow::Borrowed(entry.kind)),
-            entry.duration_s.map(milliseconds),
-            ended_ms,
-            detail.map_or(-1, |index| i64::try_from(index).unwrap_or(-1)),
-            trend as u8,
-        ]));
+        let (setup_s, cpu_s) = match entry.subject {
+            Subject::Test(test) => (test.setup_s, test.cpu_s),
+            _ => (None, None),
+        };
+        let mut columns = vec![
+            json!(suites.number(suite)),
+            json!(name),
+            json!(kinds.number(Cow::Borrowed(entry.kind))),
+            json!(entry.duration_s.map(milliseconds)),
+            json!(ended_ms),
+            json!(detail.map_or(-1, |index| i64::try_from(index).unwrap_or(-1))),
+            json!(trend as u8),
+        ];
+        if setup_s.is_some() || cpu_s.is_some() {
+            columns.extend([setup_s, cpu_s].map(|seconds| json!(seconds.map(milliseconds))));
+        }
+        tests.push(Value::from(columns));
     }
     let history = input.context.history.as_ref();
     let number = |test: &TestId| index_of.get(&(test.package.as_str(), test.name.as_str())).copied();
@@ -140,16 +148,20 @@ fn detail(input: ReportInput<'_>, entry: &Entry<'_>, message: &str, budget: &mut
         Subject::Test(test) => (test.expected.as_deref(), test.actual.as_deref(), test.stack.as_deref()),
         Subject::Collector(collector) => (None, None, Some(collector.output.as_str())),
         Subject::CutOff(hung) => (None, None, hung.map(|hung| hung.stack.as_str())),
-        Subject::Run => (None, None, None),
-        Subject::NotRun => (None, None, None),
+        Subject::Run | Subject::NotRun | Subject::Finding(_) | Subject::Checker => (None, None, None),
     };
     let excerpt = entry.file.zip(entry.line);
     let excerpt = excerpt.and_then(|(file, line)| input.context.excerpts.get(&(file.to_owned(), line)));
+    let fix = match entry.subject {
+        Subject::Finding(_) => entry.details(),
+        _ => None,
+    };
     let tails = matches!(entry.subject, Subject::Run).then(|| tails(input.report));
     let texts = [
         ("expected", expected.map(|text| printable(text).into())),
         ("actual", actual.map(|text| printable(text).into())),
         ("source", excerpt.map(source)),
+        ("fix", fix.map(Value::from)),
         ("stack", stack.map(|text| printable(text).into())),
         ("output", entry.output().map(Into::into).or(tails)),
     ];

@@ -117,9 +117,9 @@ fn plain_failures(all: &[Entry<'_>]) -> String {
     let cut = |text: &str| html(cut(text, PLAIN_BYTES));
     let mut list = String::new();
     for entry in all.iter().filter(|entry| entry.is_own_failure()).take(PLAIN_FAILURES) {
-        let _ = write!(list, "<li><b>{}</b> {}: {}</li>", cut(entry.name), cut(entry.suite), cut(&entry.message));
+        let _ = write!(list, "<li><b>{}</b> {}: {}</li>", cut(&entry.name), cut(entry.suite), cut(&entry.message));
     }
-    if list.is_empty() { "<p>No test failed.</p>".to_owned() } else { format!("<ol>{list}</ol>") }
+    if list.is_empty() { "<p>Nothing failed.</p>".to_owned() } else { format!("<ol>{list}</ol>") }
 }
 
 #[cfg(test)]

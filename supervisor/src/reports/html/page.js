@@ -2,7 +2,7 @@
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const { run, kinds, suites, tests, details } = data;
-  const [SUITE, NAME, KIND, MS, END, DETAIL, TREND] = [0, 1, 2, 3, 4, 5, 6];
+  const [SUITE, NAME, KIND, MS, END, DETAIL, TREND, SETUP, CPU] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   const $ = (id) => document.getElementById(id);
   // Text is only ever set as text: no name or message of a test is parsed as HTML.
   const el = (tag, props = {}, ...children) => {
@@ -31,9 +31,11 @@
     while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
     return `${value < 10 && unit > 0 ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
   };
+  // What the time of a test consists of, as far as it is known.
+  const partsOf = (test) => [['set-up', test[SETUP]], ['processor', test[CPU]]].filter(([, value]) => typeof value === 'number').map(([what, value]) => `${what} ${ms(value)}`).join(', ');
   const day = (time) => new Date(time).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' });
-  const colorOf = (kind) => ({ failed: 'failed', error: 'failed', passed: 'passed', xfailed: 'xfailed', xpassed: 'xfailed' })[kind] || (['skipped', 'not_run'].includes(kind) ? 'skipped' : 'failed');
-  const groupOf = (kind) => (['passed', 'xpassed'].includes(kind) ? 'passed' : ['skipped', 'xfailed', 'not_run'].includes(kind) ? 'skipped' : 'failed');
+  const colorOf = (kind) => ({ failed: 'failed', error: 'failed', warning: 'xfailed', passed: 'passed', complete: 'passed', info: 'skipped', xfailed: 'xfailed', xpassed: 'xfailed' })[kind] || (['skipped', 'not_run'].includes(kind) ? 'skipped' : 'failed');
+  const groupOf = (kind) => (['passed', 'xpassed', 'complete', 'info'].includes(kind) ? 'passed' : ['skipped', 'xfailed', 'not_run'].includes(kind) ? 'skipped' : 'failed');
   const plural = (count, word) => `${count.toLocaleString()} ${word}${count === 1 ? '' : 's'}`;
   const isFlaky = new Set(data.flaky.map((flaky) => flaky.test).filter((test) => test !== null));
 
@@ -188,7 +190,7 @@
     const place = detail.file ? el('code', {}, detail.line ? `${detail.file}:${detail.line}` : detail.file) : null;
     const parts = [
       el('div', { class: `k-${colorOf(kind)}` }, el('h2', {}, test[NAME], el('span', { class: 'tag' }, kind.replace('_', ' ')))),
-      el('div', { class: 'where' }, suites[test[SUITE]], test[MS] === null ? '' : ` · ${ms(test[MS])}`, place ? ' · ' : null, place),
+      el('div', { class: 'where' }, suites[test[SUITE]], test[MS] === null ? '' : ` · ${ms(test[MS])}`, partsOf(test) ? ` (${partsOf(test)})` : '', place ? ' · ' : null, place),
     ];
     const flaky = data.flaky.find((entry) => entry.test === selected);
     if (flaky) parts.push(el('p', { class: 'where' }, `Flaky: failed ${flaky.failures} of ${flaky.runs} runs of the same files (95 % interval ${flaky.low} to ${flaky.high} %).`));
@@ -198,7 +200,7 @@
     if (detail.message) parts.push(el('pre', { class: groupOf(kind) === 'failed' ? 'message' : 'message quiet' }, detail.message));
     if (detail.expected !== undefined || detail.actual !== undefined) parts.push(section('Expected and actual', sideBySide(detail.expected, detail.actual)));
     if (detail.source) parts.push(section(detail.source.edited ? 'Source (the file was changed since the run began)' : 'Source', sourceLines(detail)));
-    for (const [name, title] of [['stack', 'Stack'], ['output', 'Output']]) {
+    for (const [name, title] of [['fix', 'Fix'], ['stack', 'Stack'], ['output', 'Output']]) {
       if (detail[name]) parts.push(section(title, el('pre', { class: 'box', tabindex: '0', 'aria-label': title }, detail[name])));
     }
     if (detail.cut) parts.push(el('p', { class: 'where' }, 'Longer texts of this test are left out of this page; the JSON report has them.'));
@@ -420,7 +422,8 @@
     const sum = tests.reduce((all, test) => all + (test[MS] || 0), 0);
     $('slowest-note').textContent = `${ms(sum)} in all tests together; the ${byTime.length === 1 ? 'slowest took' : `${byTime.length} slowest took`} ${Math.round((100 * byTime.reduce((all, index) => all + tests[index][MS], 0)) / sum)} %.`;
     for (const index of byTime) {
-      $('slowest').append(link(index, tests[index][NAME]), el('span', { class: `track k-${colorOf(kinds[tests[index][KIND]])}`, 'aria-hidden': 'true' }, el('i', { style: { width: `${Math.max(1, (100 * tests[index][MS]) / tests[byTime[0]][MS])}%` } })), el('span', { class: 'n' }, ms(tests[index][MS])));
+      const parts = partsOf(tests[index]);
+      $('slowest').append(el('div', {}, link(index, tests[index][NAME]), parts ? el('div', { class: 'where' }, parts) : null), el('span', { class: `track k-${colorOf(kinds[tests[index][KIND]])}`, 'aria-hidden': 'true' }, el('i', { style: { width: `${Math.max(1, (100 * tests[index][MS]) / tests[byTime[0]][MS])}%` } })), el('span', { class: 'n' }, ms(tests[index][MS])));
     }
   } else $('slowest-card').hidden = true;
 

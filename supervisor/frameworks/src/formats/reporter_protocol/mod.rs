@@ -7,8 +7,9 @@
 //! - `opened` and `closed`: `package`: a file that is loaded and run, from a runner that may not report tests as they start;
 //! - `total`: `tests`: how many tests the runner has collected and is about to report, if it knows before the first;
 //! - `started`: `package`, `name`, and if known `file` and `line` of its declaration;
-//! - `finished`: the same, `outcome` as [`TestOutcome`] names it, and as far as known `nodeid`, `duration_s`, `file` (absolute, or
-//!   relative to the step's directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`, `failed_attempts` (how
+//! - `finished`: the same, `outcome` as [`TestOutcome`] names it, and as far as known `nodeid`, `duration_s`, `setup_s` (its part in
+//!   fixtures and hooks), `cpu_s` (processor time of the test's process meanwhile), `file` (absolute, or relative to the step's
+//!   directory), `line` (from 1), `message`, `expected`, `actual`, `stack`, `output`, `failed_attempts` (how
 //!   many attempts of the same test failed before this one);
 //! - `collector`: `nodeid`, `message`, and as far as known `file`, `line`, `output`: a file that could not be loaded, or, with `kind`
 //!   `build`, not be compiled;
@@ -145,6 +146,10 @@ struct FinishedFields {
     nodeid: Option<String>,
     #[serde(default)]
     duration_s: Option<f64>,
+    #[serde(default)]
+    setup_s: Option<f64>,
+    #[serde(default)]
+    cpu_s: Option<f64>,
     #[serde(default)]
     file: Option<String>,
     #[serde(default)]
@@ -415,8 +420,11 @@ impl ReporterParser {
         let (file, line) = self.place(test.file, test.line);
         let text = |text: Option<String>| text.map(|text| self.text(&text));
         let nodeid = test.nodeid.unwrap_or_else(|| self.default_nodeid(&id));
+        let duration_s = valid_time(test.duration_s);
         let case = TestCase {
-            duration_s: test.duration_s.filter(|seconds| seconds.is_finite() && *seconds >= 0.0),
+            duration_s,
+            setup_s: valid_time(test.setup_s).zip(duration_s).map(|(setup_s, whole_s)| setup_s.min(whole_s)),
+            cpu_s: valid_time(test.cpu_s),
             file,
             line,
             message: text(test.message),
@@ -615,6 +623,11 @@ impl Parser for ReporterParser {
         }
         summary
     }
+}
+
+/// A time that a clock can have measured.
+fn valid_time(seconds: Option<f64>) -> Option<f64> {
+    seconds.filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
 }
 
 /// Whether a step runs a project's test script in a shell.

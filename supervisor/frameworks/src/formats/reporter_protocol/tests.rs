@@ -53,6 +53,19 @@ fn names_and_places_are_relative_to_the_workspace() {
 }
 
 #[test]
+fn times_that_no_clock_measures_are_dropped() {
+    let times = |text: &str| {
+        let report = PASSING.replace(r#""duration_s":0.5"#, text);
+        let (events, _) = step(&report, "", Exit::Code(0), false);
+        let RunnerEvent::TestFinished(case) = &events[1] else { panic!("{events:?}") };
+        (case.duration_s, case.setup_s, case.cpu_s)
+    };
+    assert_eq!(times(r#""duration_s":0.5,"setup_s":0.2,"cpu_s":0.1"#), (Some(0.5), Some(0.2), Some(0.1)));
+    assert_eq!(times(r#""duration_s":0.5,"setup_s":0.7,"cpu_s":-1"#), (Some(0.5), Some(0.5), None));
+    assert_eq!(times(r#""duration_s":-1,"setup_s":0.2,"cpu_s":null"#), (None, None, None));
+}
+
+#[test]
 fn a_kill_names_the_open_files_if_no_running_test_is_known() {
     let opened = "{\"event\":\"begin\"}\n{\"event\":\"opened\",\"package\":\"a.js\"}\n{\"event\":\"opened\",\"package\":\"b.js\"}\n\
                   {\"event\":\"closed\",\"package\":\"a.js\"}\n";

@@ -25,8 +25,8 @@ mod verbose_output;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, ReservedVariables, Toolchain,
-    split_node_id,
+    DefaultConcurrency, Framework, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan, PlanError,
+    PlanRequest, ReservedVariables, Toolchain, split_node_id,
 };
 use proctor_core::request::RerunTarget;
 use proctor_core::test_name::TestName;
@@ -59,6 +59,10 @@ static MANIFEST: Manifest = Manifest {
     markers: &[detect::MARKER],
     extensions: &["c", "cc", "cmake", "cpp", "cxx", "h", "hh", "hpp", "hxx"],
     default_wall_ms: Some(LONG_WALL_MS),
+    options: OptionSupport {
+        parallel: ParallelSupport::Applied(DefaultConcurrency::OneTest { needs: None }),
+        ..Manifest::DEFAULT.options
+    },
     toolchains: &[&CPP],
     sample: &[("CMakeLists.txt", "project(x)\nenable_testing()\n")],
     ..Manifest::DEFAULT

@@ -28,8 +28,8 @@ mod selection;
 
 use crate::contract::FileTree;
 use crate::contract::{
-    Framework, IgnoredDirs, LONG_WALL_MS, Manifest, Parser, Plan, PlanError, PlanRequest, RerunNames,
-    ReservedVariables, ToolHome, Toolchain,
+    DefaultConcurrency, Framework, IgnoredDirs, LONG_WALL_MS, Manifest, OptionSupport, ParallelSupport, Parser, Plan,
+    PlanError, PlanRequest, RerunNames, ReservedVariables, ToolHome, Toolchain,
 };
 use crate::contract::{Project, innermost_project, owns_source};
 use crate::ecosystems::jvm::{self, EXTENSIONS};
@@ -57,6 +57,10 @@ static MANIFEST: Manifest = Manifest {
     extensions: EXTENSIONS,
     output_dirs: &["build"],
     default_wall_ms: Some(LONG_WALL_MS),
+    options: OptionSupport {
+        parallel: ParallelSupport::Applied(DefaultConcurrency::OneFile),
+        ..Manifest::DEFAULT.options
+    },
     rerun_names: RerunNames {
         is_reported_only_on_failure: |name| is_jvm_process(name) || jvm::is_class_failure(name),
         ..jvm::RERUN_NAMES

@@ -17,7 +17,10 @@ pub(crate) mod hooks;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, OptionSupport, Plan, PlanError, PlanRequest, REPORT, RerunNames, ReservedVariables};
+use crate::contract::{
+    DefaultConcurrency, Manifest, OptionSupport, ParallelSupport, Plan, PlanError, PlanRequest, REPORT, RerunNames,
+    ReservedVariables,
+};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, RunnerStart, TestGroup,
 };
@@ -155,7 +158,11 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
-    options: OptionSupport { scope: js::TITLE_SCOPE, ..Manifest::DEFAULT.options },
+    options: OptionSupport {
+        scope: js::TITLE_SCOPE,
+        parallel: ParallelSupport::Applied(DefaultConcurrency::OneFile),
+        ..Manifest::DEFAULT.options
+    },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     rerun_names: RerunNames { is_reported_only_on_failure: is_hook, ..js::RERUN_NAMES },
     reserved: ReservedVariables { names: &["MOCHA_OPTIONS"], ..ReservedVariables::NONE },

@@ -14,6 +14,9 @@ const PARALLEL = 8;
 const NOTHING = /(?!)/;
 const { DuplicateTests, failure } = require('../js/failure.cjs');
 
+// Taken before a test can replace it.
+const { cpuUsage } = process;
+
 // A hook's title in Mocha's format: `"before each" hook: its name for "a test"`.
 const BEFORE_EACH = /^"before each" hook/;
 
@@ -44,6 +47,8 @@ module.exports = class Proctor {
       runner.on('test end', () => (this.ended += 1));
       // A hook's effects come between a test's end and the next one's start.
       runner.on('hook', flush);
+      // Mocha's time of a test is that of its function, which runs after the hooks before it.
+      runner.on('hook end', () => (this.before = cpuUsage()));
     }
     // Hooks may add tests, which Mocha does not run.
     runner.once('start', () => {
@@ -66,16 +71,18 @@ module.exports = class Proctor {
     emit('started', this.running);
     // The processes of parallel runs write by themselves.
     if (!this.inTexts) this.written.start();
+    this.before = cpuUsage();
   }
 
   finished(test, told) {
     const output = this.running && this.written.stop();
+    const cpu_s = this.running && !this.inTexts ? usedSince(this.before) : undefined;
     this.running = undefined;
     const nodeid = `${test.package} > ${test.name}`;
     this.twins.add(nodeid);
     // A failure is reported at once. In a parallel run whole files are reported together, and the next may be long in coming.
     const tell = told.outcome === 'passed' && !this.inTexts ? buffer : emit;
-    tell('finished', { ...test, nodeid, output, ...told });
+    tell('finished', { ...test, nodeid, output, cpu_s, ...told });
   }
 
   failed(test, error) {
@@ -176,6 +183,11 @@ let last;
 function named(test) {
   if (last?.test !== test) last = { test, id: { package: packageOf(pathOf(test) ?? '.'), name: joinTitles(test.titlePath()) } };
   return last.id;
+}
+
+function usedSince(before) {
+  const { user, system } = cpuUsage(before);
+  return (user + system) / 1e6;
 }
 
 const pathOf = (test) => test.file ?? test.parent?.file;

@@ -80,7 +80,7 @@ class Reporter {
     const failed_attempts = test.outcome() === 'flaky' ? result.retry : undefined;
     const became = becameOf(test, result);
     const output = became.outcome === 'passed' ? undefined : outputOf(result);
-    emit('finished', { ...id, nodeid, duration_s: result.duration / 1000, failed_attempts, ...became, output });
+    emit('finished', { ...id, nodeid, duration_s: result.duration / 1000, setup_s: setupOf(result), failed_attempts, ...became, output });
   }
 }
 
@@ -109,6 +109,12 @@ function becameOf(test, result) {
   if (result.status === 'passed') return { outcome: 'failed', ...declared, message: 'passed, and was expected to fail' };
   if (result.status === 'interrupted') return { outcome: 'error', ...declared, message: 'was interrupted' };
   return { outcome: 'failed', ...failure(test, result) };
+}
+
+// Seconds in fixtures and hooks, which Playwright tells as steps around those of the test.
+function setupOf(result) {
+  const around = (result.steps ?? []).filter((step) => step.category === 'hook');
+  return around.length > 0 ? around.reduce((sum, step) => sum + Math.max(0, step.duration), 0) / 1000 : undefined;
 }
 
 // Why a test is skipped or marked fixme.

@@ -10,8 +10,8 @@ mod command;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    CoverageHarvest, Framework, IgnoredDirs, Manifest, OptionSupport, Parser, Plan, PlanError, PlanRequest,
-    ReservedVariables, Step,
+    CoverageHarvest, DefaultConcurrency, Framework, IgnoredDirs, Manifest, OptionSupport, ParallelSupport, Parser,
+    Plan, PlanError, PlanRequest, ReservedVariables, Step,
 };
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
@@ -68,6 +68,7 @@ static MANIFEST: Manifest = Manifest {
     node_id_separator: Some("::"),
     ignored_dirs: IgnoredDirs { tagged: &[".pytest_cache"], ..IgnoredDirs::NONE },
     options: OptionSupport {
+        parallel: ParallelSupport::Applied(DefaultConcurrency::OneTest { needs: Some("pytest-xdist") }),
         browsers: true,
         coverage: true,
         scope: python::SCOPE,

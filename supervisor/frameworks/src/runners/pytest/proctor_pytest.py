@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import traceback
+from time import process_time
 
 import pytest
 
@@ -35,6 +36,12 @@ TOLD = "proctor"
 # The attribute with the files that a test left.
 LEFT = "proctor_left"
 
+# The attribute with the processor time of a phase, of the process that ran it.
+USED = "proctor_used_s"
+
+# The attribute of the reports of a test that has a set-up within its call: setUp of a unittest.TestCase.
+HIDES = "proctor_hides_setup"
+
 # Kinds of pytest-playwright's files, by its naming scheme; other files are the tests' own.
 KINDS = (("screenshot", r"test-(failed|finished)-\d+\.png"), ("trace", r"trace(-\d+)?\.zip"), ("video", r".*\.webm"))
 
@@ -46,6 +53,9 @@ SCOPE = proctor_python.Scope()
 
 # Code and line of the latest failing `==` that pytest explained, and its values; one for each process.
 _compared = []
+
+# Processor time of the latest phase.
+_used = []
 
 
 @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -101,12 +111,26 @@ def pytest_configure(config):
         reporter.note("all tests run, also those that passed before: --lf and --sw of the project's settings are left out")
 
 
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def _measured():
+    began = process_time()
+    yield
+    _used[:] = [process_time() - began]
+
+
+pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = _measured
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield
     if outcome.excinfo:
         return
     report = outcome.get_result()
+    if _used:
+        setattr(report, USED, _used.pop())
+    if any(kind.__name__ == "TestCaseFunction" for kind in type(item).__mro__):
+        setattr(report, HIDES, True)
     if report.when == "teardown":
         setattr(report, LEFT, _left_by(item))
     if call.excinfo is None:
@@ -412,6 +436,7 @@ class Reporter:
             name=name,
             outcome=outcome,
             duration_s=sum(phase.duration for phase in phases),
+            **_parts(phases),
             output=_output(phases) if is_kept else None,
             failed_attempts=self._again.get(nodeid, 0),
             **told
@@ -543,6 +568,15 @@ def _outcome(phases):
         if phase.when == "call" and hasattr(phase, "wasxfail"):
             return "xpassed", phase
     return "passed", phases[-1]
+
+
+def _parts(phases):
+    """Set-up and processor time of a test. A subtest has neither: it is a part of the call."""
+    around = [phase.duration for phase in phases if phase.when in ("setup", "teardown")]
+    told = [] if any(hasattr(phase, HIDES) for phase in phases) else around
+    used = [getattr(phase, USED) for phase in phases if hasattr(phase, USED)]
+    parts = {"setup_s": told, "cpu_s": used}
+    return {name: round(sum(times), 6) for name, times in parts.items() if around and times}
 
 
 def _output(phases):

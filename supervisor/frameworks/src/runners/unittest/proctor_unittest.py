@@ -81,6 +81,7 @@ def run(suite, report):
     def result(*arguments, **named):
         return Result(report, names, unbegun, *arguments, **named)
 
+    time_methods()
     report.write("total", tests=sum(1 for test in each(suite) if type(test).__name__ != UNLOADABLE))
     outcome = unittest.TextTestRunner(resultclass=result, warnings=warnings).run(suite)
     end_coverage()
@@ -333,7 +334,7 @@ class Result(unittest.TextTestResult):
         self._report = report
         self._unbegun = unbegun
         self._names = names
-        self._began = {}
+        self._began, self._used_before = {}, {}
         self._told = {}
         self._parts = {}
 
@@ -341,7 +342,8 @@ class Result(unittest.TextTestResult):
         super().startTest(test)
         self._unbegun.begin(test)
         self._written = Written()
-        self._began[id(test)] = time.perf_counter()
+        self._began[id(test)], self._used_before[id(test)] = time.perf_counter(), time.process_time()
+        in_methods[:] = []
         self._told[id(test)] = None
         self._parts[id(test)] = set()
         if type(test).__name__ != UNLOADABLE:
@@ -357,11 +359,15 @@ class Result(unittest.TextTestResult):
             proctor_coverage.current.end(*place(test))
         super().stopTest(test)
         output = self._written.stop()
-        began = self._began.pop(id(test), None)
+        began, used = self._began.pop(id(test), None), self._used_before.pop(id(test), None)
         parts, told = self._parts.pop(id(test), ()), self._told.pop(id(test), None)
         told = told or interrupted(sys.exc_info()[1]) or self._unsaid(parts)
         if type(test).__name__ != UNLOADABLE:
-            self._tell(test, dict(told, output=output), time.perf_counter() - began)
+            duration = time.perf_counter() - began
+            times = {"cpu_s": round(time.process_time() - used, 6)}
+            if in_methods:
+                times["setup_s"] = round(max(0, duration - in_methods[-1]), 6)
+            self._tell(test, dict(told, output=output, **times), duration)
 
     @staticmethod
     def _unsaid(parts):
@@ -439,6 +445,26 @@ class Result(unittest.TextTestResult):
         whole = test.id() if type(test).__module__ != "unittest.loader" else name
         nodeid = whole + part + unique[len(name + part) :]
         self._report.write("finished", package=package, name=unique, nodeid=nodeid, duration_s=duration, **told)
+
+
+# Seconds in the method of the running test; empty for a test whose class calls its method in its own way.
+in_methods = []
+
+
+def time_methods():
+    """Measures the time in tests' methods, and so what is left for setUp, tearDown and cleanups."""
+    plain = getattr(unittest.TestCase, "_callTestMethod", None)
+    if plain is None:  # before Python 3.8
+        return
+
+    def _callTestMethod(self, method):
+        began = time.perf_counter()
+        try:
+            plain(self, method)
+        finally:
+            in_methods.append(time.perf_counter() - began)
+
+    unittest.TestCase._callTestMethod = _callTestMethod
 
 
 class Tee(io.TextIOBase):
