@@ -12,7 +12,7 @@ const { fileURLToPath } = require('node:url');
 
 const { install } = require('./hits.cjs');
 const { Lines, isProjectFile } = require('./lines.cjs');
-const { INLINE_MAP, VERSION, inlineMap, insert } = require('./probes.cjs');
+const { VERSION, inlineMap, insert, withInlineMap } = require('./probes.cjs');
 
 const PARSER = 'internal/deps/acorn/acorn/dist/acorn';
 const OPTIONS = {
@@ -103,8 +103,7 @@ class MeasuredModules {
     const place = { absolute: file, path: path.relative(this.#workspace, file) };
     const found = insert(code, map, place, (text) => this.#parsed(text, isModule));
     if (!found) return code;
-    const inline = `//# sourceMappingURL=data:application/json;base64,${Buffer.from(JSON.stringify(found.map)).toString('base64')}`;
-    return map ? `${found.code.replace(INLINE_MAP, '')}${inline}\n` : found.code;
+    return map ? withInlineMap(found.code, found.map) : found.code;
   }
 
   #parsed(code, isModule) {

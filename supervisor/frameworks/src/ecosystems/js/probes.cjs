@@ -319,4 +319,10 @@ function inlineMap(code) {
   return found && JSON.parse(Buffer.from(found[1], 'base64').toString());
 }
 
-module.exports = { INLINE_MAP, VERSION, inlineMap, insert };
+// The code with this map in the place of the one at its end.
+function withInlineMap(code, map) {
+  const text = Buffer.from(JSON.stringify(map)).toString('base64');
+  return code.replace(INLINE_MAP, () => `//# sourceMappingURL=data:application/json;base64,${text}`);
+}
+
+module.exports = { VERSION, inlineMap, insert, withInlineMap };

@@ -7,7 +7,7 @@ const path = require('node:path');
 const { createRequire } = require('node:module');
 
 const { isProjectFile } = require('../js/lines.cjs');
-const { INLINE_MAP, VERSION, inlineMap, insert } = require('../js/probes.cjs');
+const { VERSION, inlineMap, insert, withInlineMap } = require('../js/probes.cjs');
 
 const PARSER = {
   sourceType: 'unambiguous',
@@ -51,8 +51,8 @@ function withProbes(result, source, file, options, workspace) {
   const place = { absolute: file, path: path.relative(workspace, file).split(path.sep).join('/') };
   const found = insert(code, known, place, parse);
   if (!found) return result;
-  // Of two maps the inline one would be wrong now.
-  return { ...(typeof result === 'string' ? {} : result), code: found.code.replace(INLINE_MAP, ''), map: found.map };
+  // What reads a hanging test's stack knows the inline map only.
+  return { ...(typeof result === 'string' ? {} : result), code: withInlineMap(found.code, found.map), map: found.map };
 }
 
 const parsed = (map) => (typeof map === 'string' && map !== '' ? JSON.parse(map) : map || undefined);
