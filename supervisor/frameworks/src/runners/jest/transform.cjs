@@ -1,0 +1,100 @@
+// Wraps a transformer of the project (`proctorTransforms` in Jest's configuration), or stands where there is none: its result gets
+// probes, by which the lines of each test are known. Jest caches the result.
+'use strict';
+
+const { createHash } = require('node:crypto');
+const path = require('node:path');
+const { createRequire } = require('node:module');
+
+const { isProjectFile } = require('../js/lines.cjs');
+const { VERSION, inlineMap, insert, withInlineMap } = require('../js/probes.cjs');
+
+const PARSER = {
+  sourceType: 'unambiguous',
+  allowAwaitOutsideFunction: true,
+  allowNewTargetOutsideFunction: true,
+  allowReturnOutsideFunction: true,
+  allowSuperOutsideMethod: true,
+  allowUndeclaredExports: true,
+};
+
+// Babel's parser, which Jest depends on.
+let babel;
+function parse(code) {
+  if (babel === undefined) {
+    const jest = Object.keys(require.cache).find((file) => /[\\/]@jest[\\/]transform[\\/]/.test(file));
+    const core = createRequire(jest).resolve('@babel/core');
+    babel = createRequire(core)('@babel/parser');
+  }
+  return babel.parse(code, PARSER);
+}
+
+// The configuration as the project's transformer knows it.
+const configs = new WeakMap();
+function withoutOurs(options, inner) {
+  const { config } = options;
+  if (!configs.has(config)) configs.set(config, { ...config, transform: config.proctorTransforms });
+  return { ...options, config: configs.get(config), transformerConfig: inner?.config ?? {} };
+}
+
+function withProbes(result, source, file, options, workspace) {
+  const { code, map } = typeof result === 'string' ? { code: result } : result;
+  if (!isProjectFile(file, workspace) || typeof code !== 'string') return result;
+  let known;
+  try {
+    known = parsed(map) ?? inlineMap(code);
+  } catch {
+    return result; // Jest warns of such a map.
+  }
+  // Jest would count probes as statements; and without a map nothing says which lines of the source these are.
+  if (options.isInstrumentedByJest || (!known && code !== source)) return result;
+  const place = { absolute: file, path: path.relative(workspace, file).split(path.sep).join('/') };
+  const found = insert(code, known, place, parse);
+  if (!found) return result;
+  // What reads a hanging test's stack knows the inline map only.
+  return { ...(typeof result === 'string' ? {} : result), code: withInlineMap(found.code, found.map), map: found.map };
+}
+
+const parsed = (map) => (typeof map === 'string' && map !== '' ? JSON.parse(map) : map || undefined);
+
+async function load(inner) {
+  let found;
+  try {
+    found = require(inner.path);
+  } catch (error) {
+    if (error.code !== 'ERR_REQUIRE_ESM') throw error;
+    found = await import(inner.path);
+  }
+  const transformer = found?.default ?? found;
+  return typeof transformer.createTransformer === 'function' ? transformer.createTransformer(inner.config) : transformer;
+}
+
+function keyOf(theirs, source, file, options) {
+  const own = theirs ?? JSON.stringify([source, options.configString, options.instrument, file]);
+  return createHash('sha1').update(JSON.stringify([VERSION, own, options.supportsStaticESM, options.supportsDynamicImport])).digest('hex');
+}
+
+// `inner`: path and configuration of the project's transformer, if there is one; `workspace`: the workspace's directory.
+async function createTransformer({ inner, workspace }) {
+  const theirs = inner ? await load(inner) : { process: (code) => ({ code }) };
+  const finish = (result, source, file, options) => {
+    const isInstrumentedByJest = options.instrument && !theirs.canInstrument;
+    return withProbes(result, source, file, { ...options, isInstrumentedByJest }, workspace);
+  };
+  const ours = {
+    canInstrument: theirs.canInstrument,
+    getCacheKey: (source, file, options) => keyOf(theirs.getCacheKey?.(source, file, withoutOurs(options, inner)), source, file, options),
+  };
+  if (theirs.process) {
+    ours.process = (source, file, options) => finish(theirs.process(source, file, withoutOurs(options, inner)), source, file, options);
+  }
+  if (theirs.getCacheKeyAsync) {
+    ours.getCacheKeyAsync = async (source, file, options) => keyOf(await theirs.getCacheKeyAsync(source, file, withoutOurs(options, inner)), source, file, options);
+  }
+  if (theirs.processAsync) {
+    ours.processAsync = async (source, file, options) => finish(await theirs.processAsync(source, file, withoutOurs(options, inner)), source, file, options);
+  }
+  return ours;
+}
+
+module.exports = { createTransformer };

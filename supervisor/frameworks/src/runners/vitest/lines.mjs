@@ -1,0 +1,54 @@
+// A plugin of Vite that measures the lines of each test: it comes after all others, whose source maps lead to the project's lines.
+
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { createRequire } from 'node:module';
+
+const require = createRequire(import.meta.url);
+const { isProjectFile, noteFor } = require('../js/lines.cjs');
+const { insert } = require('../js/probes.cjs');
+
+const SETUP = fileURLToPath(new URL('setup.js', import.meta.url));
+
+// Files that become JavaScript of their own.
+const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
+
+// Where tests run in a process with Node's modules.
+const POOLS = ['forks', 'threads', 'vmForks', 'vmThreads', 'typescript', undefined];
+
+function whyNot({ browser, coverage, pool }) {
+  if (browser?.enabled) return 'these tests run in a browser';
+  if (!POOLS.includes(pool)) return `the pool ${pool} is not known`;
+  if (coverage?.enabled && (coverage.provider ?? 'v8') !== 'istanbul') return "Vitest's own measurement with V8 would count what is added for it";
+  return undefined;
+}
+
+// `settings`: the directory of the records, and the workspace's.
+export function measureLines(settings) {
+  let isMeasured = false;
+  return {
+    name: 'proctor-lines',
+    enforce: 'post',
+    config(config) {
+      const test = (config.test ??= {});
+      const why = whyNot(test);
+      isMeasured = why === undefined;
+      if (isMeasured) test.setupFiles = [SETUP, ...[test.setupFiles ?? []].flat()];
+      else noteFor(settings, `lines are not measured test by test: ${why}`);
+    },
+    transform(code, id) {
+      if (!isMeasured) return undefined;
+      const [file] = id.split('?', 1);
+      if (file === SETUP) return { code: code.replace('PROCTOR_LINES', () => JSON.stringify({ ...settings, from: SETUP })), map: null };
+      if (!SOURCE.test(file) || !isProjectFile(file, settings.workspace)) return undefined;
+      const place = { absolute: file, path: path.relative(settings.workspace, file) };
+      return insert(code, this.getCombinedSourcemap(), place, (text) => this.parse(text), true);
+    },
+  };
+}
+
+// Says which tests are not measured: a project of a workspace has plugins of its own.
+export function noteProjects(settings, vitest) {
+  const others = (vitest.projects ?? []).filter((project) => (project.vite ?? project.server) !== (vitest.vite ?? vitest.server));
+  if (others.length > 0) noteFor(settings, 'lines are not measured test by test in projects of a Vitest workspace');
+}
