@@ -450,6 +450,9 @@ pub const PAGE_REPORT_BYTES_MAX: usize = 16 * MIB;
 /// Some 0.5 KiB each, 4 KiB with a caller's `tracestate`, and 40 KiB with [`TRACE_TESTS_MAX`] tests.
 pub const TRACE_QUEUE_SPANS: usize = 2_048;
 
+/// Shortest time between two messages with metrics to a collector, in milliseconds: each is read from all tasks.
+pub const METRICS_INTERVAL_MIN_MS: u64 = 1_000;
+
 /// Most spans that the host file may let wait: 100 MiB if one in eight has all the tests that it may have.
 pub const TRACE_QUEUE_SPANS_MAX: usize = 16_384;
 

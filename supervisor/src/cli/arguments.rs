@@ -313,8 +313,9 @@ Examples:
 const SERVE_HELP: &str = "\
 SIGHUP reloads the host file. SIGTERM drains: new work is refused, runs may
 finish within `[host] drain`, and the rest is cancelled. A second SIGTERM
-cancels at once. Traces go to the collector of `[telemetry.traces]`, or of the
-standard variable OTEL_EXPORTER_OTLP_ENDPOINT.
+cancels at once. Traces go to the collector of `[telemetry.traces]`, metrics to
+that of `[telemetry.metrics]`, or both to that of the standard variable
+OTEL_EXPORTER_OTLP_ENDPOINT.
 
 Examples:
   proctor serve --config /etc/proctor/proctor.toml --check

@@ -301,6 +301,17 @@ mod tests {
                     "telemetry.traces.ca",
                 ],
             ),
+            (
+                "[telemetry.metrics]\nendpoint = \"http://[::1]:1\"\nprotocol = \"grpc\"\ninterval = 1\ntimeout = 1\n\
+                 ca = \"/a\"",
+                &[
+                    "telemetry.metrics.endpoint",
+                    "telemetry.metrics.protocol",
+                    "telemetry.metrics.interval",
+                    "telemetry.metrics.timeout",
+                    "telemetry.metrics.ca",
+                ],
+            ),
             ("[listen]\nunix = \"/u\"\nunix_mode = \"0\"", &["listen.unix", "listen.unix_mode"]),
             ("[max]\nmemory = 1\n[defaults]\nmemory = 1", &[]),
         ] {

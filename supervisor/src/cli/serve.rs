@@ -21,6 +21,7 @@ use crate::sessions::registry::Registry;
 use crate::telemetry;
 use crate::telemetry::collector::MetricsCollector;
 use crate::telemetry::listener::MetricsService;
+use crate::telemetry::otlp::metrics::{MetricsExport, MetricsSettings};
 use crate::tenants::Tenants;
 use crate::tenants::access::{self, Access, CurrentAccess, LoadedConfig};
 use proctor_core::isolation::Layer;
@@ -114,7 +115,7 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
             None => Listener::Tcp(listener),
         });
     }
-    start_metrics(&config, &api, access.subscribe()).await?;
+    let export = start_metrics(&config, &api, access.subscribe()).await?;
     let manager = ServiceManager::from_env(|name| std::env::var_os(name));
     if let Some(manager) = manager.map_err(|error| CommandError::host(format!("NOTIFY_SOCKET: {error}")))? {
         let registry = api.registry.clone();
@@ -134,26 +135,48 @@ async fn daemon(path: &Path, loaded: LoadedConfig, may_switch: bool) -> Result<u
     });
     audit.record(AuditRecord::new(AuditEvent::Started));
     let ended = until_signalled(api, listeners).await;
+    if let Some(export) = export {
+        export.finish().await;
+    }
     audit.record(AuditRecord::new(AuditEvent::Stopped));
     // Flushing blocks. It fails only by a panic.
     _ = tokio::task::spawn_blocking(move || audit.finish()).await;
     ended
 }
 
-/// Serves `/metrics`, and the page for people if the host file has it, if there is an address for them.
-async fn start_metrics(config: &Config, api: &Api, access: CurrentAccess) -> Result<(), CommandError> {
-    let Some(address) = config.telemetry.listen else { return Ok(()) };
-    let bound = TcpListener::bind(address).await;
-    let listener = bound.map_err(|error| CommandError::host(format!("telemetry.listen: {address}: {error}")))?;
-    tracing::info!(metrics = %listener.local_addr().unwrap_or(address), "listening for scrapes");
-    let collector = MetricsCollector::start(api.clone(), config.state_dir.clone());
-    let operators = config.telemetry.needs_token().then_some(access);
-    let mut routes = MetricsService { collector, operators }.routes();
-    if config.telemetry.page {
-        routes = routes.merge(PageService::start(api.clone(), &config.telemetry.page_hosts).routes());
+/// Serves `/metrics`, and the page for people if the host file has it, if there is an address for them, and sends the metrics
+/// if there is a collector for them.
+async fn start_metrics(
+    config: &Config,
+    api: &Api,
+    access: CurrentAccess,
+) -> Result<Option<MetricsExport>, CommandError> {
+    let settings = MetricsSettings::resolve(&config.telemetry.metrics, |name| std::env::var(name).ok());
+    let listen = config.telemetry.listen;
+    if listen.is_none() && settings == Ok(None) {
+        return Ok(None);
     }
-    tokio::spawn(telemetry::listener::serve(listener, routes));
-    Ok(())
+    let collector = MetricsCollector::start(api.clone(), config.state_dir.clone());
+    let clock = api.context.clock;
+    let export = settings.and_then(|settings| {
+        settings.map(|settings| MetricsExport::start(&settings, collector.clone(), clock)).transpose()
+    });
+    if let Some(address) = listen {
+        let bound = TcpListener::bind(address).await;
+        let listener = bound.map_err(|error| CommandError::host(format!("telemetry.listen: {address}: {error}")))?;
+        tracing::info!(metrics = %listener.local_addr().unwrap_or(address), "listening for scrapes");
+        let operators = config.telemetry.needs_token().then_some(access);
+        let mut routes = MetricsService { collector, operators }.routes();
+        if config.telemetry.page {
+            routes = routes.merge(PageService::start(api.clone(), &config.telemetry.page_hosts).routes());
+        }
+        tokio::spawn(telemetry::listener::serve(listener, routes));
+    }
+    // As for traces: what a supervisor reports about itself does not keep it from working.
+    Ok(export.unwrap_or_else(|problem| {
+        tracing::error!(problem, "no metrics are sent");
+        None
+    }))
 }
 
 fn cannot_switch() -> SandboxError {

@@ -9,6 +9,8 @@ mod identities;
 mod jwt;
 mod limits;
 mod listen;
+mod metrics;
+mod otlp;
 mod path_ownership;
 mod quota;
 mod sandbox;
@@ -33,11 +35,13 @@ pub use identities::{Identities, TOKEN_PREFIX, canonical_name};
 pub use jwt::JwtTable;
 pub use limits::LimitsTable;
 pub use listen::{Listen, TlsTable};
+pub use metrics::MetricsTable;
+pub use otlp::{OtlpProtocol, check_endpoint};
 pub use quota::QuotaTable;
 pub use sandbox::SandboxTable;
 pub use telemetry::TelemetryTable;
 pub use tenants::{TenantRoots, TenantTable, UidRange};
-pub use traces::{TraceProtocol, TracesTable, check_endpoint};
+pub use traces::TracesTable;
 
 /// The whole file. `deploy/proctor.toml` documents every key.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -1,6 +1,6 @@
-//! The `[telemetry]` table: the address of `/metrics` and of the page for people, and traces.
+//! The `[telemetry]` table: the address of `/metrics` and of the page for people, and the collectors of traces and metrics.
 
-use super::{Problem, TracesTable, changed_keys};
+use super::{MetricsTable, Problem, TracesTable, changed_keys};
 use serde::Deserialize;
 use std::net::SocketAddr;
 
@@ -25,6 +25,9 @@ pub struct TelemetryTable {
     /// Where traces go.
     #[serde(default)]
     pub traces: TracesTable,
+    /// Where metrics are sent.
+    #[serde(default)]
+    pub metrics: MetricsTable,
 }
 
 impl TelemetryTable {
@@ -38,7 +41,7 @@ impl TelemetryTable {
     #[must_use]
     pub fn changed_keys(&self, new: &TelemetryTable) -> Vec<&'static str> {
         // The pattern lists every field, so that a new one cannot be forgotten here.
-        let TelemetryTable { listen, require_token, plaintext, page, page_hosts, traces } = self;
+        let TelemetryTable { listen, require_token, plaintext, page, page_hosts, traces, metrics } = self;
         let mut keys = changed_keys([
             ("telemetry.listen", *listen != new.listen),
             ("telemetry.require_token", *require_token != new.require_token),
@@ -47,12 +50,14 @@ impl TelemetryTable {
             ("telemetry.page_hosts", *page_hosts != new.page_hosts),
         ]);
         keys.extend(traces.changed_keys(&new.traces));
+        keys.extend(metrics.changed_keys(&new.metrics));
         keys
     }
 
     // Whether any caller, and whether an operator, can present a token.
     pub(super) fn problems(&self, has_token: bool, has_operator_token: bool) -> Vec<Problem> {
         let mut problems = self.traces.problems();
+        problems.extend(self.metrics.problems());
         problems.extend(self.page_problems(has_token));
         problems.extend(self.listen.into_iter().flat_map(|listen| self.listen_problems(listen, has_operator_token)));
         problems

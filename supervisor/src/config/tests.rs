@@ -1,8 +1,9 @@
 //! Tests of the whole host file, and helpers for the tests of its tables.
 
 use super::{Config, ConfigReader, Machine};
-use crate::config::TracesTable;
+use crate::config::{MetricsTable, TracesTable};
 use crate::sessions::limits::SessionLimits;
+use crate::telemetry::otlp::metrics::MetricsSettings;
 use crate::telemetry::traces::settings::TraceSettings;
 use proctor_core::bounds::DRAIN_GRACE;
 use proctor_core::limits::{LimitRequest, Limits};
@@ -41,8 +42,14 @@ fn the_example_file_is_valid() {
     assert_eq!(config.sandbox.required_layers.unwrap(), LAYERS);
     assert_eq!((config.host.session_limits(), config.host.drain()), (SessionLimits::default(), DRAIN_GRACE));
     assert_eq!(config.telemetry.traces.endpoint, None, "traces are off unless an operator names a collector");
-    let with_collector = parse(&example.replace("# endpoint = ", "endpoint = ")).telemetry.traces;
+    assert_eq!(config.telemetry.metrics.endpoint, None, "so are metrics");
+    let telemetry = parse(&example.replace("# endpoint = ", "endpoint = ")).telemetry;
+    let (with_collector, of_metrics) = (telemetry.traces, telemetry.metrics);
     assert_eq!(with_collector.endpoint.as_deref(), Some("http://127.0.0.1:4317"));
+    let settings = MetricsSettings::resolve(&of_metrics, |_| None).unwrap();
+    let by_default =
+        MetricsSettings::resolve(&MetricsTable { endpoint: of_metrics.endpoint, ..Default::default() }, |_| None);
+    assert_eq!(settings, by_default.unwrap(), "the example shows the built-in defaults");
     let settings = TraceSettings::resolve(&with_collector, |_| None).unwrap();
     let by_default =
         TraceSettings::resolve(&TracesTable { endpoint: with_collector.endpoint, ..Default::default() }, |_| None);

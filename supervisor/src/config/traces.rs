@@ -1,24 +1,12 @@
 //! The `[telemetry.traces]` table: the collector of traces, and how many of them it gets.
 
+use super::otlp::{OtlpProtocol, collector_problems, problem};
 use super::units::Duration;
 use super::{Problem, changed_keys};
 use proctor_core::bounds::TRACE_QUEUE_SPANS_MAX;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tonic::codegen::http::Uri;
-
-/// The encoding and transport of OTLP.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub enum TraceProtocol {
-    /// OTLP over gRPC, by convention at port 4317.
-    #[default]
-    #[serde(rename = "grpc")]
-    Grpc,
-    /// OTLP over HTTP with Protocol Buffers, by convention at port 4318.
-    #[serde(rename = "http/protobuf")]
-    HttpProtobuf,
-}
 
 /// Where traces go. What is left out here is taken from the standard `OTEL_*` variables.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -27,7 +15,7 @@ pub struct TracesTable {
     /// URL of the collector. Without it, here and in the environment, there are no traces.
     pub endpoint: Option<String>,
     /// Encoding and transport.
-    pub protocol: Option<TraceProtocol>,
+    pub protocol: Option<OtlpProtocol>,
     /// Part of the traces that are recorded, from 0 to 1.
     pub sample_ratio: Option<f64>,
     /// Longest time for sending a batch, its retries included.
@@ -72,42 +60,16 @@ impl TracesTable {
     }
 
     pub(super) fn problems(&self) -> Vec<Problem> {
-        let problem = |key: &str, text: String| {
-            let at = format!("telemetry.traces.{key}");
-            Problem::new(at.clone(), format!("{at}: {text}"))
-        };
-        let endpoint = self.endpoint.as_deref().and_then(|endpoint| check_endpoint(endpoint).err());
+        const TABLE: &str = "telemetry.traces";
         let ratio = self.sample_ratio.filter(|ratio| !(0.0..=1.0).contains(ratio));
         let queue = self.queue_spans.filter(|spans| !(1..=TRACE_QUEUE_SPANS_MAX).contains(spans));
-        let ca = self.ca.as_deref().and_then(|ca| match fs::read(ca) {
-            _ if !ca.is_absolute() => Some("must be an absolute path".to_owned()),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
-        });
-        [
-            endpoint.map(|why| problem("endpoint", why)),
-            ratio.map(|ratio| problem("sample_ratio", format!("must be from 0 to 1, got {ratio}"))),
-            queue
-                .map(|spans| problem("queue_spans", format!("must be from 1 to {TRACE_QUEUE_SPANS_MAX}, got {spans}"))),
-            ca.map(|why| problem("ca", why)),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        let mut problems = collector_problems(TABLE, self.endpoint.as_deref(), self.ca.as_deref());
+        problems.extend(ratio.map(|ratio| problem(TABLE, "sample_ratio", format!("must be from 0 to 1, got {ratio}"))));
+        problems.extend(queue.map(|spans| {
+            problem(TABLE, "queue_spans", format!("must be from 1 to {TRACE_QUEUE_SPANS_MAX}, got {spans}"))
+        }));
+        problems
     }
-}
-
-/// Checks the URL of a collector; the error says what is wrong.
-pub fn check_endpoint(endpoint: &str) -> Result<(), String> {
-    let uri: Uri = endpoint.parse().map_err(|error| format!("{endpoint:?} is no URL: {error}"))?;
-    let has_scheme = matches!(uri.scheme_str(), Some("http" | "https"));
-    if !has_scheme || uri.host().is_none_or(str::is_empty) {
-        return Err(format!("expected something like http://127.0.0.1:4317, got {endpoint:?}"));
-    }
-    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err("a URL with credentials would be logged: set OTEL_EXPORTER_OTLP_HEADERS".to_owned());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

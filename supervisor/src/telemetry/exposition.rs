@@ -22,10 +22,10 @@ pub(super) enum Value {
 
 /// One sample: its metric, the values of its labels in order, and its value.
 #[derive(Debug)]
-struct Sample {
-    metric: &'static Metric,
-    labels: Vec<String>,
-    value: Value,
+pub(super) struct Sample {
+    pub(super) metric: &'static Metric,
+    pub(super) labels: Vec<String>,
+    pub(super) value: Value,
 }
 
 /// All samples of a scrape.
@@ -44,13 +44,22 @@ impl Samples {
     pub(super) fn count(&mut self, metric: &'static Metric, labels: &[&str], value: u64) {
         self.add(metric, labels, Value::Integer(value));
     }
+
+    /// The samples of `metric`.
+    pub(super) fn of_metric(&self, metric: &'static Metric) -> impl Iterator<Item = &Sample> {
+        self.0.iter().filter(move |sample| std::ptr::eq(sample.metric, metric))
+    }
 }
 
-impl Collector for Samples {
+/// The samples, for the encoder of Prometheus, which owns what it collects from.
+#[derive(Debug)]
+struct Shared(Arc<Samples>);
+
+impl Collector for Shared {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for metric in METRICS {
             let mut family = encoder.encode_descriptor(metric.base, metric.help, metric.unit.as_ref(), metric.kind)?;
-            for sample in self.0.iter().filter(|sample| std::ptr::eq(sample.metric, *metric)) {
+            for sample in self.0.of_metric(metric) {
                 let labels: Vec<(&str, &str)> =
                     metric.labels.iter().copied().zip(sample.labels.iter().map(String::as_str)).collect();
                 let labels = labels.as_slice();
@@ -71,9 +80,10 @@ impl Collector for Samples {
     }
 }
 
-/// The texts of one scrape. Clones share them.
+/// The samples of one scrape, and their texts. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Exposition {
+    samples: Arc<Samples>,
     openmetrics: Arc<str>,
     prometheus: Arc<str>,
 }
@@ -81,12 +91,17 @@ pub(super) struct Exposition {
 impl Exposition {
     /// Encodes the samples.
     pub(super) fn encode(samples: Samples) -> Result<Exposition, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(samples));
+        let (samples, mut registry) = (Arc::new(samples), Registry::default());
+        registry.register_collector(Box::new(Shared(Arc::clone(&samples))));
         let (mut openmetrics, mut prometheus) = (String::new(), String::new());
         text::encode(&mut openmetrics, &registry)?;
         prometheus_text::encode(&mut prometheus, &registry)?;
-        Ok(Exposition { openmetrics: openmetrics.into(), prometheus: prometheus.into() })
+        Ok(Exposition { samples, openmetrics: openmetrics.into(), prometheus: prometheus.into() })
+    }
+
+    /// The samples.
+    pub(super) fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     /// Content type and text for a request with this `Accept` header.

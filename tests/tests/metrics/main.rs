@@ -1,11 +1,16 @@
 //! The metrics of a real supervisor: the guide names all of them, each moves with what it measures, and a scrape needs a
-//! token where the host file says so.
+//! token where the host file says so. A collector of OTLP gets the same.
 
-#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helper functions of tests, which clippy treats as ordinary code"
+)]
 
 mod access;
 mod dashboards;
 mod movement;
+mod otlp;
 
 use proctor_proto::v1;
 use proctor_tests::grpc_client::{Client, CompletedRun};

@@ -11,7 +11,6 @@
 //! else: its flag cannot make more be recorded than the operator allows, its `tracestate` is bounded, its baggage is
 //! not taken over.
 
-mod collector_client;
 mod context;
 mod exporter;
 pub mod recording;

@@ -1,21 +1,20 @@
 //! The recording of spans by this process, from the start of its log to the flush at its end.
 
 use super::TARGET;
-use super::collector_client::CollectorClient;
 use super::exporter::{BoundedExporter, BoundedProcessor};
 use super::settings::TraceSettings;
 use super::span_counts::COUNTS;
-use crate::config::TraceProtocol;
-use opentelemetry::KeyValue;
+use crate::config::OtlpProtocol;
+use crate::telemetry::otlp::http_client::CollectorClient;
+use crate::telemetry::otlp::resource::resource;
+use crate::telemetry::otlp::settings::CollectorSettings;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{
     Protocol, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
     tonic_types::transport::{Certificate, ClientTlsConfig},
 };
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracer, SdkTracerProvider, SpanLimits};
 use proctor_core::bounds::TRACE_TESTS_MAX;
-use std::fs;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tracing::Subscriber;
@@ -59,9 +58,9 @@ impl Recording {
         // The connections of gRPC belong to the runtime in which they are prepared.
         let exporter = {
             let _guard = runtime.enter();
-            exporter(settings)?
+            exporter(&settings.collector)?
         };
-        let exporter = BoundedExporter::new(exporter, runtime.handle().clone(), settings.timeout);
+        let exporter = BoundedExporter::new(exporter, runtime.handle().clone(), settings.collector.timeout);
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(settings.queue_spans)
             .with_max_export_batch_size(BATCH_SPANS.min(settings.queue_spans))
@@ -107,15 +106,10 @@ impl Recording {
     }
 }
 
-fn exporter(settings: &TraceSettings) -> Result<SpanExporter, String> {
-    let authorities = if settings.is_https() {
-        let path = settings.authorities();
-        Some(fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?)
-    } else {
-        None
-    };
+fn exporter(settings: &CollectorSettings) -> Result<SpanExporter, String> {
+    let authorities = settings.authorities()?;
     let exporter = match settings.protocol {
-        TraceProtocol::Grpc => {
+        OtlpProtocol::Grpc => {
             let builder = SpanExporter::builder()
                 .with_tonic()
                 .with_endpoint(settings.endpoint.as_str())
@@ -127,7 +121,7 @@ fn exporter(settings: &TraceSettings) -> Result<SpanExporter, String> {
                 None => builder.build(),
             }
         }
-        TraceProtocol::HttpProtobuf => SpanExporter::builder()
+        OtlpProtocol::HttpProtobuf => SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(settings.endpoint.as_str())
@@ -136,15 +130,4 @@ fn exporter(settings: &TraceSettings) -> Result<SpanExporter, String> {
             .build(),
     };
     exporter.map_err(|error| error.to_string())
-}
-
-/// What all spans have in common. Variables of OpenTelemetry can rename the service and add to it.
-fn resource() -> Resource {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let builder = Resource::builder().with_attributes([
-        KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
-        KeyValue::new("host.name", host),
-    ]);
-    let is_named = std::env::var_os("OTEL_SERVICE_NAME").is_some();
-    if is_named { builder.build() } else { builder.with_service_name("proctor").build() }
 }

@@ -1,39 +1,25 @@
 //! What is recorded and where it goes: the host file first, then the standard `OTEL_*` variables.
 
 use super::sampler::BoundedSampler;
-use crate::config::{TraceProtocol, TracesTable, check_endpoint};
+use crate::config::TracesTable;
+use crate::telemetry::otlp::settings::{CollectorSettings, ConfiguredCollector, Signal, milliseconds, trimmed};
 use proctor_core::bounds::{TRACE_QUEUE_SPANS, TRACE_QUEUE_SPANS_MAX};
-use std::path::PathBuf;
 use std::time::Duration;
-use tonic::codegen::http::Uri;
-
-/// Default of the longest time for sending a batch, as OpenTelemetry has it.
-const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Default of the pause between two batches, as OpenTelemetry has it.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Bundles of authorities of the distributions, in the order in which they are tried.
-const SYSTEM_AUTHORITIES: [&str; 3] =
-    ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
-
 /// The settings of a process that records traces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSettings {
-    /// URL of the collector, with the path for HTTP.
-    pub endpoint: String,
-    /// Encoding and transport.
-    pub protocol: TraceProtocol,
-    /// Longest time for sending a batch, its retries included.
-    pub timeout: Duration,
+    /// Where they go.
+    pub collector: CollectorSettings,
     /// Longest time that an ended span waits before its batch is sent.
     pub interval: Duration,
     /// Ended spans that may wait.
     pub queue_spans: usize,
     /// What is recorded.
     pub sampler: BoundedSampler,
-    /// PEM file of the authorities, for a collector with TLS.
-    pub authorities: Option<PathBuf>,
 }
 
 impl TraceSettings {
@@ -42,78 +28,20 @@ impl TraceSettings {
     /// # Errors
     /// A variable has a value that proctor does not know.
     pub fn resolve(table: &TracesTable, env: impl Fn(&str) -> Option<String>) -> Result<Option<TraceSettings>, String> {
-        let env = |name: &str| env(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let for_traces = |end: &str| {
-            env(&format!("OTEL_EXPORTER_OTLP_TRACES_{end}")).or_else(|| env(&format!("OTEL_EXPORTER_OTLP_{end}")))
-        };
-        let exporter = env("OTEL_TRACES_EXPORTER");
-        let is_off = env("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-        match exporter.as_deref() {
-            _ if is_off => return Ok(None),
-            Some("none") => return Ok(None),
-            None | Some("otlp") => {}
-            Some(other) => return Err(format!("OTEL_TRACES_EXPORTER: only otlp and none are known, got {other:?}")),
-        }
-        let protocol = match (table.protocol, for_traces("PROTOCOL").as_deref()) {
-            (Some(protocol), _) => protocol,
-            (None, None | Some("grpc")) => TraceProtocol::Grpc,
-            (None, Some("http/protobuf")) => TraceProtocol::HttpProtobuf,
-            (None, Some(other)) => {
-                return Err(format!(
-                    "OTEL_EXPORTER_OTLP_PROTOCOL: only grpc and http/protobuf are known, got {other:?}"
-                ));
-            }
-        };
-        let is_grpc = protocol == TraceProtocol::Grpc;
-        let default = || {
-            let endpoint = if is_grpc { "http://localhost:4317" } else { "http://localhost:4318" };
-            exporter.as_ref().map(|_| with_path(endpoint, protocol))
-        };
-        let endpoint = table.endpoint.as_deref().map(|endpoint| with_path(endpoint, protocol));
-        let endpoint = endpoint
-            .or_else(|| env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
-            .or_else(|| Some(with_path(&env("OTEL_EXPORTER_OTLP_ENDPOINT")?, protocol)))
-            .or_else(default);
-        let Some(endpoint) = endpoint else { return Ok(None) };
-        check_endpoint(&endpoint).map_err(|why| format!("the collector of traces: {why}"))?;
-        let timeout = table.timeout.map(|timeout| Duration::from_millis(timeout.ms));
-        let milliseconds = |text: String| text.parse().ok().map(Duration::from_millis);
-        let timeout = timeout.or_else(|| for_traces("TIMEOUT").and_then(milliseconds)).unwrap_or(EXPORT_TIMEOUT);
+        let env = trimmed(env);
+        let TracesTable { endpoint, protocol, timeout, ca, .. } = table.clone();
+        let configured = ConfiguredCollector { endpoint, protocol, timeout, ca };
+        let Some(collector) = CollectorSettings::resolve(Signal::Traces, configured, &env)? else { return Ok(None) };
         let interval = env("OTEL_BSP_SCHEDULE_DELAY").and_then(milliseconds).unwrap_or(EXPORT_INTERVAL);
         let queue = table.queue_spans.or_else(|| env("OTEL_BSP_MAX_QUEUE_SIZE")?.parse().ok());
         Ok(Some(TraceSettings {
-            authorities: table.ca.clone().or_else(|| for_traces("CERTIFICATE").map(PathBuf::from)),
-            protocol,
-            timeout,
+            collector,
             // Without a pause the thread would spin.
             interval: interval.max(Duration::from_millis(10)),
             queue_spans: queue.unwrap_or(TRACE_QUEUE_SPANS).clamp(1, TRACE_QUEUE_SPANS_MAX),
             sampler: sampler(table.sample_ratio, env("OTEL_TRACES_SAMPLER"), env("OTEL_TRACES_SAMPLER_ARG"))?,
-            endpoint,
         }))
     }
-
-    /// Whether the collector has TLS.
-    #[must_use]
-    pub fn is_https(&self) -> bool {
-        self.endpoint.starts_with("https:")
-    }
-
-    /// The PEM file of the authorities for TLS: the configured one, or else the host's.
-    #[must_use]
-    pub fn authorities(&self) -> PathBuf {
-        let of_system = || SYSTEM_AUTHORITIES.map(PathBuf::from).into_iter().find(|path| path.exists());
-        self.authorities.clone().or_else(of_system).unwrap_or_else(|| PathBuf::from(SYSTEM_AUTHORITIES[0]))
-    }
-}
-
-/// The endpoint for a protocol: over HTTP, one without a path gets that of traces.
-fn with_path(endpoint: &str, protocol: TraceProtocol) -> String {
-    let has_path = endpoint.parse::<Uri>().is_ok_and(|uri| uri.path() != "/");
-    if protocol == TraceProtocol::Grpc || has_path {
-        return endpoint.to_owned();
-    }
-    format!("{}/v1/traces", endpoint.trim_end_matches('/'))
 }
 
 fn sampler(ratio: Option<f64>, name: Option<String>, argument: Option<String>) -> Result<BoundedSampler, String> {
@@ -140,7 +68,7 @@ mod tests {
     }
 
     fn endpoint(table: &str, env: &[(&str, &str)]) -> Option<String> {
-        resolve(table, env).unwrap().map(|settings| settings.endpoint)
+        resolve(table, env).unwrap().map(|settings| settings.collector.endpoint)
     }
 
     #[test]
@@ -196,7 +124,7 @@ mod tests {
         assert_eq!(of("", "OTEL_BSP_MAX_QUEUE_SIZE", "x").queue_spans, TRACE_QUEUE_SPANS);
         assert_eq!(of("queue_spans = 7", "OTEL_BSP_MAX_QUEUE_SIZE", "9").queue_spans, 7);
         assert_eq!(of("", "OTEL_BSP_SCHEDULE_DELAY", "0").interval, Duration::from_millis(10));
-        assert_eq!(of("timeout = \"2s\"", "OTEL_EXPORTER_OTLP_TIMEOUT", "9").timeout, Duration::from_secs(2));
+        assert_eq!(of("timeout = \"2s\"", "OTEL_EXPORTER_OTLP_TIMEOUT", "9").collector.timeout, Duration::from_secs(2));
         let ratio = |table, name, argument| {
             let env = [collector, ("OTEL_TRACES_SAMPLER", name), ("OTEL_TRACES_SAMPLER_ARG", argument)];
             let BoundedSampler { ratio, honours_unsampled } = resolve(table, &env).unwrap().unwrap().sampler;

@@ -1,4 +1,4 @@
-//! The HTTP client of the exporter: one connection for each batch, over hyper and rustls, which are there already.
+//! The HTTP client of collectors: one connection for each message, over hyper and rustls, which are there already.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HOST, HeaderValue};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// Sends batches. Its caller sets the time limit.
-pub(super) struct CollectorClient {
+pub(in crate::telemetry) struct CollectorClient {
     /// `None` for a collector without TLS.
     tls: Option<TlsConnector>,
 }
@@ -32,7 +32,7 @@ impl fmt::Debug for CollectorClient {
 
 impl CollectorClient {
     /// A client that trusts the authorities of a PEM file; `None` for a collector without TLS.
-    pub(super) fn new(authorities: Option<&[u8]>) -> Result<CollectorClient, String> {
+    pub(in crate::telemetry) fn new(authorities: Option<&[u8]>) -> Result<CollectorClient, String> {
         let Some(pem) = authorities else { return Ok(CollectorClient { tls: None }) };
         let mut roots = RootCertStore::empty();
         let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
@@ -81,4 +81,47 @@ async fn exchange(
     let (parts, body) = answer.into_parts();
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
     Ok(Response::from_parts(parts, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::CertifiedKey;
+    use rustls::ServerConfig;
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    /// Posts to a server with a certificate for `name`, by a client that trusts `authority` or else that certificate.
+    async fn post(name: &str, authority: Option<&str>) -> Result<Response<Bytes>, HttpError> {
+        let CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed([name.to_owned()])?;
+        let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![cert.der().clone()], key)?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        tokio::spawn(async move {
+            let stream = listener.accept().await.unwrap().0;
+            // A client that does not trust it ends the handshake.
+            if let Ok(mut stream) = TlsAcceptor::from(Arc::new(config)).accept(stream).await {
+                let mut request = [0; 1_024];
+                let len = stream.read(&mut request).await.unwrap();
+                assert!(request[..len].starts_with(b"POST /v1/metrics HTTP/1.1\r\n"));
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+            }
+        });
+        let authority = authority.map_or(cert.pem(), str::to_owned);
+        let client = CollectorClient::new(Some(authority.as_bytes()))?;
+        client.send_bytes(Request::post(format!("https://127.0.0.1:{port}/v1/metrics")).body(Bytes::new())?).await
+    }
+
+    #[tokio::test]
+    async fn a_server_needs_a_certificate_of_its_name_by_a_trusted_authority() {
+        let answer = post("127.0.0.1", None).await.unwrap();
+        assert_eq!((answer.status().as_u16(), &answer.body()[..]), (200, &b"ok"[..]));
+        assert!(post("collector.example", None).await.unwrap_err().to_string().contains("certificate"));
+        let other = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        assert!(post("127.0.0.1", Some(&other.cert.pem())).await.unwrap_err().to_string().contains("certificate"));
+        assert!(CollectorClient::new(Some(b"nothing")).is_err());
+    }
 }
