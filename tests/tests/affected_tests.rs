@@ -228,42 +228,6 @@ fn python_tests_follow_imports_conftest_and_settings() {
 }
 
 #[test]
-fn javascript_tests_follow_imports_lines_and_settings() {
-    let workspace = TestWorkspace::with_fixture("mocha/pass");
-    let path = &workspace.path;
-    let test = |name: &str, module: &str| {
-        format!("const value = require('../src/{module}');\nit('{name}', () => {{ if (!value()) throw value; }});\n")
-    };
-    write_all(
-        path,
-        &[
-            ("src/price.js", "module.exports = () => 1;\n"),
-            ("src/cart/index.js", "const price = require('../price');\nmodule.exports = () => price();\n"),
-            ("src/setup.js", "global.shop = 1;\n"),
-            (".mocharc.json", "{\"require\": [\"./src/setup.js\"]}\n"),
-            ("test/cart.spec.js", &test("cart", "cart")),
-        ],
-    );
-    assert_eq!(workspace.proctor(&["run"]).status, 0);
-    assert_eq!(affected(&workspace, "last_run"), "");
-    write(path, "src/price.js", "module.exports = () => 2;\n");
-    assert_eq!(affected(&workspace, "last_run"), "cart imports a changed file: src/price.js");
-    assert_eq!(names(&run_affected(&workspace, 0)), ["cart"]);
-    write(path, "test/cart.spec.js", &test("cart", "cart").replace("throw value", "throw 1"));
-    assert_eq!(affected(&workspace, "last_run"), "cart own file or package changed: test/cart.spec.js");
-    let some = run_affected(&workspace, 0);
-    assert_eq!(names(&some), ["cart"], "{some}");
-    write(path, "test/new.spec.js", &test("new", "price"));
-    assert_eq!(names(&run_affected(&workspace, 0)), ["new"]);
-    write(path, "src/unused.js", "");
-    assert_eq!(affected(&workspace, "last_run"), "full: src/unused.js was added, and any test may read it");
-    fs::remove_file(path.join("src/unused.js")).unwrap();
-    write(path, "src/setup.js", "global.shop = 2;\n");
-    let full = "full: src/setup.js, a module that settings load, was changed";
-    assert_eq!(affected(&workspace, "last_run"), full);
-}
-
-#[test]
 fn a_git_revision_is_compared_without_git() {
     let workspace = TestWorkspace::empty();
     let path = &workspace.path;

@@ -1,4 +1,4 @@
-//! Expected results of Jest's fixtures. `lines` is tested in `outcome_table/javascript_lines.rs`.
+//! Expected results of Jest's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

@@ -1,4 +1,4 @@
-//! Expected results of Mocha's fixtures. `lines` is tested in `outcome_table/javascript_lines.rs`.
+//! Expected results of Mocha's fixtures.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

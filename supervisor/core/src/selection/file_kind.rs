@@ -5,8 +5,6 @@
 pub enum Ecosystem {
     /// Go, whose coverage names packages.
     Go,
-    /// JavaScript and TypeScript, whose imports name files.
-    JavaScript,
     /// Python, whose imports name modules.
     Python,
 }
@@ -17,7 +15,6 @@ impl Ecosystem {
     pub fn of_framework(framework: &str) -> Option<Ecosystem> {
         match framework {
             "go" => Some(Ecosystem::Go),
-            "jest" | "mocha" | "vitest" => Some(Ecosystem::JavaScript),
             "pytest" => Some(Ecosystem::Python),
             _ => None,
         }
@@ -29,10 +26,6 @@ impl Ecosystem {
         let name = file_name(path);
         match self {
             Ecosystem::Go => name.ends_with(".go") || name == "go.mod",
-            Ecosystem::JavaScript => {
-                Ecosystem::of_source(path) == Some(Ecosystem::JavaScript)
-                    || [BUILD, RUNNER].contains(&FileKind::of(self, path))
-            }
             Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
         }
     }
@@ -43,7 +36,7 @@ impl Ecosystem {
         match path.rsplit_once('.')?.1 {
             "go" => Some(Ecosystem::Go),
             "py" => Some(Ecosystem::Python),
-            extension => JAVASCRIPT_EXTENSIONS.contains(&extension).then_some(Ecosystem::JavaScript),
+            _ => None,
         }
     }
 }
@@ -72,16 +65,10 @@ enum Pattern {
     Name(&'static str),
     /// By the beginning and the end of its name.
     Affixes(&'static str, &'static str),
-    /// By a part of its name.
-    Part(&'static str),
     /// By a directory above it.
     Below(&'static str),
 }
-use Pattern::{Affixes, Below, Name, Part};
-
-/// Extensions of JavaScript's and TypeScript's sources.
-pub(super) const JAVASCRIPT_EXTENSIONS: [&str; 10] =
-    ["cjs", "cts", "js", "jsx", "mjs", "mts", "svelte", "ts", "tsx", "vue"];
+use Pattern::{Affixes, Below, Name};
 
 const LOCK: FileKind = FileKind::Settings("a lock file");
 const BUILD: FileKind = FileKind::Settings("a build file");
@@ -133,40 +120,6 @@ const GO: &[(Pattern, FileKind)] = &[
     (Affixes("", ".go"), FileKind::Source),
 ];
 
-const JAVASCRIPT: &[(Pattern, FileKind)] = &[
-    (Below("node_modules"), FileKind::Settings("an installed package")),
-    (Below("__mocks__"), FileKind::Settings("a mock that any test may load")),
-    (Part(".config."), RUNNER),
-    (Affixes("vitest.workspace.", ""), RUNNER),
-    (Affixes(".mocharc", ""), RUNNER),
-    (Affixes(".babelrc", ""), BUILD),
-    (Name(".swcrc"), BUILD),
-    (Affixes("tsconfig", ".json"), BUILD),
-    (Name("jsconfig.json"), BUILD),
-    (Name("lerna.json"), BUILD),
-    (Name("nx.json"), BUILD),
-    (Name("turbo.json"), BUILD),
-    (Name("pnpm-workspace.yaml"), BUILD),
-    (Name("npm-shrinkwrap.json"), LOCK),
-    (Affixes(".pnp.", ""), LOCK),
-    (Name(".npmrc"), BUILD),
-    (Affixes(".yarnrc", ""), BUILD),
-    (Name(".nvmrc"), TOOLCHAIN),
-    (Name(".node-version"), TOOLCHAIN),
-    (Part(".test."), FileKind::Test),
-    (Part(".spec."), FileKind::Test),
-    (Affixes("", ".cjs"), FileKind::Source),
-    (Affixes("", ".cts"), FileKind::Source),
-    (Affixes("", ".js"), FileKind::Source),
-    (Affixes("", ".jsx"), FileKind::Source),
-    (Affixes("", ".mjs"), FileKind::Source),
-    (Affixes("", ".mts"), FileKind::Source),
-    (Affixes("", ".svelte"), FileKind::Source),
-    (Affixes("", ".ts"), FileKind::Source),
-    (Affixes("", ".tsx"), FileKind::Source),
-    (Affixes("", ".vue"), FileKind::Source),
-];
-
 const PYTHON: &[(Pattern, FileKind)] = &[
     (Name("pyproject.toml"), BUILD),
     (Name("setup.py"), BUILD),
@@ -201,7 +154,6 @@ impl FileKind {
     pub fn of(ecosystem: Ecosystem, path: &str) -> FileKind {
         let own = match ecosystem {
             Ecosystem::Go => GO,
-            Ecosystem::JavaScript => JAVASCRIPT,
             Ecosystem::Python => PYTHON,
         };
         let row = own.iter().chain(COMMON).find(|(pattern, _)| pattern.fits(path));
@@ -214,7 +166,6 @@ impl Pattern {
         let name = file_name(path);
         match self {
             Name(whole) => name == whole,
-            Part(part) => name.contains(part),
             Affixes(start, end) => {
                 name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
             }

@@ -7,7 +7,6 @@
 mod baseline;
 mod file_kind;
 mod go_packages;
-mod javascript_modules;
 mod python_modules;
 mod rules;
 mod snapshot;
@@ -101,7 +100,7 @@ pub enum FullReason {
     #[error("no run of all tests has passed here")]
     NeverGreen,
     /// The framework's tests cannot be selected.
-    #[error("tests of {framework} are not selected by changes: that works for go, pytest, jest, vitest and mocha")]
+    #[error("tests of {framework} are not selected by changes: that works for go and pytest")]
     Unsupported {
         /// The framework.
         framework: String,

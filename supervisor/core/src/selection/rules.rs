@@ -2,7 +2,6 @@
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::go_packages::GoPackages;
-use super::javascript_modules::JavaScriptModules;
 use super::python_modules::PythonModules;
 use super::snapshot::{ChangedFile, HowChanged, Snapshot};
 use super::text::LineMap;
@@ -104,7 +103,6 @@ impl Picks {
         }
         match ecosystem {
             Ecosystem::Go => go((input, &mut picks))?,
-            Ecosystem::JavaScript => javascript((input, &mut picks))?,
             Ecosystem::Python => python((input, &mut picks))?,
         }
         picks.add_results(baseline);
@@ -418,60 +416,6 @@ fn python((input, picks): Rules<'_>) -> Result<(), FullReason> {
     if let Some(path) = product {
         let reaching = modules.reaching_all();
         let tests = reaching.iter().filter(|file| input.baseline.tests().contains_key(*file));
-        tests.for_each(|file| picks.whole(file, Reason::ReachesAll(path.to_owned())));
-    }
-    Ok(())
-}
-
-/// Runs all test files in one process. What is executed when a module is loaded belongs to all of its tests, and says nothing:
-/// only imports, and the lines of single tests, do.
-const SHARED_MODULES: &str = "mocha";
-
-fn javascript((input, picks): Rules<'_>) -> Result<(), FullReason> {
-    let (known, changes) = (input.baseline.tests(), &input.changes);
-    let kind = |path: &str| FileKind::of(Ecosystem::JavaScript, path);
-    let left: BTreeSet<&str> =
-        changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str()).collect();
-    let added: BTreeSet<&str> =
-        changes.iter().filter(|change| change.old.is_none()).map(|change| change.path.as_str()).collect();
-    let modules = JavaScriptModules::new(input.sources, left.iter().copied());
-    picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| left.contains(unit));
-    // A file of that name that was there and had no test is of another runner.
-    let is_test = |file: &str| known.contains_key(file) || added.contains(file) && kind(file) == FileKind::Test;
-    let mut product: Option<&str> = None;
-    for change in changes.iter().filter(|change| kind(&change.path) != FileKind::Documentation) {
-        if let Some(word) = modules.convention() {
-            return Err(FullReason::Convention { word });
-        }
-        let (path, how) = (change.path.as_str(), change.how.word());
-        let dependents = modules.dependents(path);
-        let decides = |file: &&String| modules.is_in_settings(file) || matches!(kind(file), FileKind::Settings(_));
-        if let Some(file) = dependents.iter().find(decides) {
-            return Err(FullReason::Settings { file: file.clone(), what: "a module that settings load", how });
-        }
-        // Only the runner's settings say whether it is a test file.
-        if added.contains(path) && !is_test(path) && dependents.len() == 1 {
-            return Err(FullReason::Data { file: path.to_owned(), how });
-        }
-        for file in dependents.iter().filter(|file| is_test(file) && input.now.file(file).is_some()) {
-            let reason = if file == path { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) };
-            picks.whole(file, reason);
-        }
-        // The tests of a file share what the first of them computed and kept: so by file, not by line.
-        let reason = Reason::TouchedFile(path.to_owned());
-        if input.baseline.framework == SHARED_MODULES {
-            let lines = change.old.as_ref().map_or(0, |text| u32::try_from(text.lines()).unwrap_or(u32::MAX));
-            let covering = (1..=lines).map(|line| input.index.covering(path, Some(line)));
-            let by_tests = covering.filter(|covering| covering.attribution == Some(Attribution::Test));
-            by_tests.for_each(|covering| picks.covering_packages(&covering, &reason));
-        } else {
-            picks.covering_packages(&input.index.covering(path, None), &reason);
-        }
-        product.get_or_insert(path);
-    }
-    if let Some(path) = product {
-        let reaching = modules.reaching_all();
-        let tests = reaching.iter().filter(|file| known.contains_key(*file));
         tests.for_each(|file| picks.whole(file, Reason::ReachesAll(path.to_owned())));
     }
     Ok(())

@@ -14,7 +14,6 @@ use crate::contract::{
     Plan, PlanError, PlanRequest, ReservedVariables, Step,
 };
 use crate::ecosystems::python::{self, PythonRunner};
-use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{BrowserOptions, CoverageMode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -165,7 +164,7 @@ impl Framework for Pytest {
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        line_records::ingest(NAME, artifacts, finished)
+        python::ingest_coverage(NAME, artifacts, finished)
     }
 }
 

@@ -20,7 +20,6 @@ use crate::contract::{
     RerunNames,
 };
 use crate::ecosystems::python::{self, PythonRunner};
-use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::CoverageMode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +118,6 @@ impl Framework for Unittest {
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        line_records::ingest(NAME, artifacts, finished)
+        python::ingest_coverage(NAME, artifacts, finished)
     }
 }
