@@ -41,8 +41,8 @@ pub(crate) async fn run(http: Option<(HttpSettings, Vec<String>)>) -> ExitCode {
         None => check().await,
     };
     match checked {
-        Ok(()) => {
-            print("everything that a client does first works");
+        Ok(verdict) => {
+            print(verdict);
             ExitCode::SUCCESS
         }
         Err(Failure { step, cause, remedy }) => {
@@ -52,7 +52,10 @@ pub(crate) async fn run(http: Option<(HttpSettings, Vec<String>)>) -> ExitCode {
     }
 }
 
-async fn check() -> Result<(), Failure> {
+/// The last line if all that a client does first was tried and works.
+pub(crate) const ALL_WORKS: &str = "everything that a client does first works";
+
+async fn check() -> Result<&'static str, Failure> {
     let mut shim = start()?;
     let client = connect(&mut shim).await?;
     let tools = step("list the tools", "the log above says why", client.list_all_tools()).await?;
@@ -69,7 +72,7 @@ async fn check() -> Result<(), Failure> {
     step("end", "the log above says why", client.cancel()).await?;
     let ended = timeout(STEP_MAX, shim.wait()).await;
     match ended {
-        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) if status.success() => Ok(ALL_WORKS),
         Ok(Ok(status)) => Err(Failure::new("end", &status, "the log above says why")),
         Ok(Err(error)) => Err(Failure::new("end", &error, "the log above says why")),
         Err(late) => Err(Failure::new("end", &late, "the server does not end when its input does")),

@@ -3,7 +3,7 @@
 
 use crate::bearer_token::read_token;
 use crate::command_line::HttpSettings;
-use crate::doctor::{Failure, print, step};
+use crate::doctor::{ALL_WORKS, Failure, print, step};
 use crate::doctor_tls;
 use crate::http::{SESSION_HEADER, read_certificates};
 use crate::tools::Tool;
@@ -48,8 +48,8 @@ struct Server {
     certificate: Option<CertificateDer<'static>>,
 }
 
-/// Goes through all steps. `paths`: those of the workspaces.
-pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<(), Failure> {
+/// Goes through all steps and returns the verdict. `paths`: those of the workspaces.
+pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<&'static str, Failure> {
     let token = settings.token_file.as_deref().map(read_token).transpose();
     let token = token.map_err(|error| Failure::new("read the token", &error, "check --http-token-file"))?;
     let chain = settings.tls.as_ref().map(|files| read_certificates("--http-cert", &files.cert)).transpose();
@@ -68,12 +68,12 @@ pub(crate) async fn check(settings: &HttpSettings, paths: &[String]) -> Result<(
     print("ok      a caller without credentials is refused");
     let Some(token) = token else {
         print("note    no workspace was tried: it takes --http-token-file, by which the doctor is known");
-        return Ok(());
+        return Ok("the server refuses strangers; nothing else was tried");
     };
     for path in paths {
         check_workspace(&server, &token, path).await?;
     }
-    Ok(())
+    Ok(ALL_WORKS)
 }
 
 async fn check_workspace(server: &Server, token: &str, path: &str) -> Result<(), Failure> {

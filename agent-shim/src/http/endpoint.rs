@@ -75,6 +75,8 @@ impl Endpoint {
             .map(|workspace| (workspace.name, Messages::new(workspace.server, config.clone())))
             .collect();
         let base = settings.url.as_ref().map_or_else(|| format!("{scheme}://{address}"), |url| url.origin.clone());
+        // With a configured URL only that one is an audience: a caller must not choose it by the name of its own machine.
+        loopback_authorities.retain(|_| settings.url.is_none());
         let rate = RequestRate::new(Instant::now());
         Endpoint { authorization, rate, origins, scheme, loopback_authorities, base, workspaces }
     }

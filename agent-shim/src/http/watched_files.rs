@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Inode, size, and time of the last change in nanoseconds: differs after a rotation.
+/// Inode, size, and time of the last change of content, owner or mode: differs after a rotation.
 type FileStamp = (u64, u64, i64, i64);
 
 type Load<T> = Box<dyn Fn() -> anyhow::Result<T> + Send + Sync>;
@@ -39,9 +39,14 @@ impl<T> WatchedFiles<T> {
     pub(super) fn current(&self) -> Option<Arc<T>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stamps = stamps(&self.paths);
-        if stamps != known.stamps {
+        let is_replaced = stamps != known.stamps;
+        // What made a file unusable may be over, as a lack of descriptors.
+        if is_replaced || known.value.is_none() {
             let value = (self.load)().inspect_err(|error: &Error| {
-                tracing::warn!(error = format!("{error:#}"), "no caller has access before the file is mended");
+                if is_replaced {
+                    let error = format!("{error:#}");
+                    tracing::warn!(error, "no access is given by this file before it is mended");
+                }
             });
             *known = KnownValue { stamps, value: value.ok().map(Arc::new) };
         }
@@ -55,7 +60,7 @@ fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
 
 fn stamp(path: &Path) -> Option<FileStamp> {
     let file = std::fs::metadata(path).ok()?;
-    Some((file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
+    Some((file.ino(), file.size(), file.ctime(), file.ctime_nsec()))
 }
 
 #[cfg(test)]
@@ -83,5 +88,25 @@ mod tests {
         assert_eq!(current(), None);
         replace("three");
         assert_eq!(current().as_deref(), Some("three"));
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_read_for_a_moment_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "one").unwrap();
+        let fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let shared = Arc::clone(&fails);
+        let load = move || {
+            anyhow::ensure!(!shared.load(std::sync::atomic::Ordering::Relaxed), "no descriptor");
+            Ok("value")
+        };
+        let files = WatchedFiles::open(vec![path.clone()], load).unwrap();
+        fails.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(files.current().is_some(), "an unchanged file is not read");
+        std::fs::write(&path, "longer").unwrap();
+        assert_eq!(files.current(), None);
+        fails.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert!(files.current().is_some());
     }
 }

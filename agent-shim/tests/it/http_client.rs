@@ -14,6 +14,7 @@ use std::error::Error;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Child;
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 pub(crate) const TOKEN: &str = "the-token-of-the-agents";
@@ -137,18 +138,31 @@ pub(crate) fn stateless_headers(message: &Value) -> Vec<(&str, &str)> {
 }
 
 /// A connection for several requests, one after the other.
-pub(crate) struct Connection(http1::SendRequest<Full<Bytes>>);
+pub(crate) struct Connection {
+    sender: http1::SendRequest<Full<Bytes>>,
+    /// The end of the connection, which says why it ended.
+    ended: JoinHandle<hyper::Result<()>>,
+}
 
 impl Connection {
     async fn over(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Result<Connection, Box<dyn Error>> {
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        Ok(Connection(sender))
+        Ok(Connection { sender, ended: tokio::spawn(connection) })
     }
 
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Box<dyn Error>> {
-        self.0.ready().await?;
-        Ok(tokio::time::timeout(SOON, self.0.send_request(request)).await??)
+        let sent = match self.sender.ready().await {
+            Ok(()) => tokio::time::timeout(SOON, self.sender.send_request(request)).await?,
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(response) => Ok(response),
+            // A refused handshake is an error of the connection, or of the request if it was on its way.
+            Err(error) => {
+                let connection = tokio::time::timeout(SOON, &mut self.ended).await?;
+                Err(format!("{error:?}; the connection: {connection:?}").into())
+            }
+        }
     }
 
     pub(crate) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Box<dyn Error>> {

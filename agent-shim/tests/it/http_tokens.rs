@@ -91,6 +91,7 @@ async fn only_a_token_for_this_resource_gives_access() {
         (key.sign(&header(), &claims(&mine, &json!({"iss": "https://other.example"}))), "from another issuer"),
         (key.sign(&header(), &claims(&mine, &json!({"exp": now - 600}))), "has expired"),
         (key.sign(&header(), &claims(&mine, &json!({"nbf": now + 600}))), "not valid yet"),
+        (key.sign(&header(), &claims(&mine, &json!({"nbf": (now + 600).to_string()}))), "the token is wrong"),
         (other.sign(&header(), &claims(&mine, &none)), "signed by no key"),
         (shared, "signed by no key"),
         (unsigned, "the token"),
@@ -122,6 +123,23 @@ async fn the_metadata_names_the_authorization_server() {
     let document: Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!(document["resource"], format!("http://127.0.0.1:{}/mcp", shim.port));
     assert_eq!(document["authorization_servers"], json!([ISSUER]));
+}
+
+/// A caller cannot choose the audience by the name under which it calls the server.
+#[tokio::test]
+async fn with_a_configured_url_only_that_one_is_the_audience() {
+    let fake = FakeSupervisor::start(FakeState::default());
+    let key = IssuerKey::new();
+    let shim = start(&fake, &key, &["--workspace", "/", "--http-url", "https://mcp.example.com"]).await;
+    let local = format!("127.0.0.1:{}", shim.port);
+    for (base, status) in [(format!("http://{local}"), 401), ("https://mcp.example.com".to_owned(), 200)] {
+        let bearer = format!("Bearer {}", key.sign(&header(), &claims(&json!(format!("{base}/mcp")), &json!({}))));
+        for host in [local.as_str(), "mcp.example.com"] {
+            let headers = [("authorization", bearer.as_str()), ("host", host)];
+            let answer = shim.post_stateless("/mcp", &headers, tool_call()).await;
+            assert_eq!(answer.status, status, "{base} {host}: {answer:?}");
+        }
+    }
 }
 
 #[tokio::test]

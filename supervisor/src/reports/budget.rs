@@ -1,5 +1,6 @@
 //! The bound of a document: how many entries it has room for, and how much of their texts.
 
+use super::check_entries;
 use super::entries::{Entry, Status};
 use proctor_core::report::Report;
 use std::fmt::Write as _;
@@ -96,10 +97,10 @@ impl LeftOut {
         let listed = report.tests.iter().filter(|test| test.outcome.is_failure()).count() as u64;
         // Failures displace other tests, and are left out themselves only if they alone fill the report.
         let failures = report.summary.failures().saturating_sub(listed).min(report.truncated.tests);
-        let findings = report.check.as_ref().map_or(0, |check| check.omitted);
+        let (findings, hints) = report.check.as_ref().map_or((0, 0), check_entries::left_out);
         LeftOut {
             failures: failures + report.truncated.collectors + findings,
-            others: report.truncated.tests - failures + report.truncated.not_run,
+            others: report.truncated.tests - failures + report.truncated.not_run + hints,
             texts: 0,
         }
     }

@@ -24,8 +24,20 @@ pub(super) fn check_entries(check: &CheckReport) -> Vec<Entry<'_>> {
 
 /// Whether the entries show why the check did not pass.
 pub(super) fn explain(check: &CheckReport) -> bool {
-    let has_findings = check.severities.errors + check.severities.warnings > 0;
-    has_findings || check.checkers.iter().any(|one| one.status != CheckerStatus::Complete)
+    // Those that are listed: the report may have no room for others.
+    check.findings.iter().any(is_failing) || check.checkers.iter().any(|one| one.status != CheckerStatus::Complete)
+}
+
+fn is_failing(finding: &Finding) -> bool {
+    // A hint fails no check.
+    finding.severity != Severity::Info
+}
+
+/// Failing findings and hints that the report has no room for.
+pub(super) fn left_out(check: &CheckReport) -> (u64, u64) {
+    let listed = check.findings.iter().filter(|finding| is_failing(finding)).count() as u64;
+    let failing = (check.severities.errors + check.severities.warnings).saturating_sub(listed).min(check.omitted);
+    (failing, check.omitted - failing)
 }
 
 /// How to mend a finding, if its checker says so.
@@ -45,8 +57,7 @@ fn finding(finding: &Finding, is_new: bool) -> Entry<'_> {
         subject: Subject::Finding(finding),
         suite: &finding.file,
         name: Cow::Owned(format!("{}{rule}{place}", finding.checker)),
-        // A hint fails no check.
-        status: if finding.severity == Severity::Info { Status::Passed } else { Status::Failed },
+        status: if is_failing(finding) { Status::Failed } else { Status::Passed },
         kind: finding.severity.name(),
         file: Some(&finding.file),
         line: (line > 0).then_some(line),

@@ -227,7 +227,7 @@ fn join_tests(all: &mut Report, next: &mut Report) -> (Vec<TestCase>, Summary, u
     // The bounds of a report hold for the joined one.
     let mut tally = Tally::default();
     for test in tests {
-        tally.record(RunnerEvent::TestFinished(Box::new(test)));
+        tally.record_test(test);
     }
     add_note(all, tally.note());
     let (tests, _, truncated) = tally.into_parts();

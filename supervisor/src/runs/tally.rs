@@ -51,14 +51,9 @@ impl Tally {
         match event {
             RunnerEvent::TestStarted(test) => RunEvent::TestStarted(test),
             RunnerEvent::TestFinished(test) => {
-                let position = self.summary.total;
-                let mut test = TestCase { position, ..self.within_budget(test.bounded()) };
+                let mut test = test.bounded();
                 self.expected_parents.mark(&mut test);
-                self.summary.count(test.outcome);
-                self.failed_parents += u64::from(test.failed_by_subtest);
-                let test = Arc::new(test);
-                self.list(&test);
-                RunEvent::TestFinished(test)
+                RunEvent::TestFinished(self.record_test(test))
             }
             RunnerEvent::Collector(collector) => {
                 match collector.kind {
@@ -76,6 +71,16 @@ impl Tally {
                 RunEvent::Collector(collector)
             }
         }
+    }
+
+    /// Records a bounded test that is known to have failed by a subtest or not.
+    pub(super) fn record_test(&mut self, test: TestCase) -> Arc<TestCase> {
+        let position = self.summary.total;
+        let test = Arc::new(TestCase { position, ..self.within_budget(test) });
+        self.summary.count(test.outcome);
+        self.failed_parents += u64::from(test.failed_by_subtest);
+        self.list(&test);
+        test
     }
 
     fn list(&mut self, test: &Arc<TestCase>) {

@@ -129,14 +129,16 @@ fn sum(metrics: &[Metric], name: &str) -> f64 {
         Some(Value::AsInt(value)) => value as f64,
         None => panic!("{point:?}"),
     };
-    let values = metrics.iter().filter(|metric| prometheus_name(metric) == name).map(|metric| match &metric.data {
-        Some(Data::Sum(sum)) => sum.data_points.iter().map(number).sum(),
-        Some(Data::Gauge(gauge)) => gauge.data_points.iter().map(number).sum(),
-        #[expect(clippy::cast_precision_loss, reason = "small counts")]
-        Some(Data::Histogram(histogram)) => histogram.data_points.iter().map(|point| point.count as f64).sum(),
-        other => panic!("{other:?}"),
-    });
-    values.sum()
+    let value = |metric: &Metric| -> f64 {
+        match &metric.data {
+            Some(Data::Sum(sum)) => sum.data_points.iter().map(number).sum(),
+            Some(Data::Gauge(gauge)) => gauge.data_points.iter().map(number).sum(),
+            #[expect(clippy::cast_precision_loss, reason = "small counts")]
+            Some(Data::Histogram(histogram)) => histogram.data_points.iter().map(|point| point.count as f64).sum(),
+            other => panic!("{other:?}"),
+        }
+    };
+    metrics.iter().filter(|metric| prometheus_name(metric) == name).map(value).sum()
 }
 
 /// A collector gets the families of a scrape with the same values, at an interval and at the end.
@@ -224,4 +226,20 @@ async fn a_collector_that_hangs_holds_up_neither_runs_nor_the_end() {
     drop(client);
     // It would take an hour.
     assert_eq!(supervisor.stop(Signal::SIGTERM).status, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_cannot_be_used_are_logged_and_the_supervisor_serves() {
+    let address = "127.0.0.1:1".parse().unwrap();
+    let mut headers = settings("http", address, "");
+    headers.env = vec![("OTEL_EXPORTER_OTLP_HEADERS".to_owned(), "secret".into())];
+    let no_certificate = settings("https", address, "protocol = \"http/protobuf\"\nca = \"/etc/passwd\"");
+    for (settings, text) in [(headers, "name=value"), (no_certificate, "certificate")] {
+        let mut supervisor = SupervisorProcess::with_settings(&settings);
+        wait_until("the problem is logged", || supervisor.log().contains("no metrics are sent"));
+        let log = supervisor.log();
+        assert!(log.contains(text) && !log.contains("secret"), "{log}");
+        assert_eq!(MetricsScrape::of(metrics_address(&supervisor)).sum("proctor_draining", &[]), 0.0);
+        assert_eq!(supervisor.stop(Signal::SIGTERM).status, 0);
+    }
 }

@@ -30,8 +30,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig};
 /// Default of the time between two messages, as OpenTelemetry has it.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Longest time that the end of the supervisor waits for the collector.
-const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest time that the end of the supervisor waits for the collector: for the message on its way, and for the last one.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where metrics are sent, and how often.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,9 +65,22 @@ impl MetricsSettings {
 /// The sending of metrics, until [`finish`](MetricsExport::finish).
 #[derive(Debug)]
 pub struct MetricsExport {
-    runtime: Runtime,
+    /// Kept for its threads.
+    _runtime: BackgroundRuntime,
     stop: oneshot::Sender<()>,
     done: oneshot::Receiver<()>,
+}
+
+/// A runtime that may be dropped within another one, which must not wait for its threads.
+#[derive(Debug)]
+struct BackgroundRuntime(Option<Runtime>);
+
+impl Drop for BackgroundRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl MetricsExport {
@@ -86,9 +99,11 @@ impl MetricsExport {
             .enable_all()
             .build()
             .map_err(|error| error.to_string())?;
+        let handle = runtime.handle().clone();
+        let runtime = BackgroundRuntime(Some(runtime));
         let transport = {
             // The connections of gRPC belong to the runtime in which they are prepared.
-            let _guard = runtime.enter();
+            let _guard = handle.enter();
             Transport::new(&settings.collector)?
         };
         let (stop, stopped) = oneshot::channel();
@@ -96,11 +111,11 @@ impl MetricsExport {
         let exporter =
             Exporter { transport, timeout: settings.collector.timeout, collector, clock, losses: Losses::new() };
         let interval = settings.interval;
-        runtime.spawn(async move {
+        handle.spawn(async move {
             exporter.export_until(stopped, interval).await;
             _ = finished.send(());
         });
-        Ok(MetricsExport { runtime, stop, done })
+        Ok(MetricsExport { _runtime: runtime, stop, done })
     }
 
     /// Sends the metrics a last time, within a limit. Call it while their collector still reads them.
@@ -108,7 +123,6 @@ impl MetricsExport {
         drop(self.stop);
         // What could not be sent is in the log.
         _ = timeout(FLUSH_TIMEOUT, self.done).await;
-        self.runtime.shutdown_background();
     }
 }
 

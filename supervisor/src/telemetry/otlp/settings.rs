@@ -83,9 +83,11 @@ impl CollectorSettings {
         env: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<CollectorSettings>, String> {
         let name = signal.name();
-        let of_signal = |end: &str| {
-            env(&format!("OTEL_EXPORTER_OTLP_{name}_{end}")).or_else(|| env(&format!("OTEL_EXPORTER_OTLP_{end}")))
+        let with_variable = |end: &str| {
+            let variables = [format!("OTEL_EXPORTER_OTLP_{name}_{end}"), format!("OTEL_EXPORTER_OTLP_{end}")];
+            variables.into_iter().find_map(|variable| Some((env(&variable)?, variable)))
         };
+        let of_signal = |end: &str| with_variable(end).map(|(value, _)| value);
         let exporter = env(&format!("OTEL_{name}_EXPORTER"));
         let is_off = env("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"));
         match exporter.as_deref() {
@@ -94,14 +96,13 @@ impl CollectorSettings {
             None | Some("otlp") => {}
             Some(other) => return Err(format!("OTEL_{name}_EXPORTER: only otlp and none are known, got {other:?}")),
         }
-        let protocol = match (table.protocol, of_signal("PROTOCOL").as_deref()) {
+        let named = with_variable("PROTOCOL");
+        let protocol = match (table.protocol, named.as_ref().map(|(value, variable)| (value.as_str(), variable))) {
             (Some(protocol), _) => protocol,
-            (None, None | Some("grpc")) => OtlpProtocol::Grpc,
-            (None, Some("http/protobuf")) => OtlpProtocol::HttpProtobuf,
-            (None, Some(other)) => {
-                return Err(format!(
-                    "OTEL_EXPORTER_OTLP_PROTOCOL: only grpc and http/protobuf are known, got {other:?}"
-                ));
+            (None, None | Some(("grpc", _))) => OtlpProtocol::Grpc,
+            (None, Some(("http/protobuf", _))) => OtlpProtocol::HttpProtobuf,
+            (None, Some((other, variable))) => {
+                return Err(format!("{variable}: only grpc and http/protobuf are known, got {other:?}"));
             }
         };
         let with_path = |endpoint: &str| with_path(endpoint, protocol, signal);
@@ -118,10 +119,12 @@ impl CollectorSettings {
         let Some(endpoint) = endpoint else { return Ok(None) };
         check_endpoint(&endpoint).map_err(|why| format!("the collector of {}: {why}", name.to_lowercase()))?;
         let timeout = table.timeout.map(|timeout| Duration::from_millis(timeout.ms));
+        let timeout = timeout.or_else(|| of_signal("TIMEOUT").and_then(milliseconds));
         Ok(Some(CollectorSettings {
             authorities: table.ca.or_else(|| of_signal("CERTIFICATE").map(PathBuf::from)),
             protocol,
-            timeout: timeout.or_else(|| of_signal("TIMEOUT").and_then(milliseconds)).unwrap_or(TIMEOUT),
+            // Nothing can be sent in no time.
+            timeout: timeout.filter(|timeout| !timeout.is_zero()).unwrap_or(TIMEOUT),
             headers: of_signal("HEADERS"),
             endpoint,
         }))
@@ -142,7 +145,7 @@ impl CollectorSettings {
     }
 }
 
-/// A number of milliseconds.
+/// A number of milliseconds. As OpenTelemetry asks, another text is as none.
 pub fn milliseconds(text: String) -> Option<Duration> {
     text.parse().ok().map(Duration::from_millis)
 }
