@@ -33,7 +33,15 @@ const OTHER_TENANTS: &str = "(other)";
 
 /// Handle of the task. Clones share it.
 #[derive(Debug, Clone)]
-pub struct MetricsCollector(mpsc::Sender<oneshot::Sender<Exposition>>);
+pub struct MetricsCollector(mpsc::Sender<ScrapeRequest>);
+
+/// A request for the metrics.
+#[derive(Debug)]
+struct ScrapeRequest {
+    /// How old they may be.
+    age_max: Duration,
+    reply: oneshot::Sender<Exposition>,
+}
 
 impl MetricsCollector {
     /// Starts the task for the supervisor of `api`, whose state is in `state_dir`.
@@ -46,20 +54,29 @@ impl MetricsCollector {
 
     /// The current metrics. `None` if they cannot be read, or too many scrapes wait.
     pub(super) async fn collect(&self) -> Option<Exposition> {
+        self.request(RESULT_MAX_AGE).await
+    }
+
+    /// The metrics as they are now, not those of an earlier scrape.
+    pub(super) async fn collect_anew(&self) -> Option<Exposition> {
+        self.request(Duration::ZERO).await
+    }
+
+    async fn request(&self, age_max: Duration) -> Option<Exposition> {
         let (reply, result) = oneshot::channel();
-        self.0.try_send(reply).ok()?;
+        self.0.try_send(ScrapeRequest { age_max, reply }).ok()?;
         result.await.ok()
     }
 }
 
-async fn serve(mut inbox: mpsc::Receiver<oneshot::Sender<Exposition>>, api: Api, state_dir: PathBuf) {
+async fn serve(mut inbox: mpsc::Receiver<ScrapeRequest>, api: Api, state_dir: PathBuf) {
     let mut last: Option<(Instant, Exposition)> = None;
-    while let Some(scrape) = inbox.recv().await {
-        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= RESULT_MAX_AGE) {
+    while let Some(ScrapeRequest { age_max, reply }) = inbox.recv().await {
+        if last.as_ref().is_none_or(|(at, _)| at.elapsed() >= age_max) {
             last = collect(&api, &state_dir).await.map(|exposition| (Instant::now(), exposition));
         }
         if let Some((_, exposition)) = &last {
-            _ = scrape.send(exposition.clone());
+            _ = reply.send(exposition.clone());
         }
     }
 }
@@ -68,8 +85,8 @@ async fn collect(api: &Api, state_dir: &Path) -> Option<Exposition> {
     let (counts, usage) = (api.registry.session_counts().await, api.context.scheduler.usage().await);
     let facts = Facts {
         tenants: api.access.borrow().tenants.all().to_vec(),
-        sessions: counts?,
-        scheduler: usage?,
+        sessions: counts,
+        scheduler: usage,
         is_draining: api.drain.has_begun(),
         state_dir: state_dir.to_owned(),
     };
@@ -98,8 +115,10 @@ async fn collect(api: &Api, state_dir: &Path) -> Option<Exposition> {
 /// Facts that were asked of other tasks.
 struct Facts {
     tenants: Vec<Arc<Tenant>>,
-    sessions: SessionCounts,
-    scheduler: SchedulerUsage,
+    /// `None` once the sessions have ended with the supervisor, whose last metrics have no such gauges.
+    sessions: Option<SessionCounts>,
+    /// `None` once the scheduler has.
+    scheduler: Option<SchedulerUsage>,
     is_draining: bool,
     state_dir: PathBuf,
 }
@@ -108,19 +127,21 @@ impl Facts {
     fn add_to(&self, samples: &mut Samples) {
         samples.count(&BUILD_INFO, &[env!("CARGO_PKG_VERSION")], 1);
         samples.count(&DRAINING, &[], self.is_draining.into());
-        let SchedulerUsage { waiting, running, in_use, budget } = self.scheduler;
-        samples.count(&QUEUE_DEPTH, &[], waiting as u64);
-        samples.count(&RUNS_ACTIVE, &[], running as u64);
-        samples.count(&BUDGET_MEMORY, &[], budget.memory_bytes);
-        samples.count(&BUDGET_MEMORY_USED, &[], in_use.memory_bytes);
-        samples.add(&BUDGET_CPUS, &[], Value::Number(thousandths(budget.cpu_millis)));
-        samples.add(&BUDGET_CPUS_USED, &[], Value::Number(thousandths(in_use.cpu_millis)));
-        let streaks = &self.sessions.streaks;
-        for (from, sessions) in STREAKS.iter().zip(streaks.sessions) {
-            samples.count(&SESSIONS_FAILING, &[&from.to_string()], sessions);
+        if let Some(SchedulerUsage { waiting, running, in_use, budget }) = &self.scheduler {
+            samples.count(&QUEUE_DEPTH, &[], *waiting as u64);
+            samples.count(&RUNS_ACTIVE, &[], *running as u64);
+            samples.count(&BUDGET_MEMORY, &[], budget.memory_bytes);
+            samples.count(&BUDGET_MEMORY_USED, &[], in_use.memory_bytes);
+            samples.add(&BUDGET_CPUS, &[], Value::Number(thousandths(budget.cpu_millis)));
+            samples.add(&BUDGET_CPUS_USED, &[], Value::Number(thousandths(in_use.cpu_millis)));
         }
-        samples.count(&STREAK_MAX, &[], streaks.longest.into());
-        samples.add(&SINCE_GREEN_MAX, &[], Value::Number(thousandths(streaks.since_green_ms_max)));
+        if let Some(SessionCounts { streaks, .. }) = &self.sessions {
+            for (from, sessions) in STREAKS.iter().zip(streaks.sessions) {
+                samples.count(&SESSIONS_FAILING, &[&from.to_string()], sessions);
+            }
+            samples.count(&STREAK_MAX, &[], streaks.longest.into());
+            samples.add(&SINCE_GREEN_MAX, &[], Value::Number(thousandths(streaks.since_green_ms_max)));
+        }
         if let Ok(disk) = rustix::fs::statvfs(&self.state_dir) {
             samples.count(&STATE_SIZE, &[], disk.f_blocks.saturating_mul(disk.f_frsize));
             samples.count(&STATE_AVAILABLE, &[], disk.f_bavail.saturating_mul(disk.f_frsize));
@@ -133,7 +154,8 @@ impl Facts {
         let mut by_label: BTreeMap<&str, TenantFigures> = BTreeMap::new();
         for (index, tenant) in self.tenants.iter().enumerate() {
             let label = if index < TENANT_LABELS_MAX { tenant.id.as_str() } else { OTHER_TENANTS };
-            let sessions = self.sessions.by_tenant.get(&tenant.id).copied().unwrap_or(0);
+            let counts = self.sessions.as_ref().map(|sessions| &sessions.by_tenant);
+            let sessions = counts.and_then(|counts| counts.get(&tenant.id).copied()).unwrap_or(0);
             by_label.entry(label).or_default().add(tenant, sessions);
         }
         for (label, figures) in by_label {

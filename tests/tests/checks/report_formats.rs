@@ -78,10 +78,10 @@ fn every_reader_finds_each_finding_and_the_checker_that_gave_no_whole_verdict() 
     let unused = tests.iter().find(|test| test["name"] == "ruff F401 at 1:8").unwrap();
     let place = (&unused["filePath"], &unused["line"], &unused["rawStatus"]);
     assert_eq!(place, (&json!("app/totals.py"), &json!(1), &json!("error")), "{unused}");
-    let shown = readers::chromium(&workspace.path.join("reports/report.html"), "F401");
+    let shown = readers::chromium(&workspace.path.join("reports/report.html"), "F841");
     assert_eq!((&shown["badge"], &shown["count"]), (&json!("failed"), &json!("8 of 8 entries")), "{shown}");
     assert!(shown["heading"].as_str().unwrap().contains("7 findings (7 errors) of ruff"), "{shown}");
-    assert_eq!(shown["found"], json!(["ruff F401 at 1:8"]), "{shown}");
+    assert_eq!(shown["found"], json!(["ruff F841 at 6:5"]), "{shown}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a collector did not take, for a log line a minute.
 
+use proctor_core::bounds::clip;
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Longest text of an error in the log, in bytes: the collector may have written it.
-pub(in crate::telemetry) const ERROR_BYTES_MAX: usize = 512;
+const ERROR_BYTES_MAX: usize = 512;
 
 /// Counts what was lost since the last log line.
 #[derive(Debug)]
@@ -23,9 +25,10 @@ impl Losses {
         Losses { created: Instant::now(), next_ms: AtomicU64::new(0), lost: AtomicU64::new(0) }
     }
 
-    /// Adds `lost`. Returns what was lost since the last line, if another one is due.
-    pub(in crate::telemetry) fn add(&self, lost: u64) -> Option<u64> {
-        self.add_at(lost, self.created.elapsed())
+    /// Adds `lost`. Returns what was lost since the last line, and the text of the error for it, if another one is due.
+    pub(in crate::telemetry) fn add(&self, lost: u64, error: impl Display) -> Option<(u64, String)> {
+        let lost = self.add_at(lost, self.created.elapsed())?;
+        Some((lost, clip(error.to_string(), ERROR_BYTES_MAX)))
     }
 
     fn add_at(&self, lost: u64, now: Duration) -> Option<u64> {

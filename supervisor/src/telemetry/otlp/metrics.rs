@@ -3,7 +3,7 @@
 
 use super::encoding::{Scrape, encode};
 use super::http_client::CollectorClient;
-use super::losses::{ERROR_BYTES_MAX, Losses};
+use super::losses::Losses;
 use super::resource::resource;
 use super::settings::{CollectorSettings, ConfiguredCollector, Signal, milliseconds, trimmed};
 use crate::clock::Clock;
@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::{
     ExportMetricsPartialSuccess, ExportMetricsServiceRequest, ExportMetricsServiceResponse,
 };
 use percent_encoding::percent_decode_str;
-use proctor_core::bounds::{METRICS_INTERVAL_MIN_MS, clip};
+use proctor_core::bounds::METRICS_INTERVAL_MIN_MS;
 use proctor_core::timestamp::Timestamp;
 use prost::Message;
 use std::time::Duration;
@@ -146,9 +146,8 @@ impl Exporter {
             }
             let sent = timeout(self.timeout, self.export()).await;
             if let Err(why) = sent.unwrap_or_else(|_| Err(format!("not within {} ms", self.timeout.as_millis())))
-                && let Some(lost) = self.losses.add(1)
+                && let Some((lost, error)) = self.losses.add(1, why)
             {
-                let error = clip(why, ERROR_BYTES_MAX);
                 tracing::warn!(
                     error,
                     messages = lost,
@@ -159,7 +158,7 @@ impl Exporter {
     }
 
     async fn export(&self) -> Result<(), String> {
-        let exposition = self.collector.collect().await.ok_or("the metrics cannot be read")?;
+        let exposition = self.collector.collect_anew().await.ok_or("the metrics cannot be read")?;
         let read_at = self.clock.now();
         let scrape = Scrape {
             resource: (&resource()).into(),

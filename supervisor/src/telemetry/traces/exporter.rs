@@ -2,13 +2,12 @@
 //! collector is, the end of a span takes a place in a queue or none.
 
 use super::span_counts::{COUNTS, SpanCounts};
-use crate::telemetry::otlp::losses::{ERROR_BYTES_MAX, Losses};
+use crate::telemetry::otlp::losses::Losses;
 use opentelemetry::Context;
 use opentelemetry_otlp::SpanExporter as OtlpExporter;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
-use proctor_core::bounds::clip;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -29,8 +28,7 @@ impl BoundedExporter {
     }
 
     fn log(&self, spans: usize, error: &OTelSdkError) {
-        if let Some(lost) = self.losses.add(spans as u64) {
-            let error = clip(error.to_string(), ERROR_BYTES_MAX);
+        if let Some((lost, error)) = self.losses.add(spans as u64, error) {
             tracing::warn!(
                 error,
                 spans = lost,
