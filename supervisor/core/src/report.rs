@@ -305,7 +305,7 @@ pub(crate) mod tests {
             raw_exit_code: None,
             framework: "go".into(),
             summary,
-            failed_parents: 0,
+            failed_parents: tests.iter().filter(|test| test.failed_by_subtest).count() as u64,
             flaky_in_run: 0,
             duration_s: 0.0,
             started_at: Timestamp(0),

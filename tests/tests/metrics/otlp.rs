@@ -208,11 +208,11 @@ async fn a_collector_with_tls_needs_a_certificate_of_the_configured_authority() 
 async fn a_collector_that_hangs_holds_up_neither_runs_nor_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (connected, connections) = std::sync::mpsc::channel();
+    let (connected, connections) = std::sync::mpsc::sync_channel(1);
     std::thread::spawn(move || {
         // They stay open, and nothing is read.
         let streams: Vec<TcpStream> =
-            listener.incoming().map_while(Result::ok).inspect(|_| _ = connected.send(())).collect();
+            listener.incoming().map_while(Result::ok).inspect(|_| _ = connected.try_send(())).collect();
         drop(streams);
     });
     let settings = settings("http", address, "interval = \"1s\"\ntimeout = \"1h\"");
