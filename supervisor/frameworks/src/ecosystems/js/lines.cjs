@@ -10,14 +10,26 @@ const { joinTitles } = require('./report.cjs');
 
 // Taken before a test can replace them.
 const { openSync, writeSync, closeSync } = fs;
+const { join, relative } = path;
 const { pid } = process;
 const { stringify } = JSON;
 const allocate = Buffer.allocUnsafe.bind(Buffer);
 const bytesOf = Buffer.from.bind(Buffer);
 // Ten times as fast as that of plain arrays of bytes, and most of what a test costs.
-const { indexOf } = Buffer.prototype;
+const { copy, indexOf } = Buffer.prototype;
 const { apply } = Reflect;
 const nextMark = (bytes, from) => (from < bytes.length ? apply(indexOf, bytes, [1, from]) : -1);
+
+// A collection whose methods stay those that it has now.
+function kept(Collection) {
+  class Kept extends Collection {}
+  const { constructor, ...methods } = Object.getOwnPropertyDescriptors(Collection.prototype);
+  Object.defineProperties(Kept.prototype, methods);
+  return Kept;
+}
+
+const KeptMap = kept(Map);
+const KeptSet = kept(Set);
 
 // A word: the line, a flag, the file's number.
 const LINE_BITS = 17;
@@ -28,25 +40,80 @@ const FILES_MAX = 1 << (32 - FILE_SHIFT);
 // Most bytes that one process writes: proctor reads 128 MiB of all.
 const BYTES_MAX = 48 * 1024 * 1024;
 
+// Most files that one process names because they have no lines.
+const NAMED_MAX = 8;
+
+const noteBytes = (text) => bytesOf(`${stringify({ kind: 'note', text })}\n`);
+
+// Why measuring has ended early, as the note for it.
+const END = {
+  bytes: noteBytes('the lines of some tests are left out: their process executed too many'),
+  failed: noteBytes('the lines of some tests are left out: measuring failed in their process, as where a test replaces built-in functions'),
+  write: noteBytes('the lines of some tests are left out: they could not be written to the file for them'),
+};
+
 let left = BYTES_MAX;
+// The note for the end, while it could not be written.
+let unsaid;
+// The file of the last record.
+let last;
+const named = new KeptSet();
+
+function append(place, content) {
+  const file = openSync(place, 'a', 0o600);
+  try {
+    for (let written = 0; written < content.length; ) written += writeSync(file, content, written);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function giveUp(why) {
+  if (left >= 0) unsaid = why;
+  left = -1;
+  sayWhy();
+}
+
+function sayWhy() {
+  if (unsaid === undefined || last === undefined) return;
+  try {
+    append(last, unsaid);
+    unsaid = undefined;
+  } catch {
+    // Tried again with the next test.
+  }
+}
+
+// Does a part of the measurement. If it fails, as where a test has replaced what it calls, the measurement ends, and the tests run on.
+function attempt(work) {
+  if (left < 0) return sayWhy();
+  try {
+    return work();
+  } catch {
+    return giveUp(END.failed);
+  }
+}
 
 // The lines of the tests that share one registry of modules.
 class Lines {
   #place;
   #hits;
   #workspace;
-  #numbers = new Map();
+  #numbers = new KeptMap();
   // Words of each probe, by file of `hits`.
   #tables = [];
-  #shared = new Set();
-  #active = new Set();
+  // Files of `hits` that were looked at for a reason of having no probes.
+  #asked = 0;
+  #shared = new KeptSet();
+  #active = new KeptSet();
   #isMixed = false;
 
   // `settings`: the directory of the files, and the workspace's.
   constructor(settings, hits) {
-    this.#place = path.join(settings.directory, `${pid}-${randomBytes(6).toString('hex')}`);
+    this.#place = join(settings.directory, `${pid}-${randomBytes(6).toString('hex')}`);
     this.#workspace = settings.workspace;
     this.#hits = hits;
+    last = this.#place;
   }
 
   // A test begins. What ran before it is shared by all.
@@ -62,7 +129,7 @@ class Lines {
     if (this.#isMixed) this.outside();
     const words = this.#isMixed ? [] : this.#take();
     if (this.#active.size === 0) this.#isMixed = false;
-    this.#write('test', { package: this.#relative(file), name: joinTitles(titles), uses: [], processes: false }, words);
+    this.#write('test', { package: relative(this.#workspace, file), name: joinTitles(titles), uses: [], processes: false }, words);
   }
 
   // From here on lines are shared by all tests, since they cannot be told apart.
@@ -78,22 +145,31 @@ class Lines {
 
   // What ran since the last call is shared by all tests.
   outside() {
-    const words = this.#take().filter((word) => !this.#shared.has(word));
-    if (words.length === 0) return;
-    for (const word of words) this.#shared.add(word);
-    this.#write('packages', { of: null }, words);
+    const words = this.#take();
+    const more = [];
+    for (let at = 0; at < words.length; at += 1) {
+      if (this.#shared.has(words[at])) continue;
+      this.#shared.add(words[at]);
+      more[more.length] = words[at];
+    }
+    if (more.length > 0) this.#write('packages', { of: null }, more);
   }
 
   // Says which files other files of the project may import: a test file that is none of them shares its lines with no other.
   imported(files) {
-    const names = [...this.#numbers.keys()].filter((file) => files.has(path.join(this.#workspace, file)));
-    this.#write('imported', { files: names.map((file) => this.#numbers.get(file)) });
+    const numbers = [];
+    this.#numbers.forEach((number, file) => {
+      if (files.has(join(this.#workspace, file))) numbers[numbers.length] = number;
+    });
+    this.#write('imported', { files: numbers });
   }
 
   // Whether a file was loaded with probes.
   hasLinesOf(file) {
-    const wanted = this.#relative(file);
-    return this.#hits.files.some((known) => known.path === wanted);
+    const wanted = relative(this.#workspace, file);
+    const { files } = this.#hits;
+    for (let at = 0; at < files.length; at += 1) if (files[at].path === wanted) return true;
+    return false;
   }
 
   note(text) {
@@ -101,12 +177,30 @@ class Lines {
   }
 
   #take() {
-    const words = new Set();
+    const words = new KeptSet();
     this.#hits.take(nextMark, (number, probe) => {
       const table = (this.#tables[number] ??= this.#table(this.#hits.files[number]));
-      for (const word of table[probe] ?? []) words.add(word);
+      const own = table[probe];
+      for (let at = 0; own !== undefined && at < own.length; at += 1) words.add(own[at]);
     });
-    return [...words];
+    this.#sayMissing();
+    const all = [];
+    words.forEach((word) => {
+      all[all.length] = word;
+    });
+    return all;
+  }
+
+  // Notes which files have no lines, and why.
+  #sayMissing() {
+    const { files, isIncomplete } = this.#hits;
+    for (; this.#asked < files.length; this.#asked += 1) {
+      const { path: file, why } = files[this.#asked];
+      if (why === undefined || named.has(file) || named.size > NAMED_MAX) continue;
+      named.add(file);
+      this.note(named.size > NAMED_MAX ? 'the lines of more files are not measured' : `the lines of ${file} are not measured: ${why}`);
+    }
+    if (isIncomplete) giveUp(END.failed);
   }
 
   // The words of each probe of a file.
@@ -114,53 +208,96 @@ class Lines {
     let number = this.#numbers.get(file);
     if (number === undefined) {
       number = this.#numbers.size;
-      if (number >= FILES_MAX) return [];
+      if (number >= FILES_MAX) {
+        if (!named.has(FILES_MAX)) this.note(`only the lines of the first ${FILES_MAX} files that are loaded are measured`);
+        named.add(FILES_MAX);
+        return [];
+      }
       this.#numbers.set(file, number);
       this.#write('file', { path: file });
     }
-    return table.split(';').map((lines) => {
-      const flag = lines.startsWith('!') ? OWN_LINE : 0;
-      const spans = lines.slice(flag ? 1 : 0).split(',').filter(Boolean).map((span) => span.split('-').map(Number));
-      const words = [];
-      // Beyond 31 bits an operator's result would be negative.
-      for (const [first, last = first] of spans) for (let line = first; line <= last; line += 1) words.push(number * 2 ** FILE_SHIFT + flag + line);
-      return words;
-    });
-  }
-
-  #relative(file) {
-    return path.relative(this.#workspace, file).split(path.sep).join('/');
+    // Beyond 31 bits an operator's result would be negative.
+    return wordsOf(table, number * 2 ** FILE_SHIFT);
   }
 
   #write(kind, fields, words) {
     if (left < 0) return;
     const record = words === undefined ? { kind, ...fields } : { kind, ...fields, n: words.length };
     const head = bytesOf(`${stringify(record)}\n`);
-    let content = allocate(head.length + 4 * (words?.length ?? 0));
-    head.copy(content);
-    words?.forEach((word, at) => content.writeUInt32LE(word, head.length + 4 * at));
+    const content = allocate(head.length + 4 * (words?.length ?? 0));
+    apply(copy, head, [content]);
+    for (let at = head.length, next = 0; at < content.length; next += 1) {
+      for (let shift = 0; shift < 32; shift += 8, at += 1) content[at] = words[next] >>> shift;
+    }
+    last = this.#place;
     left -= content.length;
-    if (left < 0) content = bytesOf('{"kind":"note","text":"the lines of some tests are left out: their process executed too many"}\n');
+    if (left < 0) {
+      left = 0;
+      giveUp(END.bytes);
+      return;
+    }
     try {
-      const file = openSync(this.#place, 'a', 0o600);
-      try {
-        for (let written = 0; written < content.length; ) written += writeSync(file, content, written);
-      } finally {
-        closeSync(file);
-      }
+      append(this.#place, content);
     } catch {
-      left = -1; // The measurement is lost, and nothing else.
+      giveUp(END.write);
     }
   }
 }
 
-// Where to write, and which workspace is measured; `undefined` if proctor asked for no measurement. Removed from the environment: a
-// runner that a test starts measures nothing.
+// Reads a table (`probes.cjs`), such as `!1,3-5;8`: the words of each probe, in a file whose words begin at `base`.
+function wordsOf(table, base) {
+  const probes = [];
+  let words = [];
+  let flag = 0;
+  let first = 0;
+  let line = 0;
+  for (let at = 0; at <= table.length; at += 1) {
+    const char = table[at];
+    if (char >= '0' && char <= '9') {
+      line = 10 * line + +char;
+    } else if (char === '!') {
+      flag = OWN_LINE;
+    } else if (char === '-') {
+      first = line;
+      line = 0;
+    } else {
+      for (let next = first || line; next > 0 && next <= line; next += 1) words[words.length] = base + flag + next;
+      first = 0;
+      line = 0;
+      if (char === ',') continue;
+      probes[probes.length] = words;
+      words = [];
+      flag = 0;
+    }
+  }
+  return probes;
+}
+
+// The variables by which proctor asks for the measurement, with the names that settings have here.
+const VARIABLES = { directory: 'PROCTOR_COVERAGE', workspace: 'PROCTOR_WORKSPACE', cache: 'PROCTOR_LINES_CACHE' };
+
+const taken = {};
+
+// Where to write, which workspace is measured, and where code is cached; `undefined` if proctor asked for no measurement. Removed from
+// the environment: a runner that a test starts measures nothing.
 function takeSettings() {
-  const { PROCTOR_COVERAGE: directory, PROCTOR_WORKSPACE: workspace } = process.env;
-  delete process.env.PROCTOR_COVERAGE;
-  delete process.env.PROCTOR_WORKSPACE;
-  return directory && workspace ? { directory, workspace } : undefined;
+  const settings = {};
+  for (const [name, variable] of Object.entries(VARIABLES)) {
+    const value = process.env[variable];
+    delete process.env[variable];
+    if (value) settings[name] = taken[variable] = value;
+  }
+  return settings.directory && settings.workspace ? settings : undefined;
+}
+
+// Gives the settings to the processes that this one starts from a file whose path matches, and to no other.
+function lendSettings(pattern) {
+  const processes = require('node:child_process');
+  const { fork } = processes;
+  processes.fork = (file, args, options) => {
+    const isOurs = pattern.test(String(file));
+    return fork(file, args, isOurs ? { ...options, env: { ...(options?.env ?? process.env), ...taken } } : options);
+  };
 }
 
 // A sentence for the report.
@@ -171,4 +308,9 @@ function isProjectFile(file, workspace) {
   return file.startsWith(`${workspace}/`) && !file.slice(workspace.length).includes('/node_modules/');
 }
 
-module.exports = { Lines, isProjectFile, noteFor, takeSettings };
+// Files that are JavaScript, or become JavaScript of their own.
+const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
+
+const isProjectSource = (file, workspace) => SOURCE.test(file) && isProjectFile(file, workspace);
+
+module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, takeSettings };

@@ -4,15 +4,15 @@
 // Code that a hook of the project has compiled has an inline map, or no lines. ES modules need `module.registerHooks` (Node 22.15).
 'use strict';
 
-const { createHash } = require('node:crypto');
+const { createHash, randomBytes } = require('node:crypto');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
 const { install } = require('./hits.cjs');
-const { Lines, isProjectFile } = require('./lines.cjs');
-const { VERSION, inlineMap, insert, withInlineMap } = require('./probes.cjs');
+const { Lines, attempt, isProjectFile } = require('./lines.cjs');
+const { VERSION, inlineMap, insert } = require('./probes.cjs');
 
 const PARSER = 'internal/deps/acorn/acorn/dist/acorn';
 const OPTIONS = {
@@ -24,7 +24,8 @@ const OPTIONS = {
 };
 
 const { readFileSync, writeFileSync, renameSync, mkdirSync } = fs;
-const { pid } = process;
+const { stringify } = JSON;
+const { apply } = Reflect;
 
 // Acorn, as the text of a module that Node has for its own use; `undefined` if it has none.
 function nodesParser() {
@@ -56,16 +57,25 @@ class MeasuredModules {
     const { _compile } = Module.prototype;
     const withProbes = (code, file) => this.#withProbes(code, file);
     Module.prototype._compile = function (code, file, ...more) {
-      return _compile.call(this, withProbes(code, file), file, ...more);
+      return apply(_compile, this, [withProbes(code, file), file, ...more]);
     };
-    Module.registerHooks?.({ resolve: (name, context, next) => this.#resolved(next(name, context), context), load: (url, context, next) => this.#loaded(url, next(url, context)) });
+    Module.registerHooks?.({
+      resolve: (name, context, next) => {
+        const found = next(name, context);
+        attempt(() => this.#resolved(found, context));
+        return found;
+      },
+      load: (url, context, next) => {
+        const found = next(url, context);
+        return attempt(() => this.#loaded(url, found)) ?? found;
+      },
+    });
   }
 
   #resolved(found, { parentURL }) {
     if (parentURL?.startsWith('file:') && found.url.startsWith('file:') && isProjectFile(fileURLToPath(parentURL), this.#workspace)) {
       this.#imported.add(fileURLToPath(found.url));
     }
-    return found;
   }
 
   #loaded(url, found) {
@@ -74,22 +84,24 @@ class MeasuredModules {
     return { ...found, source: this.#withProbes(source, fileURLToPath(url), true) };
   }
 
+  // The code as it is if it has no probes.
   #withProbes(code, file, isModule) {
-    if (typeof code !== 'string' || !isProjectFile(file, this.#workspace) || !path.isAbsolute(file)) return code;
-    try {
-      const key = createHash('sha1').update(JSON.stringify([VERSION, process.version, file, this.#workspace, isModule, code])).digest('hex');
+    const found = attempt(() => {
+      if (typeof code !== 'string' || !isProjectFile(file, this.#workspace)) return undefined;
+      const key = hashOf(stringify([VERSION, process.version, file, this.#workspace, isModule, code]));
       const place = path.join(this.#cache, key);
       return read(place) ?? this.#store(place, this.#make(code, file, isModule));
-    } catch {
-      return code; // It runs without probes.
-    }
+    });
+    return found ?? code;
   }
 
+  // Another run may write the same file: only a whole one has its name.
   #store(place, code) {
     try {
       mkdirSync(this.#cache, { recursive: true });
-      writeFileSync(`${place}.${pid}`, code);
-      renameSync(`${place}.${pid}`, place);
+      const draft = `${place}.${randomBytes(6).toString('hex')}`;
+      writeFileSync(draft, `${hashOf(code)}\n${code}`, { flag: 'wx' });
+      renameSync(draft, place);
     } catch {
       // It is made again in the next run.
     }
@@ -97,13 +109,11 @@ class MeasuredModules {
   }
 
   #make(code, file, isModule) {
-    const map = inlineMap(code);
+    const map = mapOf(code);
     // Without a map nothing says which lines of the source these are, unless types were replaced by blanks.
-    if (!map && code.length !== readFileSync(file, 'utf8').replace(/^\ufeff/, '').length) return code;
+    if (!map && code.length !== lengthOf(file)) return code;
     const place = { absolute: file, path: path.relative(this.#workspace, file) };
-    const found = insert(code, map, place, (text) => this.#parsed(text, isModule));
-    if (!found) return code;
-    return map ? withInlineMap(found.code, found.map) : found.code;
+    return insert(code, map, place, (text) => this.#parsed(text, isModule))?.code ?? code;
   }
 
   #parsed(code, isModule) {
@@ -128,9 +138,33 @@ class MeasuredModules {
   }
 }
 
+const hashOf = (text) => createHash('sha1').update(text).digest('hex');
+
+// Code that is cached whole.
 function read(place) {
   try {
-    return readFileSync(place, 'utf8');
+    const text = readFileSync(place, 'utf8');
+    const end = text.indexOf('\n');
+    const code = text.slice(end + 1);
+    return hashOf(code) === text.slice(0, end) ? code : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// The map in code; none if it cannot be read.
+function mapOf(code) {
+  try {
+    return inlineMap(code);
+  } catch {
+    return undefined;
+  }
+}
+
+// The length of a file's text; `undefined` for a module that is in no file.
+function lengthOf(file) {
+  try {
+    return readFileSync(file, 'utf8').replace(/^\ufeff/, '').length;
   } catch {
     return undefined;
   }

@@ -5,7 +5,7 @@
 'use strict';
 
 // Part of the key of cached code: changes with what is inserted.
-const VERSION = 'proctor-lines-1';
+const VERSION = 'proctor-lines-2';
 
 // Beyond, a file has no probes.
 const CODE_MAX = 2 * 1024 * 1024;
@@ -28,17 +28,36 @@ const SILENT = new Set([
   'FunctionDeclaration', 'EmptyStatement', 'ImportDeclaration', 'ExportAllDeclaration', 'BlockStatement',
 ]);
 
+const LITERALS = new Set(['Literal', 'StringLiteral', 'RegExpLiteral', 'DirectiveLiteral', 'TemplateElement', 'JSXText']);
+
+const { stringify } = JSON;
+
 const mark = (probe) => `($pl||$pi())[${probe}]=1`;
 
-// The code with probes and its map; `undefined` if it cannot have any, for whatever reason: it runs all the same. `map` leads from the code to its source, `undefined` if the code
-// is its own source. The new map leads to the source, or with `isStep` to the code.
+// A file without probes that could have some, and why.
+class Unmeasured extends Error {}
+
+// The code with probes and its map; `undefined` if there is nothing to measure. Code that cannot have any, for whatever reason, runs all
+// the same, and says so. `map` leads from the code to its source, `undefined` if the code is its own source. The new map leads to the
+// source, or with `isStep` to the code; a map at the end of the code is replaced by it.
 function insert(code, map, file, parse, isStep) {
   try {
-    if (code.length > CODE_MAX || code.includes('$proctor_lines')) return undefined;
-    const tree = parse(code);
+    if (code.includes('$proctor_lines')) return undefined;
+    if (code.length > CODE_MAX) throw new Unmeasured(`its code is longer than ${CODE_MAX} characters`);
+    const tree = parsed(code, parse);
     return withProbes(code, map, file, tree.program ?? tree, isStep);
+  } catch (error) {
+    const why = error instanceof Unmeasured ? error.message : 'its code could not be given probes';
+    const call = `$proctor_lines(${stringify(file.path)},0,"",${stringify(why)})`;
+    return { code: `${code}\n;typeof $proctor_lines=="function"&&${call}\n`, map: isStep ? null : map };
+  }
+}
+
+function parsed(code, parse) {
+  try {
+    return parse(code);
   } catch {
-    return undefined;
+    throw new Unmeasured('the parser does not understand its code');
   }
 }
 
@@ -47,12 +66,17 @@ function withProbes(code, map, file, program, isStep) {
   found.list(program, true);
   if (found.probes.length === 0) return undefined;
   const lines = startsOfLines(code);
-  const table = tableOf(code, lines, found, map && sourceSegments(map, file.absolute));
-  if (table === undefined) return undefined;
+  const text = withoutComments(code, found.literals);
+  const table = tableOf(text, lines, found, map && sourceSegments(map, file.absolute));
   const insertions = textsOf(found.probes);
-  const known = `${JSON.stringify(file.path)},${found.probes.length},${JSON.stringify(table)}`;
+  const known = `${stringify(file.path)},${found.probes.length},${stringify(table)}`;
   const end = `\nvar $pl;function $pi(){return $pl=typeof $proctor_lines=="function"?$proctor_lines(${known}):[]}\n`;
-  return { code: inserted(code, insertions) + end, map: map && !isStep ? shifted(map, lines, insertions) : identity(code, lines, insertions, file) };
+  const shift = map && !isStep ? shifted : identity;
+  const newMap = shift(map, code, lines, insertions, file);
+  const comment = isStep ? undefined : MAP_COMMENT.exec(code);
+  // What reads a hanging test's stack knows only a map in the code. No probe comes behind it.
+  const kept = comment ? code.slice(0, comment.index) : code;
+  return { code: inserted(kept, insertions) + end + (comment ? `${mapComment(newMap)}\n` : ''), map: newMap };
 }
 
 // Finds statements, and what belongs to none.
@@ -62,15 +86,17 @@ class Finder {
   probes = [];
   // Parts that belong to no statement but those in them.
   blocks = [];
+  // Texts in which `//` begins no comment.
+  literals = [];
 
   list(node, own) {
     if (node.type === 'BlockStatement') this.blocks.push({ at: node.start, end: node.end });
+    for (const directive of node.directives ?? []) this.visit(directive, own);
     const statements = node[LISTS[node.type]];
     let isPrologue = node.type === 'Program' || node.type === 'BlockStatement';
     for (const statement of statements) {
       isPrologue &&= statement.type === 'ExpressionStatement' && typeof statement.directive === 'string';
-      if (isPrologue) continue;
-      if (!SILENT.has(statement.type) && !isSilentExport(statement)) this.add('list', statement, own);
+      if (!isPrologue && !SILENT.has(statement.type) && !isSilentExport(statement)) this.add('list', statement, own);
       this.visit(statement, own);
     }
     if (node.type === 'SwitchCase' && node.test) this.visit(node.test, own);
@@ -85,7 +111,11 @@ class Finder {
     const isFunction = node.params !== undefined && node.body != null && node.type !== 'TSDeclareFunction';
     const inside = isFunction ? false : own;
     // Names mean something else in there.
-    if (node.type === 'WithStatement' || (isFunction && usesAsm(node.body))) return undefined;
+    const isApart = node.type === 'WithStatement' || (isFunction && usesAsm(node.body));
+    if (isApart || LITERALS.has(node.type)) {
+      this.literals.push({ at: node.start, end: node.end });
+      return undefined;
+    }
     if (node.type === 'ArrowFunctionExpression' && node.body.type !== 'BlockStatement') this.add('arrow', node.body, false);
     // The word `else` is on the line of what ended or of what begins.
     if (node.type === 'IfStatement' && node.alternate) this.blocks.push({ at: node.consequent.end, end: node.alternate.start });
@@ -146,9 +176,38 @@ function startsOfLines(code) {
   return starts;
 }
 
-// The source lines of each probe, as text: `!` for one that runs when the module is loaded, then spans of lines.
-function tableOf(code, lines, { probes, blocks }, segments) {
-  const places = segments ? [...placesOfSegments(lines, segments)] : [...placesOfLines(code, lines, probes)];
+// Code with blanks in the place of its comments.
+function withoutComments(code, literals) {
+  const ordered = literals.sort((one, next) => one.at - next.at);
+  const parts = [];
+  let [from, next] = [0, 0];
+  const begin = /\/[/*]/g;
+  for (let found = begin.exec(code); found; found = begin.exec(code)) {
+    while (next < ordered.length && ordered[next].end <= found.index) next += 1;
+    if (next < ordered.length && ordered[next].at <= found.index) {
+      begin.lastIndex = ordered[next].end;
+      continue;
+    }
+    const end = found[0] === '//' ? code.indexOf('\n', found.index) : code.indexOf('*/', found.index + 2) + 2;
+    const past = end < 2 ? code.length : end;
+    parts.push(code.slice(from, found.index), code.slice(found.index, past).replace(/\S/g, ' '));
+    from = begin.lastIndex = past;
+  }
+  return parts.join('') + code.slice(from);
+}
+
+// The first text from a place on and before another; `end` if there is none.
+function textAfter(text, at, end) {
+  while (at < end && BLANK.test(text[at])) at += 1;
+  return at;
+}
+
+const BLANK = /\s/;
+
+// The source lines of each probe, as text: `!` for one that runs when the module is loaded, then spans of lines. `text` is the code
+// without comments.
+function tableOf(text, lines, { probes, blocks }, segments) {
+  const places = segments ? [...placesOfSegments(text, lines, segments)] : [...placesOfLines(text, lines, probes)];
   const owners = [...probes.map((probe, number) => ({ ...probe, number })), ...blocks.map((block) => ({ ...block, number: -1 }))];
   owners.sort((one, next) => one.at - next.at || next.end - one.end);
   const sets = probes.map(() => new Set());
@@ -163,7 +222,7 @@ function tableOf(code, lines, { probes, blocks }, segments) {
     while (open.length > 0 && open[open.length - 1].end <= at) open.pop();
     const owner = open[open.length - 1];
     if (owner === undefined || owner.number < 0) continue;
-    if (line >= LINES_MAX) return undefined;
+    if (line >= LINES_MAX) throw new Unmeasured(`it has more than ${LINES_MAX - 1} lines`);
     sets[owner.number].add(line);
   }
   return sets.map((set, probe) => (probes[probe].own ? '!' : '') + spansOf(set)).join(';');
@@ -180,14 +239,12 @@ function spansOf(set) {
 }
 
 // Offsets in code that is its own source, with their lines: where a line's text and where a statement begins.
-function* placesOfLines(code, starts, probes) {
+function* placesOfLines(text, starts, probes) {
   const begins = probes.map(({ at }) => at).sort((one, next) => one - next);
   let probe = 0;
   for (let line = 1; line <= starts.length; line += 1) {
-    const end = line < starts.length ? starts[line] : code.length;
-    let at = starts[line - 1];
-    while (at < end && /\s/.test(code[at])) at += 1;
-    if (at >= end || code.startsWith('//', at) || code.startsWith('/*', at)) at = end;
+    const end = line < starts.length ? starts[line] : text.length;
+    let at = textAfter(text, starts[line - 1], end);
     while (probe < begins.length && begins[probe] < end) {
       if (at < begins[probe]) {
         yield { at, line };
@@ -200,9 +257,16 @@ function* placesOfLines(code, starts, probes) {
   }
 }
 
-function* placesOfSegments(starts, segments) {
+// A segment stands for the text up to the next one.
+function* placesOfSegments(text, starts, segments) {
   for (let line = 0; line < segments.length && line < starts.length; line += 1) {
-    for (const [column, source] of segments[line]) yield { at: starts[line] + column, line: source };
+    const last = starts[line + 1] ?? text.length;
+    for (let number = 0; number < segments[line].length; number += 1) {
+      const [column, source] = segments[line][number];
+      const end = number + 1 < segments[line].length ? starts[line] + segments[line][number + 1][0] : last;
+      const at = textAfter(text, starts[line] + column, end);
+      if (at < end && source !== undefined) yield { at, line: source };
+    }
   }
 }
 
@@ -238,7 +302,7 @@ function encode(fields) {
   return text;
 }
 
-// For each line of the code the columns that come from a line of `file`: pairs of column and source line, counted from 1.
+// For each line of the code its segments: pairs of column and line of `file`, counted from 1, or `undefined` for what is not from there.
 function sourceSegments(map, file) {
   const path = require('node:path');
   const from = (source) => path.resolve(path.dirname(file), map.sourceRoot ?? '', String(source).replace(/^file:\/\//, '').replace(/[?#].*$/, ''));
@@ -250,10 +314,9 @@ function sourceSegments(map, file) {
     for (const segment of segments ? segments.split(',') : []) {
       const [columns, sources, lines] = decode(segment);
       column += columns;
-      if (sources === undefined) continue;
-      source += sources;
-      line += lines;
-      if (isOwn[source]) found.push([column, line + 1]);
+      source += sources ?? 0;
+      line += lines ?? 0;
+      found.push([column, sources !== undefined && isOwn[source] ? line + 1 : undefined]);
     }
     return found.sort((one, next) => one[0] - next[0]);
   });
@@ -273,56 +336,73 @@ function* byLine(lines, insertions) {
 }
 
 // The map from the code with insertions to the same sources.
-function shifted(map, lines, insertions) {
+function shifted(map, code, lines, insertions) {
   const of = byLine(lines, insertions);
   const mappings = map.mappings.split(';').map((segments) => {
     const own = of.next().value ?? [];
     if (own.length === 0 || segments === '') return segments;
-    let [column, told, shift, next] = [0, 0, 0, 0];
+    const moved = mover(own);
+    let [column, last] = [0, 0];
     return segments.split(',').map((segment) => {
       const [columns, ...rest] = decode(segment);
       column += columns;
-      for (; next < own.length && own[next].column <= column; next += 1) shift += own[next].length;
-      const moved = column + shift - told;
-      told = column + shift;
-      return encode([moved, ...rest]);
+      const now = moved(column);
+      const text = encode([now - last, ...rest]);
+      last = now;
+      return text;
     }).join(',');
   }).join(';');
   return { ...map, mappings };
 }
 
-// The map from the code with insertions to the code.
-function identity(code, lines, insertions, file) {
-  let [lastLine, lastColumn] = [0, 0];
-  let line = 0;
+// The map from the code with insertions to the code: a segment for each of those in the map that the code has, or for each word.
+function identity(map, code, lines, insertions, file) {
+  const segments = map?.mappings.split(';');
+  let [line, lastLine, lastColumn] = [0, 0, 0];
   const mappings = [];
   for (const own of byLine(lines, insertions)) {
-    const segments = [];
-    let [told, shift] = [0, 0];
-    for (const { column, length } of [{ column: 0, length: 0 }, ...own]) {
-      shift += length;
-      segments.push(encode([column + shift - told, 0, line - lastLine, column - lastColumn]));
-      [told, lastLine, lastColumn] = [column + shift, line, column];
-    }
-    mappings.push(segments.join(','));
+    const moved = mover(own);
+    const columns = segments ? columnsOf(segments[line]) : columnsOfWords(code.slice(lines[line], lines[line + 1]));
+    let last = 0;
+    const texts = columns.map((column) => {
+      const now = moved(column);
+      const text = encode([now - last, 0, line - lastLine, column - lastColumn]);
+      [last, lastLine, lastColumn] = [now, line, column];
+      return text;
+    });
+    mappings.push(texts.join(','));
     line += 1;
   }
   return { version: 3, names: [], sources: [file.absolute], sourcesContent: [code], mappings: mappings.join(';') };
 }
 
-const INLINE_MAP = /^\/\/[#@] sourceMappingURL=data:application\/json[^,]*;base64,(\S+)[^\S\n]*$/gm;
+// Tells to which column of a line the insertions move one; asked for columns in their order.
+function mover(insertions) {
+  let [shift, next] = [0, 0];
+  return (column) => {
+    for (; next < insertions.length && insertions[next].column <= column; next += 1) shift += insertions[next].length;
+    return column + shift;
+  };
+}
+
+function columnsOf(segments) {
+  let column = 0;
+  return (segments ? segments.split(',') : []).map((segment) => (column += decode(segment)[0]));
+}
+
+// Where an error can be: at a word or a sign.
+const columnsOfWords = (line) => [...line.matchAll(/[\w$]+|[^\w$\s]/g)].map(({ index }) => index);
+
+// A map at the end of code. Only blanks follow it, so it is in no template.
+const MAP_COMMENT = /^\/\/[#@] sourceMappingURL=data:application\/json[^,\s]*;base64,([\w+/=]+)\s*(?![^])/m;
 
 // The map at the end of code; `undefined` if there is none.
 function inlineMap(code) {
   if (!code.includes('sourceMappingURL=data:')) return undefined;
-  const found = [...code.matchAll(INLINE_MAP)].pop();
-  return found && JSON.parse(Buffer.from(found[1], 'base64').toString());
+  const found = MAP_COMMENT.exec(code);
+  return found ? JSON.parse(Buffer.from(found[1], 'base64').toString()) : undefined;
 }
 
-// The code with this map in the place of the one at its end.
-function withInlineMap(code, map) {
-  const text = Buffer.from(JSON.stringify(map)).toString('base64');
-  return code.replace(INLINE_MAP, () => `//# sourceMappingURL=data:application/json;base64,${text}`);
-}
+const mapComment = (map) => `//# sourceMappingURL=data:application/json;base64,${Buffer.from(stringify(map)).toString('base64')}`;
 
-module.exports = { VERSION, inlineMap, insert, withInlineMap };
+module.exports = { VERSION, inlineMap, insert };

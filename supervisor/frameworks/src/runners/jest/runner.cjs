@@ -5,14 +5,14 @@
 // that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
-const { Lines } = require('../js/lines.cjs');
+const { Lines, attempt } = require('../js/lines.cjs');
 const { OutputCapture, endOfOutput, nowRunning } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
   const run = circus.default ?? circus;
   const lines = measure(config, environment, file);
-  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more).finally(() => lines?.outside());
+  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more).finally(() => attempt(() => lines?.outside()));
   const output = new Output(environment);
   const telling = (event, [path, test]) => {
     if (event === 'test-case-result') return send(event, [path, { ...test, output: output.end() }]);
@@ -22,7 +22,7 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
   };
   return run(globalConfig, config, environment, runtime, file, telling, ...more).finally(() => {
     output.end();
-    lines?.outside();
+    attempt(() => lines?.outside());
   });
 };
 
@@ -34,9 +34,11 @@ function measure(config, environment, file) {
   const own = environment.handleTestEvent;
   environment.handleTestEvent = (event, state) => {
     const { name, test } = event;
-    if (name === 'run_start' && hasConcurrent(state.rootDescribeBlock)) lines.mix();
-    if (name === 'test_start') lines.begin(test);
-    if (name === 'test_done' || name === 'test_skip' || name === 'test_todo') lines.end(test, file, titlesOf(test));
+    attempt(() => {
+      if (name === 'run_start' && hasConcurrent(state.rootDescribeBlock)) lines.mix();
+      if (name === 'test_start') lines.begin(test);
+      if (name === 'test_done' || name === 'test_skip' || name === 'test_todo') lines.end(test, file, titlesOf(test));
+    });
     return own?.call(environment, event, state);
   };
   return lines;

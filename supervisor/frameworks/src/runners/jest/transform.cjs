@@ -6,8 +6,10 @@ const { createHash } = require('node:crypto');
 const path = require('node:path');
 const { createRequire } = require('node:module');
 
-const { isProjectFile } = require('../js/lines.cjs');
-const { VERSION, inlineMap, insert, withInlineMap } = require('../js/probes.cjs');
+const { isProjectSource } = require('../js/lines.cjs');
+const { VERSION, inlineMap, insert } = require('../js/probes.cjs');
+// The texts of functions have no probes in this realm, either: `globalSetup` and test environments run here.
+require('../js/hits.cjs');
 
 const PARSER = {
   sourceType: 'unambiguous',
@@ -16,6 +18,7 @@ const PARSER = {
   allowReturnOutsideFunction: true,
   allowSuperOutsideMethod: true,
   allowUndeclaredExports: true,
+  attachComment: false,
 };
 
 // Babel's parser, which Jest depends on.
@@ -39,7 +42,7 @@ function withoutOurs(options, inner) {
 
 function withProbes(result, source, file, options, workspace) {
   const { code, map } = typeof result === 'string' ? { code: result } : result;
-  if (!isProjectFile(file, workspace) || typeof code !== 'string') return result;
+  if (!isProjectSource(file, workspace) || typeof code !== 'string') return result;
   let known;
   try {
     known = parsed(map) ?? inlineMap(code);
@@ -50,9 +53,7 @@ function withProbes(result, source, file, options, workspace) {
   if (options.isInstrumentedByJest || (!known && code !== source)) return result;
   const place = { absolute: file, path: path.relative(workspace, file).split(path.sep).join('/') };
   const found = insert(code, known, place, parse);
-  if (!found) return result;
-  // What reads a hanging test's stack knows the inline map only.
-  return { ...(typeof result === 'string' ? {} : result), code: withInlineMap(found.code, found.map), map: found.map };
+  return found ? { ...(typeof result === 'string' ? {} : result), ...found } : result;
 }
 
 const parsed = (map) => (typeof map === 'string' && map !== '' ? JSON.parse(map) : map || undefined);

@@ -5,14 +5,14 @@
 const { realpathSync } = require('node:fs');
 const Module = require('node:module');
 
-const { noteFor } = require('../js/lines.cjs');
+const { attempt, noteFor, takeSettings } = require('../js/lines.cjs');
 const { MeasuredModules } = require('../js/modules.cjs');
 const { major } = require('./itself.cjs');
 
 // The first version that takes hooks from a module.
 const HOOKS = 8;
 
-const { PROCTOR_COVERAGE: directory, PROCTOR_WORKSPACE: workspace, PROCTOR_LINES_CACHE: cache } = process.env;
+const settings = takeSettings();
 
 // The processes of a parallel run are not started by Mocha's program, and only newer versions have them.
 function isTooOld() {
@@ -24,7 +24,7 @@ function isTooOld() {
 }
 
 function hooks() {
-  const modules = new MeasuredModules({ directory, workspace, cache });
+  const modules = new MeasuredModules(settings);
   const { lines } = modules;
   // ES modules get probes from Node 22.15 on.
   let mayLackLines = Module.registerHooks === undefined;
@@ -40,26 +40,36 @@ function hooks() {
       lines.note(`the lines of ES modules are not measured: this needs Node 22.15 or newer, and the project's is ${process.version}`);
     }
   }
+  function begin(test) {
+    end();
+    running = test;
+    lines.begin(test);
+  }
+  function endFile() {
+    end();
+    lines.outside();
+    lines.imported(modules.imported());
+  }
   // The project's bound of time is not for these hooks: on a busy host they could be what fails.
   return {
     beforeEach() {
       this.timeout(0);
-      end();
-      running = this.currentTest;
-      lines.begin(running);
+      attempt(() => begin(this.currentTest));
     },
     afterEach() {
       this.timeout(0);
-      end();
+      attempt(end);
     },
     afterAll() {
       this.timeout(0);
-      end();
-      lines.outside();
-      lines.imported(modules.imported());
+      attempt(endFile);
     },
   };
 }
 
-if (isTooOld()) noteFor({ directory, workspace }, `lines are not measured test by test: this needs Mocha ${HOOKS} or newer, and the project's is ${major()}`);
-else exports.mochaHooks = hooks();
+const old = () => `lines are not measured test by test: this needs Mocha ${HOOKS} or newer, and the project's is ${major()}`;
+
+if (settings !== undefined) {
+  if (isTooOld()) noteFor(settings, old());
+  else exports.mochaHooks = hooks();
+}

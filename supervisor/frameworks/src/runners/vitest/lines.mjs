@@ -5,13 +5,10 @@ import { fileURLToPath } from 'node:url';
 import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
-const { isProjectFile, noteFor } = require('../js/lines.cjs');
+const { isProjectSource, noteFor } = require('../js/lines.cjs');
 const { insert } = require('../js/probes.cjs');
 
 const SETUP = fileURLToPath(new URL('setup.js', import.meta.url));
-
-// Files that become JavaScript of their own.
-const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
 
 // Where tests run in a process with Node's modules.
 const POOLS = ['forks', 'threads', 'vmForks', 'vmThreads', 'typescript', undefined];
@@ -25,6 +22,8 @@ function whyNot({ browser, coverage, pool }) {
 
 // `settings`: the directory of the records, and the workspace's.
 export function measureLines(settings) {
+  // The texts of functions have no probes in this process, either: `globalSetup` runs here.
+  require('../js/hits.cjs');
   let isMeasured = false;
   return {
     name: 'proctor-lines',
@@ -40,7 +39,7 @@ export function measureLines(settings) {
       if (!isMeasured) return undefined;
       const [file] = id.split('?', 1);
       if (file === SETUP) return { code: code.replace('PROCTOR_LINES', () => JSON.stringify({ ...settings, from: SETUP })), map: null };
-      if (!SOURCE.test(file) || !isProjectFile(file, settings.workspace)) return undefined;
+      if (!isProjectSource(file, settings.workspace)) return undefined;
       const place = { absolute: file, path: path.relative(settings.workspace, file) };
       return insert(code, this.getCombinedSourcemap(), place, (text) => this.parse(text), true);
     },

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 
 const settings = PROCTOR_LINES;
 const require = createRequire(settings.from);
-const { Lines } = require('../js/lines.cjs');
+const { Lines, attempt } = require('../js/lines.cjs');
 const { install } = require('../js/hits.cjs');
 
 const { beforeEach, afterEach, afterAll } = globalThis.__vitest_index__;
@@ -21,6 +21,6 @@ function titlesOf(test) {
 // The project's bound of time is not for these hooks: on a busy host they could be what fails.
 const UNBOUNDED = 0;
 
-beforeEach(({ task }) => lines.begin(task), UNBOUNDED);
-afterEach(({ task }) => lines.end(task, task.file.filepath, titlesOf(task)), UNBOUNDED);
-afterAll(() => lines.outside(), UNBOUNDED);
+beforeEach(({ task }) => attempt(() => lines.begin(task)), UNBOUNDED);
+afterEach(({ task }) => attempt(() => lines.end(task, task.file.filepath, titlesOf(task))), UNBOUNDED);
+afterAll(() => attempt(() => lines.outside()), UNBOUNDED);
