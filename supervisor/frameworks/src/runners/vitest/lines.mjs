@@ -10,6 +10,9 @@ const { insert } = require('../js/probes.cjs');
 
 const SETUP = fileURLToPath(new URL('setup.js', import.meta.url));
 
+// Vite's name of the modules that Vitest 4 loads for itself, as a test environment: they run without `setup.js`.
+const VITESTS_OWN = '__vitest__';
+
 // Where tests run in a process with Node's modules.
 const POOLS = ['forks', 'threads', 'vmForks', 'vmThreads', 'typescript', undefined];
 
@@ -36,7 +39,7 @@ export function measureLines(settings) {
       else noteFor(settings, `lines are not measured test by test: ${why}`);
     },
     transform(code, id) {
-      if (!isMeasured) return undefined;
+      if (!isMeasured || this.environment?.name === VITESTS_OWN) return undefined;
       const [file] = id.split('?', 1);
       if (file === SETUP) return { code: code.replace('PROCTOR_LINES', () => JSON.stringify({ ...settings, from: SETUP })), map: null };
       if (!isProjectSource(file, settings.workspace)) return undefined;
