@@ -111,8 +111,9 @@ class MeasuredModules {
   #make(code, file, isModule) {
     const map = mapOf(code);
     // Without a map nothing says which lines of the source these are, unless types were replaced by blanks.
-    if (!map && code.length !== lengthOf(file)) return code;
-    const place = { absolute: file, path: path.relative(this.#workspace, file) };
+    const isSource = code.length === lengthOf(file);
+    if (!map && !isSource) return code;
+    const place = { absolute: file, path: path.relative(this.#workspace, file), isSource };
     return insert(code, map, place, (text) => this.#parsed(text, isModule))?.code ?? code;
   }
 

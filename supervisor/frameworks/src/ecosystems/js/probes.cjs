@@ -37,9 +37,10 @@ const mark = (probe) => `($pl||$pi())[${probe}]=1`;
 // A file without probes that could have some, and why.
 class Unmeasured extends Error {}
 
-// The code with probes and its map; `undefined` if there is nothing to measure. Code that cannot have any, for whatever reason, runs all
-// the same, and says so. `map` leads from the code to its source, `undefined` if the code is its own source. The new map leads to the
-// source, or with `isStep` to the code; a map at the end of the code is replaced by it.
+// The code with probes and its map; `undefined` if there is nothing to measure. Code that cannot have any probe, for whatever reason,
+// runs all the same, and says so. `map` leads from the code to its source, also if the code is the file's own text (`file.isSource`), as where
+// the project keeps compiled code; `undefined` if there is none. The new map leads to the source, or with `isStep` to the code; a map at
+// the end of the code is replaced by it.
 function insert(code, map, file, parse, isStep) {
   try {
     if (code.includes('$proctor_lines')) return undefined;
@@ -67,7 +68,7 @@ function withProbes(code, map, file, program, isStep) {
   if (found.probes.length === 0) return undefined;
   const lines = startsOfLines(code);
   const text = withoutComments(code, found.literals);
-  const table = tableOf(text, lines, found, map && sourceSegments(map, file.absolute));
+  const table = tableOf(text, lines, found, map && !file.isSource && sourceSegments(map, file.absolute));
   const insertions = textsOf(found.probes);
   const known = `${stringify(file.path)},${found.probes.length},${stringify(table)}`;
   const end = `\nvar $pl;function $pi(){return $pl=typeof $proctor_lines=="function"?$proctor_lines(${known}):[]}\n`;
@@ -302,11 +303,17 @@ function encode(fields) {
   return text;
 }
 
-// For each line of the code its segments: pairs of column and line of `file`, counted from 1, or `undefined` for what is not from there.
+// For each line of the code its segments: pairs of column and line of `file`, counted from 1; `undefined` is of another source.
 function sourceSegments(map, file) {
   const path = require('node:path');
   const from = (source) => path.resolve(path.dirname(file), map.sourceRoot ?? '', String(source).replace(/^file:\/\//, '').replace(/[?#].*$/, ''));
-  const isOwn = map.sources.map((source) => map.sources.length === 1 || (source !== null && from(source) === file));
+  // A transformer may not know the name of the only source.
+  const isAnother = (source) => path.extname(source) !== '' && path.basename(source) !== path.basename(file);
+  const isOwn = map.sources.map((source) => {
+    if (!source) return map.sources.length === 1;
+    return from(source) === file || (map.sources.length === 1 && !isAnother(from(source)));
+  });
+  if (isOwn.length > 0 && !isOwn.includes(true)) throw new Unmeasured('its source map leads to another file');
   let [source, line] = [0, 0];
   return map.mappings.split(';').map((segments) => {
     let column = 0;

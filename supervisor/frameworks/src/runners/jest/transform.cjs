@@ -51,7 +51,7 @@ function withProbes(result, source, file, options, workspace) {
   }
   // Jest would count probes as statements; and without a map nothing says which lines of the source these are.
   if (options.isInstrumentedByJest || (!known && code !== source)) return result;
-  const place = { absolute: file, path: path.relative(workspace, file).split(path.sep).join('/') };
+  const place = { absolute: file, path: path.relative(workspace, file), isSource: code === source };
   const found = insert(code, known, place, parse);
   return found ? { ...(typeof result === 'string' ? {} : result), ...found } : result;
 }
