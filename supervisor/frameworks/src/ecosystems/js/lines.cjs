@@ -292,6 +292,7 @@ function takeSettings() {
 
 // Gives the settings to the processes that this one starts from a file whose path matches, and to no other.
 function lendSettings(pattern) {
+  if (taken[VARIABLES.directory] === undefined) return;
   const processes = require('node:child_process');
   const { fork } = processes;
   processes.fork = (file, args, options) => {

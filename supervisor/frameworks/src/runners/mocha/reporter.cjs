@@ -12,7 +12,7 @@ const DRY = 9;
 const PARALLEL = 8;
 
 // The file that Mocha starts for each process of a parallel run.
-const WORKER = /[\\/]mocha[\\/]lib[\\/]nodejs[\\/]worker\.c?js$/;
+const WORKER = /[\\/]mocha[\\/]lib[\\/]nodejs[\\/]worker\.[cm]?js$/;
 
 // An expression that no title matches.
 const NOTHING = /(?!)/;
