@@ -46,6 +46,9 @@ const MOCHA: &[Expected<'_>] = &[
     ("src/price.js:3", &[(SPEC, ALL_OF_SPEC), ("test/stock.spec.mjs", ALL_OF_STOCK)]),
     ("src/price.js:7", &[(SPEC, &["tax > of a negative price"])]),
     ("src/price.js:10", &[(SPEC, &["tax > of a price"])]),
+    // A comment within a statement.
+    ("src/price.js:18", &[]),
+    ("src/price.js:19", &[(SPEC, ALL_OF_SPEC), ("test/stock.spec.mjs", ALL_OF_STOCK)]),
     // A test was the first to load the module: any other may need it.
     ("src/shipping.js:3", &[(SPEC, ALL_OF_SPEC), ("test/stock.spec.mjs", ALL_OF_STOCK)]),
     ("test/price.spec.js:4", &[(SPEC, ALL_OF_SPEC)]),
