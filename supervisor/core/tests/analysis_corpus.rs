@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail like tests")]
 
 use proctor_core::analysis::{Analysis, WorkspaceFacts, analyze};
+use proctor_core::failed_parents::FailedParents;
 use proctor_core::report::Report;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +42,11 @@ impl Case {
             "truncated": serde_json::to_value(proctor_core::report::Truncated::default()).unwrap(),
         });
         report.as_object_mut().unwrap().extend(self.report.as_object().unwrap().clone());
-        let report: Report = serde_json::from_value(report).unwrap();
+        let mut report: Report = serde_json::from_value(report).unwrap();
+        // The recorder leaves it out.
+        let mut parents = FailedParents::default();
+        report.tests.iter_mut().for_each(|test| parents.mark(test));
+        report.failed_parents = report.tests.iter().filter(|test| test.failed_by_subtest).count() as u64;
         let facts = WorkspaceFacts { root: "/workspace".to_owned(), ..WorkspaceFacts::default() };
         analyze(&report, &facts, 500)
     }
