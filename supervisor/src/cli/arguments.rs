@@ -131,14 +131,14 @@ pub(super) struct RunArgs {
     /// Execute the tests that only failed up to N times more: one that passes then is flaky, and remains failed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETRY_FAILED_MAX)), conflicts_with_all = ["failed", "fresh"])]
     pub(super) retry_failed: Option<u32>,
-    /// Run again whenever a file of the workspace changes: what failed first, then all.
+    /// Run again whenever a file of the workspace changes: first what this may affect, then all.
     #[arg(long, conflicts_with_all = ["failed", "affected"])]
     pub(super) watch: bool,
     /// What to print.
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human", hide_possible_values = true, help = format!("What to print: {}", RunOutput::names()))]
     pub(super) output: RunOutput,
     #[command(flatten)]
-    pub(super) files: ReportFiles,
+    pub(super) files: ReportFiles<false>,
     /// Concurrent tests within one package.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PARALLEL_MAX)))]
     pub(super) parallel: Option<u32>,

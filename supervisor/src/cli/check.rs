@@ -9,6 +9,7 @@ use crate::runs::prepare::PrepareError;
 use crate::sessions::{SessionError, SessionHandle};
 use crate::workspace::Workspace;
 use proctor_core::check::{CheckKind, CheckRequest};
+use proctor_core::coverage::CoverageIndex;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Evidence;
 use proctor_core::request::{EarlierState, RequestedCheck, RunKind, RunRequest};
@@ -20,7 +21,7 @@ use serde_json::json;
 pub(super) fn check(arguments: &CheckArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.workspace)?;
     let request = request(arguments, &workspace)?;
-    let targets = report_documents::open_targets(&arguments.files_written.0);
+    let targets = report_documents::open_targets(&arguments.reports);
     in_process::runtime()?.block_on(async {
         let mut signals = Signals::new()?;
         let (session, store) = in_process::session(workspace.clone())?;
@@ -51,8 +52,8 @@ async fn check_in(
         }
         Err(error) => return Err(error.into()),
     };
-    let index = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?.index;
-    let run = ShownRun { run_id: run_id.as_str(), report: &report, workspace, index: &index };
+    // A check measures no coverage, and no report of one shows any.
+    let run = ShownRun { run_id: run_id.as_str(), report: &report, workspace, index: &CoverageIndex::default() };
     let printed = match arguments.output {
         CheckOutput::Human => print::text(&check_report::report(&report)),
         CheckOutput::Report(format) => report_documents::print(format, &run),

@@ -118,68 +118,40 @@ impl ValueEnum for CheckOutput {
     }
 }
 
-/// Files to which reports are written beside what is printed: `--junit FILE` and so on, one option for each format.
+/// Files to which reports are written beside what is printed: `--junit FILE` and so on, one option for each format; of a check,
+/// for each of [`ReportFormat::OF_CHECKS`].
 #[derive(Debug, Clone, Default)]
-pub(super) struct ReportFiles(pub(super) Vec<(ReportFormat, PathBuf)>);
+pub(super) struct ReportFiles<const OF_CHECK: bool>(pub(super) Vec<(ReportFormat, PathBuf)>);
 
-/// The same for the formats of a check.
-#[derive(Debug, Clone, Default)]
-pub(super) struct CheckReportFiles(pub(super) ReportFiles);
-
-fn file_options(command: Command, formats: &[ReportFormat]) -> Command {
-    command.args(formats.iter().map(|format| {
-        Arg::new(format.name())
-            .long(format.name())
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help_heading("Reports, beside what is printed")
-            .help(format!("Also write {}", format.description()))
-    }))
+impl<const OF_CHECK: bool> ReportFiles<OF_CHECK> {
+    const FORMATS: &[ReportFormat] = if OF_CHECK { ReportFormat::OF_CHECKS } else { &ReportFormat::ALL };
 }
 
-fn files_of(matches: &ArgMatches, formats: &[ReportFormat]) -> ReportFiles {
-    let file = |format: &ReportFormat| Some((*format, matches.get_one::<PathBuf>(format.name())?.clone()));
-    ReportFiles(formats.iter().filter_map(file).collect())
-}
-
-impl Args for ReportFiles {
+impl<const OF_CHECK: bool> Args for ReportFiles<OF_CHECK> {
     fn augment_args(command: Command) -> Command {
-        file_options(command, &ReportFormat::ALL)
+        command.args(Self::FORMATS.iter().map(|format| {
+            Arg::new(format.name())
+                .long(format.name())
+                .value_name("FILE")
+                .value_parser(value_parser!(PathBuf))
+                .help_heading("Reports, beside what is printed")
+                .help(format!("Also write {}", format.description()))
+        }))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        ReportFiles::augment_args(command)
+        Self::augment_args(command)
     }
 }
 
-impl FromArgMatches for ReportFiles {
+impl<const OF_CHECK: bool> FromArgMatches for ReportFiles<OF_CHECK> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(files_of(matches, &ReportFormat::ALL))
+        let file = |format: &ReportFormat| Some((*format, matches.get_one::<PathBuf>(format.name())?.clone()));
+        Ok(ReportFiles(Self::FORMATS.iter().filter_map(file).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = ReportFiles::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for CheckReportFiles {
-    fn augment_args(command: Command) -> Command {
-        file_options(command, &ReportFormat::OF_CHECKS)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        CheckReportFiles::augment_args(command)
-    }
-}
-
-impl FromArgMatches for CheckReportFiles {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Ok(CheckReportFiles(files_of(matches, &ReportFormat::OF_CHECKS)))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = CheckReportFiles::from_arg_matches(matches)?;
+        *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
 }

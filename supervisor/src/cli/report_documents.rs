@@ -64,7 +64,7 @@ impl OpenedFile {
 }
 
 /// Opens the files that were asked for, before a test can put anything in their places.
-pub(super) fn open_targets(files: &ReportFiles) -> Vec<OpenedFile> {
+pub(super) fn open_targets<const OF_CHECK: bool>(files: &ReportFiles<OF_CHECK>) -> Vec<OpenedFile> {
     let open = |(format, path): &(ReportFormat, PathBuf)| OpenedFile {
         format: *format,
         path: path.clone(),
