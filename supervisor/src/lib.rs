@@ -24,7 +24,7 @@
 //! | observer of the page | likewise | none: it asks registry, scheduler and sessions at most once a second while there are viewers, and replaces the value of a `watch` channel |
 //! | viewer of the page | from its request until it leaves, for an hour at most | 1 event: a viewer that does not take it for 10 seconds is dropped; at most 64 |
 //! | recording of traces | as long as the process, if a collector of traces is named | 2,048 ended spans, those that find no place are counted: a thread of its own sends them in batches of 512, over a runtime of its own with one thread, for which nothing else waits |
-//! | history | as long as the supervisor or command | 32 finished runs, 8 of them of one tenant: a thread of its own; the report of a run waits at most five seconds for its comparison |
+//! | history | as long as the supervisor or command | 32 finished runs, 8 of them of one tenant: a thread of its own; the report of a run waits at most five seconds for its comparison, and that of a command of the request, which has none, only behind another run of its tenant |
 //! | run thread | as long as its run scans the workspace or has its slot | none: at most 256 scanning, 64 of one tenant, and 1,024 with a slot; it blocks in `poll`, feeds the parser and writes the log |
 //! | removal of caches after a change of user | as long as it takes | none: a thread of its own, for which no task waits |
 //! | revocation | as long as its stream, or until its caller's credential is revoked | none: it waits for one of the two |

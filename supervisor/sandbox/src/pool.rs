@@ -49,7 +49,7 @@ const TAKE_WAIT: Duration = Duration::from_millis(250);
 
 /// Pause of the pool's thread before it prepares the next worker: a caller waits for the run that has just ended, and
 /// the host may have one processor for both.
-const REFILL_DELAY: Duration = Duration::from_micros(500);
+const REFILL_DELAY: Duration = Duration::from_millis(1);
 
 /// Starts zygotes and prepares workers in them.
 #[derive(Debug, Clone)]

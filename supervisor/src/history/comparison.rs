@@ -39,7 +39,7 @@ pub(super) fn compare_with_earlier(
     run: &RunRecord,
     tests: &NumberedTests<'_>,
 ) -> rusqlite::Result<Comparison> {
-    if run.selection == COMMAND_SELECTION {
+    if run.is_of_command() {
         return Ok(Comparison::default());
     }
     let mut search = Search {

@@ -3,8 +3,8 @@
 //!
 //! One thread writes, behind a bounded queue in which each tenant has a bounded share. A run's own thread hands it the
 //! finished run and waits at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT) for the comparison with earlier
-//! runs, so a run's report may come that much later; the session's actor never waits. Readers open the database themselves: in WAL mode they and the writer do not block each other. The statistics
-//! are in [`proctor_core::history`].
+//! runs, so a run's report may come that much later; the session's actor never waits. Readers open the database themselves:
+//! in WAL mode they and the writer do not block each other. The statistics are in [`proctor_core::history`].
 
 mod comparison;
 mod database;
@@ -50,6 +50,11 @@ impl HistoryLocation {
     #[must_use]
     pub fn new(dir: PathBuf, bytes_max: u64) -> HistoryLocation {
         HistoryLocation { dir, bytes_max, queued: QueueShare::default() }
+    }
+
+    /// Whether runs wait to be written to it.
+    fn has_queued(&self) -> bool {
+        self.queued.0.now() > 0
     }
 }
 
@@ -106,8 +111,16 @@ pub struct Comparison {
 type Reply = SyncSender<Result<Comparison, HistoryError>>;
 
 enum Job {
-    Record { location: HistoryLocation, run: Box<RunRecord>, reply: Reply, place: Reservation },
-    Flush { reply: SyncSender<()> },
+    /// Without a reply for a run that is compared with nothing.
+    Record {
+        location: HistoryLocation,
+        run: Box<RunRecord>,
+        reply: Option<Reply>,
+        place: Reservation,
+    },
+    Flush {
+        reply: SyncSender<()>,
+    },
 }
 
 /// A handle to the writer. The writer ends with its last handle, after what was queued.
@@ -136,7 +149,7 @@ impl History {
     }
 
     /// Records a run and compares it with the earlier ones. Blocks for at most [`HISTORY_WAIT`], so it is for the thread
-    /// of a run.
+    /// of a run. A run that is compared with nothing is recorded later, unless another one of its tenant waits already.
     ///
     /// # Errors
     /// After [`HistoryError::Slow`] the run is recorded later; after all others it is not.
@@ -151,16 +164,28 @@ impl History {
         run: RunRecord,
     ) -> Result<Comparison, HistoryError> {
         let Some(jobs) = &self.0 else { return Err(HistoryError::Host) };
+        let waits = !run.is_of_command() || location.has_queued();
         let place = location.queued.0.try_add_one(HISTORY_QUEUED_RUNS_OF_TENANT_MAX).ok_or(HistoryError::Busy)?;
         let (reply, answer) = sync_channel(1);
-        jobs.try_send(Job::Record { location, run: Box::new(run), reply, place }).map_err(|error| match error {
+        let job = Job::Record { location, run: Box::new(run), reply: waits.then_some(reply), place };
+        jobs.try_send(job).map_err(|error| match error {
             TrySendError::Full(_) => HistoryError::Busy,
             TrySendError::Disconnected(_) => HistoryError::Host,
         })?;
+        if !waits {
+            return Ok(Comparison::default());
+        }
         answer.recv_timeout(at_most).unwrap_or_else(|error| match error {
             RecvTimeoutError::Timeout => Err(HistoryError::Slow),
             RecvTimeoutError::Disconnected => Err(HistoryError::Host),
         })
+    }
+
+    /// Waits until the runs that have ended are in this history, for at most [`HISTORY_WAIT`]. Blocks.
+    pub fn settle(&self, location: &HistoryLocation) {
+        if location.has_queued() && !self.flush(HISTORY_WAIT) {
+            tracing::warn!("a history is read without its last runs: they wait to be written");
+        }
     }
 
     /// Waits until everything queued is written, at most this long. Returns whether it is. Blocks.

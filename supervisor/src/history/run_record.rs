@@ -79,6 +79,12 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Whether it ran a command of the request: each may run other tests, so it is compared with nothing.
+    #[must_use]
+    pub fn is_of_command(&self) -> bool {
+        self.selection == COMMAND_SELECTION
+    }
+
     /// The record of a run that ended with `report`.
     #[must_use]
     pub fn new(

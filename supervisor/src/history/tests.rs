@@ -238,6 +238,24 @@ fn one_tenant_leaves_room_in_the_queue_for_others() {
 }
 
 #[test]
+fn a_command_of_the_request_waits_only_behind_another_run_of_its_tenant() {
+    let store = Store::new();
+    store.record(run("0", &["a"], &[]));
+    let other = Connection::open(store.file()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let location = store.location();
+    let record = |id: &str| {
+        let command = RunRecord { selection: "command", is_complete: false, ..run(id, &["a"], &[]) };
+        store.history.record_within(Duration::ZERO, location.clone(), command)
+    };
+    assert_eq!(record("1"), Ok(Comparison::default()));
+    assert_eq!(record("2"), Err(HistoryError::Slow), "more do not pile up");
+    other.execute_batch("ROLLBACK").unwrap();
+    store.history.settle(&location);
+    assert_eq!(look_up(&location, WORKSPACE, &HistoryQuery::default()).unwrap().total_runs, 3);
+}
+
+#[test]
 fn a_flush_waits_for_room_in_a_full_queue() {
     let store = Store::new();
     store.record(run("0", &["a"], &[]));
@@ -286,6 +304,7 @@ fn last_green_and_red_streak_are_those_of_each_framework_and_of_whole_runs() {
     store.record(of("pytest", cut_off));
     let command = RunRecord { selection: "command", is_complete: false, ..run("5", &[], &["b"]) };
     store.record(of("custom", command));
+    assert!(store.history.flush(Duration::from_secs(60)));
     let states = store.look_up(&HistoryQuery { limit: 9, ..HistoryQuery::default() }).frameworks;
     let shown: Vec<_> = states
         .iter()

@@ -26,8 +26,14 @@ pub(super) fn write_all(queue: &Receiver<Job>) {
                     Ok((workspace, comparison)) => (Some(workspace), Ok(comparison)),
                     Err(error) => (None, Err(error)),
                 };
-                // The run may have stopped waiting.
-                _ = reply.try_send(recorded);
+                match (reply, &recorded) {
+                    // The run may have stopped waiting.
+                    (Some(reply), _) => _ = reply.try_send(recorded),
+                    (None, Err(error)) => {
+                        tracing::warn!(dir = %location.dir.display(), %error, "the run of a command is not in the history");
+                    }
+                    (None, Ok(_)) => {}
+                }
                 drop(place);
                 if let Some(workspace) = workspace {
                     writer.enforce_bounds(&location, workspace);

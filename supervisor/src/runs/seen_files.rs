@@ -54,9 +54,12 @@ impl SeenFilesRecorder {
     }
 }
 
-/// The programs of these commands, each with a hash of what it is now.
-pub fn tools_of(commands: &[CommandSpec]) -> BTreeMap<String, u64> {
+/// The programs of these commands, each with a hash of what it is now; none for a framework whose tests cannot be selected.
+pub fn tools_of(framework: &str, commands: &[CommandSpec]) -> BTreeMap<String, u64> {
     let mut tools = BTreeMap::new();
+    if Ecosystem::of_framework(framework).is_none() {
+        return tools;
+    }
     for command in commands {
         if tools.len() < PROGRAMS_MAX {
             let program = command.program.to_string_lossy().into_owned();
@@ -123,12 +126,13 @@ mod tests {
         let program = dir.path().join("bin/python");
         fs::write(&program, "").unwrap();
         let command = CommandSpec { program, args: Vec::new(), dir: dir.path().to_owned(), env: Vec::new() };
-        let before = tools_of(&[command.clone(), command.clone()]);
+        let before = tools_of("pytest", &[command.clone(), command.clone()]);
         assert_eq!((before.len(), changed_tool(&before)), (1, None));
         fs::create_dir(libraries.join("attrs-25.1.dist-info")).unwrap();
         assert_eq!(changed_tool(&before), Some("python".to_owned()));
-        let other = tools_of(&[CommandSpec { program: "/bin/sh".into(), ..command }]);
+        let other = tools_of("pytest", &[CommandSpec { program: "/bin/sh".into(), ..command.clone() }]);
         assert_eq!(other_tool(&before, &other), Some("sh".to_owned()));
         assert_eq!(other_tool(&before, &before), None);
+        assert!(tools_of("jest", &[command]).is_empty());
     }
 }

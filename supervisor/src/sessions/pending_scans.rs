@@ -213,7 +213,7 @@ impl Preparation<'_> {
         let prepared = prepare(&shared.context, &policy, &shared.id, &shared.workspace, self.scan, request, kind)?;
         let overfull = policy.cache.as_deref().is_some_and(|cache| caches::are_overfull(cache, policy.cache_bytes_max));
         let cache_exceeded = overfull.then_some(QuotaExceeded::Cache { max: policy.cache_bytes_max });
-        let tools = tools_of(&prepared.spec.commands);
+        let tools = tools_of(&prepared.framework, &prepared.spec.commands);
         Ok(ReadyRun {
             request: request.clone(),
             policy,
