@@ -1,4 +1,4 @@
-//! `proctor run --watch` at a pseudo terminal: it runs again on a change, what failed first, ignores what it should, and ends.
+//! `proctor run --watch` at a pseudo terminal: it runs again on a change, first what this may affect or what failed, ignores what it should, and ends.
 
 use proctor_tests::process::wait_until;
 use proctor_tests::pseudo_terminal::PseudoTerminal;
@@ -64,6 +64,28 @@ fn runs_again_on_a_change_and_what_failed_first() {
     workspace.write("test_new.py", "def test_new():\n    assert True\n");
     let new = printed(&mut watch);
     assert!(new.contains("changed: test_new.py") && new.contains("3 passed"), "{new}");
+    watch.press("q\n");
+    assert_eq!(watch.status(), Some(0));
+}
+
+#[test]
+fn what_a_change_may_affect_runs_first() {
+    let workspace = workspace();
+    let cart = |value: &str| workspace.write("test_cart.py", &format!("def test_cart():\n    assert {value}\n"));
+    cart("True");
+    let mut watch = watch(&workspace);
+    let first = printed(&mut watch);
+    assert!(first.contains("3 passed"), "{first}");
+
+    cart("False");
+    let broken = printed(&mut watch);
+    assert!(broken.contains("running what the change may affect, then all"), "{broken}");
+    assert!(broken.contains("0 passed, 1 failed"), "{broken}");
+
+    cart("1 == 1");
+    let fixed = printed(&mut watch);
+    let (affected, all) = fixed.split_once("1 passed").unwrap_or_else(|| panic!("{fixed}"));
+    assert!(affected.contains("running what the change may affect, then all") && all.contains("3 passed"), "{fixed}");
     watch.press("q\n");
     assert_eq!(watch.status(), Some(0));
 }

@@ -5,8 +5,11 @@ use super::last_run::workspace_of_last_run;
 use super::{CommandError, in_process, print};
 use crate::grpc::convert;
 use crate::runs::affected_tests;
+use crate::sessions::{SessionError, SessionHandle};
+use crate::workspace::Workspace;
 use proctor_core::bounds::AFFECTED_TESTS_PAGE;
 use proctor_core::request::{EarlierState, RunRequest, Selection};
+use proctor_core::selection::AffectedTests;
 use proctor_proto::text;
 use serde_json::json;
 
@@ -14,17 +17,12 @@ use serde_json::json;
 pub(super) fn affected(arguments: &AffectedArgs) -> Result<u8, CommandError> {
     let (workspace, _) = workspace_of_last_run(arguments.last_run.workspace.as_deref())?;
     let since = EarlierState::new(&arguments.since).unwrap_or(EarlierState::LastRun);
-    let request = RunRequest { selection: Selection::Affected { since: since.clone() }, ..RunRequest::default() };
     let runtime = in_process::runtime()?;
     let found = runtime.block_on(async {
         let (session, _) = in_process::session(workspace.clone())?;
-        let host = |error: crate::sessions::SessionError| CommandError::host(error.to_string());
-        let (settings, knowledge) = (session.settings_for(request).await, session.knowledge().await);
-        let (settings, knowledge) = (settings.map_err(host)?, knowledge.map_err(host)?);
+        let found = affected_in(&session, &workspace, &since).await;
         session.close().await;
-        let scan = workspace.scan().map_err(|error| CommandError::host(format!("the workspace {error}")))?;
-        affected_tests(&workspace, &scan, &since, &settings, &knowledge)
-            .map_err(|error| CommandError::usage(error.to_string()))
+        found
     })?;
     let answer = convert::affected_tests(&found, AFFECTED_TESTS_PAGE.clamp(arguments.limit));
     match arguments.output {
@@ -41,4 +39,19 @@ pub(super) fn affected(arguments: &AffectedArgs) -> Result<u8, CommandError> {
             .map(|()| 0)
         }
     }
+}
+
+/// The tests of an open session that the changes since an earlier state may affect.
+pub(super) async fn affected_in(
+    session: &SessionHandle,
+    workspace: &Workspace,
+    since: &EarlierState,
+) -> Result<AffectedTests, CommandError> {
+    let request = RunRequest { selection: Selection::Affected { since: since.clone() }, ..RunRequest::default() };
+    let host = |error: SessionError| CommandError::host(error.to_string());
+    let settings = session.settings_for(request).await.map_err(host)?;
+    let knowledge = session.knowledge().await.map_err(host)?;
+    let scan = workspace.scan().map_err(|error| CommandError::host(format!("the workspace {error}")))?;
+    affected_tests(workspace, &scan, since, &settings, &knowledge)
+        .map_err(|error| CommandError::usage(error.to_string()))
 }

@@ -1,14 +1,16 @@
 //! `proctor run --watch`: runs the tests, and again whenever a file of the workspace changes.
 //!
-//! After a change the tests that failed run first, and all others if these pass. A file that changes during a run, and during the run
-//! that follows, is written by the tests themselves and starts no further run.
+//! After a change the tests that it may affect run first, and where these are not known those that failed; all others run if these
+//! pass. A file that changes during a run, and during the run that follows, is written by the tests themselves and starts no further
+//! run.
 
+use super::affected::affected_in;
 use super::file_watcher::{Change, FileWatcher};
 use super::run::{Ended, Terminal, run_in};
 use super::signals::Signals;
 use super::{CommandError, print};
 use proctor_core::outcome::Outcome;
-use proctor_core::request::{RunRequest, Selection};
+use proctor_core::request::{EarlierState, RunRequest, Selection};
 use proctor_frameworks::FRAMEWORKS;
 use proctor_proto::printable::line;
 use std::collections::BTreeSet;
@@ -51,12 +53,12 @@ pub(super) async fn watch(
     let mut changed_during_last: BTreeSet<String> = BTreeSet::new();
     // Whether names of files were lost during the last run: tests that write so many files do so in each run.
     let mut lost_during_last = false;
-    let mut has_failures = false;
+    let mut first = First::All;
     loop {
         // What changed before the run is part of it.
         watcher.changed_so_far()?;
         let before = watcher.known().clone();
-        let status = match run(terminal, request, has_failures, signals).await {
+        let status = match run(terminal, request, &first, signals).await {
             Ok(run) => run,
             // A person is about to correct it: a mistake in the project file, a runner that is not installed yet.
             Err(error) => {
@@ -67,7 +69,7 @@ pub(super) async fn watch(
         if status.is_cancelled {
             return Ok(status.code);
         }
-        has_failures = status.has_failures;
+        first = First::Affected { has_failures: status.has_failures };
         let during = watcher.changed_so_far()?;
         let is_lost = during.is_incomplete && !lost_during_last;
         lost_during_last = during.is_incomplete;
@@ -97,7 +99,7 @@ pub(super) async fn watch(
                     }
                     print::message(&format!("\nchanged: {}", names(&edited, is_incomplete)));
                 }
-                Reason::Key(Key::RunAll) => has_failures = false,
+                Reason::Key(Key::RunAll) => first = First::All,
                 Reason::Key(Key::Quit) | Reason::Signal => return Ok(status.code),
             }
             break;
@@ -112,20 +114,28 @@ struct RunStatus {
     is_cancelled: bool,
 }
 
-/// Runs the tests that failed, if some did, and all others unless these fail again.
+/// What runs first.
+enum First {
+    All,
+    /// The tests that a change may affect, or else those that failed in the run before.
+    Affected {
+        has_failures: bool,
+    },
+}
+
+/// Runs some tests first, and then all unless these fail.
 async fn run(
     terminal: &Terminal<'_>,
     request: &RunRequest,
-    has_failures: bool,
+    first: &First,
     signals: &mut Signals,
 ) -> Result<RunStatus, CommandError> {
-    if has_failures && request.command.is_empty() {
-        print::message("running what failed, then all");
-        let selection = Selection::LastFailed { limit: None };
-        let failed = RunRequest { selection, framework: None, parallel: None, ..request.clone() };
+    if let Some((what, selection)) = first_selection(terminal, request, first).await {
+        print::message(&format!("running {what}, then all"));
+        let some = RunRequest { selection, framework: None, parallel: None, ..request.clone() };
         // The files are to hold the run of all tests.
         let without_files = Terminal { targets: &[], ..*terminal };
-        if let Ended::Report(report) = run_in(&without_files, failed, signals).await? {
+        if let Ended::Report(report) = run_in(&without_files, some, signals).await? {
             let status = RunStatus::new(&report);
             // A test that is gone fails its rerun, and no longer the suite.
             let is_done = matches!(report.outcome, Outcome::Passed | Outcome::Failed | Outcome::NoTests);
@@ -138,6 +148,27 @@ async fn run(
         Ended::Report(report) => Ok(RunStatus::new(&report)),
         Ended::NothingToRun => Ok(RunStatus { code: 0, has_failures: false, is_cancelled: false }),
     }
+}
+
+/// What runs first, if that is less than all tests, and a name for it.
+async fn first_selection(
+    terminal: &Terminal<'_>,
+    request: &RunRequest,
+    first: &First,
+) -> Option<(&'static str, Selection)> {
+    let First::Affected { has_failures } = first else { return None };
+    if !request.command.is_empty() {
+        return None;
+    }
+    let since = EarlierState::LastRun;
+    if request.selection == Selection::All && request.repetition.is_once() {
+        // A fault is reported by the run of all tests.
+        let affected = affected_in(terminal.session, terminal.workspace, &since).await.ok();
+        if affected.is_some_and(|affected| affected.left_out() > 0 && !affected.targets.is_empty()) {
+            return Some(("what the change may affect", Selection::Affected { since }));
+        }
+    }
+    has_failures.then_some(("what failed", Selection::LastFailed { limit: None }))
 }
 
 impl RunStatus {
