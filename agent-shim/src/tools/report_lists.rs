@@ -9,10 +9,11 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use proctor_proto::printable::line;
 use proctor_proto::report_format::ReportFormat;
-use proctor_proto::test_times::parts_in_brackets;
+use proctor_proto::test_times::{is_part, parts_in_brackets};
 use proctor_proto::text;
 use proctor_proto::v1::{HistoryRequest, HistoryResponse, PastRun};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// Runs, and tests of each list, that the supervisor is asked for.
 const LIMIT: u32 = 50;
@@ -113,12 +114,16 @@ async fn slowest(call: &CallContext<'_>) -> Result<Answer, CallError> {
     let fetched = call.fetch_report("").await?;
     let document = bounded_report::parse_and_bound(&fetched.document)?;
     let tests = document.get("tests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let timed = tests.iter().filter_map(|test| Some((test, test["duration_s"].as_f64()?)));
+    let ids: HashSet<&str> = tests.iter().filter_map(|test| test["nodeid"].as_str()).collect();
+    let is_part = |test: &Value| test["nodeid"].as_str().is_some_and(|nodeid| is_part(nodeid, &ids));
+    let whole: Vec<&Value> = tests.iter().filter(|test| !is_part(test)).collect();
+    let timed = whole.iter().filter_map(|test| Some((*test, test["duration_s"].as_f64()?)));
     let mut timed: Vec<(&Value, f64)> = timed.collect();
     timed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
-    let headline =
-        format!("{} of {} listed tests have a time; they took {all_s:.2} s together", timed.len(), tests.len());
+    let subtests = if whole.len() < tests.len() { ", subtests with their parents" } else { "" };
+    let (count, of) = (timed.len(), whole.len());
+    let headline = format!("{count} of {of} listed tests have a time; they took {all_s:.2} s together{subtests}");
     let one = |(test, seconds): &(&Value, f64)| {
         let part = 100.0 * seconds / all_s.max(f64::MIN_POSITIVE);
         let name = test["nodeid"].as_str().unwrap_or_default();

@@ -3,12 +3,12 @@
 
 use super::history::counted;
 use super::terminal_report::dim;
+use crate::reports::timed_tests;
 use proctor_core::analysis::{Analysis, RootCause};
 use proctor_core::outcome::Outcome;
 use proctor_core::report::Report;
 use proctor_core::request::CUSTOM_FRAMEWORK;
 use proctor_core::shell_word::shell_word;
-use proctor_core::test_case::TestCase;
 use proctor_proto::printable::{cut, line};
 use proctor_proto::test_times::parts_in_brackets;
 use std::fmt::Write as _;
@@ -72,25 +72,15 @@ fn since_last_run(report: &Report) -> String {
 
 /// The slowest tests, where there are enough tests for it to mean something.
 fn slowest(report: &Report) -> String {
-    let mut timed: Vec<(f64, &TestCase)> =
-        report.tests.iter().filter_map(|test| Some((test.duration_s?, test))).collect();
-    timed.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    // A parent's time has that of its parts.
-    let mut named: Vec<(f64, &TestCase)> = Vec::new();
-    let is_part = |outer: &TestCase, inner: &TestCase| {
-        outer.package == inner.package
-            && inner.name.strip_prefix(&outer.name).is_some_and(|rest| rest.starts_with(['/', ' ', ':', '.']))
-    };
-    for (seconds, test) in timed.iter().filter(|(seconds, _)| *seconds >= SLOW_S_MIN) {
-        if named.len() < SLOWEST_SHOWN && !named.iter().any(|(_, other)| is_part(other, test)) {
-            named.push((*seconds, test));
-        }
-    }
-    if timed.len() <= SLOWEST_SHOWN || named.is_empty() {
+    let mut timed = timed_tests(report);
+    let has_enough = timed.len() > SLOWEST_SHOWN;
+    timed.retain(|(_, seconds)| *seconds >= SLOW_S_MIN);
+    timed.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+    if !has_enough || timed.is_empty() {
         return String::new();
     }
     let mut text = "slowest:\n".to_owned();
-    for (seconds, test) in named {
+    for (test, seconds) in timed.into_iter().take(SLOWEST_SHOWN) {
         let parts = parts_in_brackets(test.setup_s, test.cpu_s);
         let _ = writeln!(text, "  {seconds:6.2}s  {}{parts}", cut(&line(&test.nodeid), NAME_COLUMNS));
     }

@@ -25,6 +25,7 @@ mod tests;
 pub use context::ReportContext;
 pub use escaped_json::EscapeHidden;
 pub use json::document as json_document;
+pub use parallelism::timed_tests;
 
 use proctor_core::bounds::{REPORT_DOCUMENT_BYTES_MAX, REPORT_DOCUMENT_BYTES_MIN};
 use proctor_core::report::Report;

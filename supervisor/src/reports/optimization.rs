@@ -3,7 +3,7 @@
 
 use super::budget::cut;
 use super::entries::{Entry, Subject, entries, headline};
-use super::parallelism::{Estimate, timed};
+use super::parallelism::{Estimate, timed_tests};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
 use proctor_core::repetition::FlakyInRun;
@@ -135,15 +135,10 @@ fn flaky(plan: &mut String, report: &Report, context: &ReportContext) {
 }
 
 fn slow(plan: &mut String, report: &Report, context: &ReportContext) {
-    let timed = timed(report);
+    let timed = timed_tests(report);
     let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
     let is_slow = |seconds: f64| seconds >= SLOW_S && seconds >= SLOW_PART * all_s;
-    let mut slowest: Vec<_> = report
-        .tests
-        .iter()
-        .filter_map(|test| Some((test, test.duration_s?)))
-        .filter(|(_, seconds)| is_slow(*seconds))
-        .collect();
+    let mut slowest: Vec<_> = timed.iter().filter(|(_, seconds)| is_slow(*seconds)).collect();
     slowest.sort_by(|a, b| b.1.total_cmp(&a.1));
     let slower = context.history.as_ref().map_or(&[][..], |history| &history.slow);
     let count = (slower.len() + slowest.len()) as u64;

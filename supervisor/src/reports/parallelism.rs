@@ -4,16 +4,17 @@
 use proctor_core::report::Report;
 use proctor_core::test_case::TestCase;
 use proctor_frameworks::{DefaultConcurrency, FRAMEWORKS, ParallelSupport};
+use proctor_proto::test_times::is_part;
 use std::collections::{BTreeMap, HashSet};
 
 /// Processors that an estimate is for, at most: with more, other things than processors bound a suite.
 const PROCESSORS_MAX: u32 = 8;
 
 /// The tests of a report that have a time, without those whose time is a part of another one's.
-pub(super) fn timed(report: &Report) -> Vec<(&TestCase, f64)> {
+#[must_use]
+pub fn timed_tests(report: &Report) -> Vec<(&TestCase, f64)> {
     let ids: HashSet<&str> = report.tests.iter().map(|test| test.nodeid.as_str()).collect();
-    let is_part = |id: &str| id.match_indices('/').any(|(at, _)| ids.contains(&id[..at]));
-    let whole = report.tests.iter().filter(|test| !is_part(&test.nodeid));
+    let whole = report.tests.iter().filter(|test| !is_part(&test.nodeid, &ids));
     whole.filter_map(|test| Some((test, test.duration_s?))).collect()
 }
 
@@ -34,7 +35,7 @@ pub(super) struct Estimate<'a> {
 
 impl Estimate<'_> {
     /// The estimate for a run; `None` if its runner runs several tests at a time by itself or never does, if the times show that
-    /// it did, and if they are not all there.
+    /// it did, if they are not all there, and if the run had less than two processors.
     pub(super) fn new(report: &Report) -> Option<Estimate<'_>> {
         let framework = FRAMEWORKS.iter().find(|framework| framework.name() == report.framework)?;
         let ParallelSupport::Applied(default) = framework.manifest().options.parallel else { return None };
@@ -46,7 +47,7 @@ impl Estimate<'_> {
         if report.repetitions.is_some() || report.partial || report.truncated.tests > 0 {
             return None;
         }
-        let timed = timed(report);
+        let timed = timed_tests(report);
         let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
         let mut parts: Vec<(&str, f64)> = match by_file {
             false => timed.iter().map(|(test, seconds)| (test.nodeid.as_str(), *seconds)).collect(),
@@ -58,10 +59,10 @@ impl Estimate<'_> {
         };
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         let longest = *parts.first()?;
-        if all_s > report.duration_s || parts.len() < 2 {
+        let at_a_time = (report.limits.cpu_millis_max / 1_000).min(PROCESSORS_MAX);
+        if all_s > report.duration_s || parts.len() < 2 || at_a_time < 2 {
             return None;
         }
-        let at_a_time = (report.limits.cpu_millis_max / 1_000).clamp(2, PROCESSORS_MAX);
         let mut free_at = vec![0.0; at_a_time as usize];
         for (_, seconds) in parts {
             if let Some(first) = free_at.iter_mut().min_by(|a: &&mut f64, b| a.total_cmp(b)) {

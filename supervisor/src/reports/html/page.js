@@ -417,9 +417,17 @@
 
   // Slowest tests.
   const link = (index, text) => el('button', { class: 'link', type: 'button', on: { click: () => reveal(index) } }, text);
-  const byTime = tests.map((_, index) => index).filter((index) => tests[index][MS] > 0).sort((a, b) => tests[b][MS] - tests[a][MS]).slice(0, 12);
+  // The time of a subtest is in that of its parent.
+  const known = new Set(tests.map((test) => `${test[SUITE]} ${test[NAME]}`));
+  const isPart = ([suite, name]) => ['/', ' > ', '::'].some((separator) => {
+    let at = name.indexOf(separator);
+    while (at > 0 && !known.has(`${suite} ${name.slice(0, at)}`)) at = name.indexOf(separator, at + 1);
+    return at > 0;
+  });
+  const whole = tests.map((_, index) => index).filter((index) => tests[index][MS] > 0 && !isPart(tests[index]));
+  const byTime = whole.sort((a, b) => tests[b][MS] - tests[a][MS]).slice(0, 12);
   if (byTime.length) {
-    const sum = tests.reduce((all, test) => all + (test[MS] || 0), 0);
+    const sum = whole.reduce((all, index) => all + tests[index][MS], 0);
     $('slowest-note').textContent = `${ms(sum)} in all tests together; the ${byTime.length === 1 ? 'slowest took' : `${byTime.length} slowest took`} ${Math.round((100 * byTime.reduce((all, index) => all + tests[index][MS], 0)) / sum)} %.`;
     for (const index of byTime) {
       const parts = partsOf(tests[index]);
