@@ -253,7 +253,7 @@ impl Args {
         let Some(address) = self.http else { return Ok(None) };
         ensure!(
             self.http_token_file.is_some() || self.http_client_ca.is_some() || self.http_issuer.is_some(),
-            "--http {address}: say who has access with --http-token-file, --http-client-ca or --http-issuer"
+            "--http {address}: name what gives access with --http-token-file, --http-client-ca or --http-issuer"
         );
         let tls = self.http_cert.clone().zip(self.http_key.clone()).map(|(cert, key)| HttpTlsFiles {
             cert,
@@ -440,7 +440,7 @@ mod tests {
         }
         let secured = [&exposed[..], &["--http-cert", "c", "--http-key", "k"]].concat();
         assert!(args(&secured).http().unwrap_err().to_string().contains("name the URL"));
-        assert!(args(&["--http", "127.0.0.1:1"]).http().unwrap_err().to_string().contains("say who has access"));
+        assert!(args(&["--http", "127.0.0.1:1"]).http().unwrap_err().to_string().contains("name what gives access"));
         for incomplete in [
             &["--http-token-file", "t"][..],
             &["--http-url", "https://a"],

@@ -116,7 +116,7 @@ async fn an_exposed_or_useless_server_does_not_start() {
     for (arguments, text) in [
         (vec!["--http", "0.0.0.0:0", "--http-token-file", token], "not loopback and not encrypted"),
         (vec!["--http", "127.0.0.1:0", "--http-token-file", "/nowhere/token"], "cannot read the token file"),
-        (vec!["--http", "127.0.0.1:0"], "say who has access"),
+        (vec!["--http", "127.0.0.1:0"], "name what gives access"),
         (
             vec!["--http", "127.0.0.1:0", "--http-token-file", token, "--supervisor", "unix:/s", "--token-file", token],
             "holds the supervisor's token",
