@@ -122,6 +122,27 @@ fn a_limit_of_the_sandbox_comes_first_with_the_setting_that_changes_it() {
     assert!(cause["suggestion"].as_str().unwrap().contains("`timeout`"), "{cause}");
 }
 
+/// Most failures are counted and no longer listed.
+#[test]
+fn a_million_failures_are_counted_in_every_answer() {
+    let workspace = TestWorkspace::empty();
+    workspace.write("run.sh", "echo 1..1000000\nseq 1000000 | sed 's/^/not ok /'\nexit 1\n");
+    let run = workspace.proctor(&["run", "--output", "json", "--", "sh", "run.sh"]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    let report = run.json();
+    assert_eq!((&report["summary"]["failed"], &report["summary"]["total"]), (&json!(1_000_000), &json!(1_000_000)));
+    let listed = report["tests"].as_array().unwrap().len();
+    assert_eq!(report["truncated"]["tests"], 1_000_000 - listed, "no failure is lost");
+    let failures = workspace.proctor(&["failures", "--limit", "1"]).stdout;
+    assert!(failures.starts_with("1000000 test failure(s) from last run (custom, "), "{failures}");
+    assert!(failures.contains("(999999 more entries truncated; "), "{failures}");
+    let analysis = workspace.proctor(&["analyze"]).stdout;
+    assert!(analysis.starts_with("failed: 1000000 failure(s), "), "{analysis}");
+    assert!(analysis.len() < 64 << 10, "{} bytes", analysis.len());
+    let history = workspace.proctor(&["history"]).stdout;
+    assert!(history.contains(" failed       0 1000000 "), "{history}");
+}
+
 #[tokio::test]
 async fn a_missing_network_is_the_same_cause_at_all_three_entrances() {
     let workspace = TestWorkspace::empty();
