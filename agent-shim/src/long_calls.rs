@@ -27,7 +27,15 @@ const CALL_MAX: Duration = Duration::from_secs(240);
 
 /// Whether calls of this tool may take long: those that run tests or checks, and have a run to name them by.
 pub(crate) fn may_take_long(tool: Tool) -> bool {
-    matches!(tool, Tool::RunTests | Tool::RunFailingTests | Tool::RunLint | Tool::RunTypecheck)
+    match tool {
+        Tool::RunTests | Tool::RunFailingTests | Tool::RunAffectedTests | Tool::RunLint | Tool::RunTypecheck => true,
+        Tool::LastTestFailures
+        | Tool::AnalyzeFailures
+        | Tool::TestsCovering
+        | Tool::ListTests
+        | Tool::GetRun
+        | Tool::GetTestReport => false,
+    }
 }
 
 /// Carries out a call. If it takes long, it goes on after its answer; dropped before that, it detaches from its run.

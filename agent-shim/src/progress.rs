@@ -23,7 +23,7 @@ const NAME_CHARS_MAX: usize = 80;
 /// Progress of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProgressState {
-    /// Phase in which no test can finish: `queued, position 2`.
+    /// Phase in which no test can finish: `queued behind 2 other run(s)`.
     pub(crate) waiting: Option<String>,
     /// What a run does that has no tests: `checking`.
     pub(crate) work: Option<&'static str>,
@@ -50,6 +50,14 @@ impl ProgressState {
     /// Progress of a check that waits.
     pub(crate) fn waiting_check() -> ProgressState {
         ProgressState { work: Some("checking"), ..ProgressState::waiting("starting") }
+    }
+
+    /// Records the position of a queued run; at 0 it starts at once.
+    pub(crate) fn record_queue_position(&mut self, position: u32) {
+        self.waiting = Some(match position {
+            0 => "starting".to_owned(),
+            position => format!("queued behind {position} other run(s)"),
+        });
     }
 
     /// Records that a test has started.
@@ -209,8 +217,9 @@ mod tests {
 
     #[test]
     fn formats_the_progress_line() {
-        let mut state = ProgressState::waiting("queued, position 2");
-        assert_eq!(state.line(Duration::from_millis(1_500)), "queued, position 2, 1.5s");
+        let mut state = ProgressState::default();
+        state.record_queue_position(2);
+        assert_eq!(state.line(Duration::from_millis(1_500)), "queued behind 2 other run(s), 1.5s");
         let test = |outcome: TestOutcome| TestCase { outcome: outcome.into(), ..TestCase::default() };
         state.record_test(&test(TestOutcome::Passed));
         state.record_test(&test(TestOutcome::Error));

@@ -115,11 +115,7 @@ impl<'a> RunFollower<'a> {
         if queued.attached {
             self.attached_age_ms = Some(queued.attached_age_ms);
         }
-        let waiting = match queued.position {
-            0 => "starting".to_owned(),
-            position => format!("queued behind {position} other run(s)"),
-        };
-        self.progress.update(|state| state.waiting = Some(waiting));
+        self.progress.update(|state| state.record_queue_position(queued.position));
     }
 }
 

@@ -4,7 +4,7 @@ use crate::difference;
 use crate::printable::{self, block, cut, line};
 use crate::v1::{
     AffectedTestsResponse, Attribution, Failure, HungTest, LastTestFailuresResponse, ListTestsResponse, Outcome,
-    Report, TestId, TestsCoveringResponse,
+    Report, SinceLastGreen, SinceLastRun, TestId, TestsCoveringResponse,
 };
 use std::fmt::Write as _;
 
@@ -155,11 +155,33 @@ fn seconds(ms: u64) -> String {
     }
 }
 
-/// The text of `last_test_failures`, and of `proctor failures`.
+/// How a run differs from the runs before it: `1 new, 2 fixed, 1 still failing; all passed 3 runs ago`. `None` if nothing failed
+/// then or fails now.
+#[must_use]
+pub fn changes(since: Option<&SinceLastRun>, green: Option<&SinceLastGreen>) -> Option<String> {
+    let since = since?;
+    let groups = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
+    let counts = groups.iter().filter_map(|(group, what)| Some((group.as_ref()?.total, what)));
+    let counts: Vec<String> =
+        counts.filter(|(total, _)| *total > 0).map(|(total, what)| format!("{total} {what}")).collect();
+    // The last run needs no mention of its own.
+    let green = green.filter(|green| green.runs > 1);
+    let green = green.map_or_else(String::new, |green| format!("; all passed {} runs ago", green.runs));
+    (!counts.is_empty()).then(|| counts.join(", ") + &green)
+}
+
+/// The text of `proctor failures`, and of `last_test_failures` without its notes.
 #[must_use]
 pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
     let more = answer.total.saturating_sub(answer.failures.len() as u64);
     failures_page(answer, reader, &FailuresPage { first: 1, named: "", more, advice: reader.larger_limit() })
+}
+
+/// The line of changes beside the failures of a run.
+#[must_use]
+pub fn changes_before(answer: &LastTestFailuresResponse) -> Option<String> {
+    let changes = changes(answer.since_last_run.as_ref(), answer.since_last_green.as_ref())?;
+    Some(format!("compared with the run before: {changes}"))
 }
 
 /// A part of the failures of a run.

@@ -39,23 +39,9 @@ pub(crate) fn headline(report: &Report, entries: &[FailureEntry]) -> String {
         _ => finished(report, &counts) + &running(entries),
     };
     let outcome = text::outcome_name(report.outcome());
-    format!("{outcome}: {what} ({}, {:.1}s){}", report.framework, report.duration_s, since_last_run(report))
-}
-
-/// What changed since the last run, and how long ago all tests passed if that was another one: `; 1 new, 2 fixed, 1 still failing;
-/// all passed 3 runs ago`. Empty if nothing failed then or fails now.
-fn since_last_run(report: &Report) -> String {
-    let Some(since) = &report.since_last_run else { return String::new() };
-    let groups = [(&since.new, "new"), (&since.fixed, "fixed"), (&since.still_failing, "still failing")];
-    let counts = groups.iter().filter_map(|(group, what)| Some((group.as_ref()?.total, what)));
-    let counts: Vec<String> =
-        counts.filter(|(total, _)| *total > 0).map(|(total, what)| format!("{total} {what}")).collect();
-    if counts.is_empty() {
-        return String::new();
-    }
-    let green = report.since_last_green.as_ref().filter(|green| green.runs > 1);
-    let green = green.map_or_else(String::new, |green| format!("; all passed {} runs ago", green.runs));
-    format!("; {}{green}", counts.join(", "))
+    let changes = text::changes(report.since_last_run.as_ref(), report.since_last_green.as_ref());
+    let changes = changes.map(|changes| format!("; {changes}")).unwrap_or_default();
+    format!("{outcome}: {what} ({}, {:.1}s){changes}", report.framework, report.duration_s)
 }
 
 /// Number of failed tests without those that failed only because a subtest of theirs did, which no list of failures repeats.

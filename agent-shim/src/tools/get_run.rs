@@ -141,11 +141,7 @@ async fn wait_for_end(
     before: GetRunResponse,
     wait: Duration,
 ) -> Result<GetRunResponse, CallError> {
-    let mut progress_state = match before.state() {
-        RunState::Queued => ProgressState::waiting("queued"),
-        _ => ProgressState::default(),
-    };
-    progress_state.record_counts_if_any(before.progress.as_ref());
+    let progress_state = progress_state(&before);
     let ended = call
         .with_progress(progress_state, async |progress| {
             let mut clients = call.clients().await?;
@@ -166,14 +162,20 @@ async fn wait_for_end(
     }
 }
 
+fn progress_state(status: &GetRunResponse) -> ProgressState {
+    let mut state = ProgressState::default();
+    match status.state() {
+        RunState::Queued => state.record_queue_position(status.queue_position),
+        _ => state.record_counts_if_any(status.progress.as_ref()),
+    }
+    state
+}
+
 fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
-    let mut progress_state = ProgressState::default();
-    progress_state.record_counts_if_any(status.progress.as_ref());
-    let state = state_name(status.state());
-    let age = Duration::from_millis(status.age_ms);
+    let line = progress_state(status).line(Duration::from_millis(status.age_ms));
     let headline = match status.state() {
-        RunState::Queued => format!("run {} is {state}, {:.1}s", status.run_id, age.as_secs_f64()),
-        _ => format!("run {} is {state}: {}", status.run_id, progress_state.line(age)),
+        RunState::Queued => format!("run {} is {line}", status.run_id),
+        state => format!("run {} is {}: {line}", status.run_id, state_name(state)),
     };
     let progress = status.progress.as_ref().map(|progress| {
         json!({

@@ -116,6 +116,8 @@ impl LastFailures {
             running: running.cloned().collect(),
             framework: all.framework.clone(),
             run_id: all.run_id.clone(),
+            since_last_run: None,
+            since_last_green: None,
             ..*all
         };
         let more = if self.is_rest_lost(shown) { 0 } else { self.more(shown) };
@@ -174,7 +176,9 @@ impl Draw for LastFailures {
             ("total", all.total.into()),
             ("not_run", if not_run.is_empty() { Value::Null } else { by_package(&not_run) }),
         ];
-        let answer = ToolAnswer::with_own_headline(self.text(&shown, detail), members).with_notes(self.lost(&shown));
+        let changes = text::changes_before(all).filter(|_| self.cursor == 0);
+        let notes = changes.into_iter().chain(self.lost(&shown));
+        let answer = ToolAnswer::with_own_headline(self.text(&shown, detail), members).with_notes(notes);
         ToolAnswer { next: self.next(&shown), ..answer }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct FakeState {
     pub(crate) events: Vec<Event>,
     /// The run does not end until this is false.
     pub(crate) endless: bool,
+    /// An endless run waits at this position, if it is not 0.
+    pub(crate) queue_position: u32,
     pub(crate) refuse: Option<Status>,
     /// The next stream ends with this error before the event of this number.
     pub(crate) stream_error: Option<(u64, Status)>,
@@ -294,8 +296,9 @@ impl Runs for FakeSupervisor {
         Ok(self.events(0))
     }
 
-    async fn run_affected_tests(&self, _: Request<RunAffectedTestsRequest>) -> Result<Response<Events>, Status> {
-        Err(Status::unimplemented("run_affected_tests"))
+    async fn run_affected_tests(&self, request: Request<RunAffectedTestsRequest>) -> Result<Response<Events>, Status> {
+        drop(self.in_session(&request.into_inner().session_id)?);
+        Ok(self.events(0))
     }
 
     async fn run_checks(&self, request: Request<RunChecksRequest>) -> Result<Response<Events>, Status> {
@@ -319,19 +322,25 @@ impl Runs for FakeSupervisor {
             return Err(Status::permission_denied("no such run"));
         }
         let running = state.draining || state.endless && state.cancelled.is_empty();
+        let run_state = match (running, state.queue_position) {
+            (false, _) => RunState::Finished,
+            (true, 0) => RunState::Running,
+            (true, _) => RunState::Queued,
+        };
         let mut report = state.report.clone();
         if state.endless {
             report.outcome = Outcome::Cancelled.into();
         }
         Ok(Response::new(GetRunResponse {
             run_id,
-            state: if running { RunState::Running } else { RunState::Finished }.into(),
+            state: run_state.into(),
             progress: Some(Progress { tests_finished: 12, tests_failed: 1, ..Progress::default() }),
             report: (!running).then_some(report),
             next_sequence: state.events.len() as u64,
             stdout_bytes: state.stdout.len() as u64,
             stderr_bytes: state.stderr.len() as u64,
             age_ms: 3_200,
+            queue_position: if running { state.queue_position } else { 0 },
         }))
     }
 

@@ -57,13 +57,21 @@ async fn failures_have_the_text_of_the_contract() {
             actual: Some("5".into()),
             ..Failure::default()
         }],
+        since_last_run: Some(SinceLastRun {
+            new: Some(TestGroup { total: 1, ..TestGroup::default() }),
+            fixed: Some(TestGroup { total: 2, ..TestGroup::default() }),
+            ..SinceLastRun::default()
+        }),
+        since_last_green: Some(SinceLastGreen { runs: 3, ..SinceLastGreen::default() }),
         ..LastTestFailuresResponse::default()
     };
     let fake = FakeSupervisor::start(FakeState { failures: failures.clone(), ..FakeState::default() });
     let client = Client::connected_to(&fake).await;
     let result = client.call("last_test_failures", json!({"limit": 9999})).await;
     assert_eq!(block(&result, 0), text::failures(&failures, Reader::Agent));
-    assert_eq!(block(&result, 1), "limit was clamped from 9999 to 500.\nnext: run_failing_tests after a fix");
+    let changes = "compared with the run before: 1 new, 2 fixed; all passed 3 runs ago";
+    let notes = format!("{changes}\nlimit was clamped from 9999 to 500.\nnext: run_failing_tests after a fix");
+    assert_eq!(block(&result, 1), notes);
     assert_eq!(fake.state().failures_requests[0].limit, 500);
     let data = structured(&client, "last_test_failures", &result).await;
     let failure =

@@ -133,14 +133,25 @@ async fn clients_that_do_not_declare_the_extension_get_the_state_of_the_run() {
     assert!(result["capabilities"].get("extensions").is_none(), "{result}");
     client.send(request(json!(1), "tasks/get", json!({"taskId": RUN_ID}))).await;
     assert_eq!(client.next().await["error"]["code"], -32021);
-    client.send(call(json!(2), "run_tests", json!({}))).await;
-    // After 50 s, when a client with tasks has its answer for long.
+    let tools = ["run_tests", "run_failing_tests", "run_affected_tests", "run_lint", "run_typecheck"];
+    for (id, tool) in (2..).zip(tools) {
+        client.send(call(json!(id), tool, json!({}))).await;
+    }
+    let mut finished = Value::Null;
+    for _ in tools {
+        // After 50 s, when a client with tasks has its answer for long.
+        let answer = client.next().await;
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
+        assert!(text.starts_with(&format!("run {RUN_ID} is running: ")), "{text}");
+        assert_eq!(answer["result"]["structuredContent"]["state"], "running", "{answer}");
+        finished = answer;
+    }
+    fake.state().queue_position = 2;
+    client.send(call(json!(9), "get_run", json!({"run_id": RUN_ID}))).await;
     let answer = client.next().await;
-    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
-    assert!(text.starts_with(&format!("run {RUN_ID} is running: ")), "{text}");
-    assert_eq!(answer["result"]["structuredContent"]["state"], "running", "{answer}");
+    let waits = format!("run {RUN_ID} is queued behind 2 other run(s), 3.2s");
+    assert_eq!(answer["result"]["structuredContent"]["headline"], waits, "{answer}");
     fake.state().endless = false;
-    let mut finished = answer;
     while finished["result"]["structuredContent"]["state"] != "finished" {
         client.send(call(json!(3), "get_run", json!({}))).await;
         finished = client.next().await;

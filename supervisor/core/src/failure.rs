@@ -1,6 +1,7 @@
 //! The failure slot: the failures of a session's last run, and the selection that reruns them.
 
 use crate::bounds::FAILURES_MAX;
+use crate::history::{SinceLastGreen, SinceLastRun};
 use crate::hung_test::HungTest;
 use crate::id::RunId;
 use crate::outcome::Outcome;
@@ -75,6 +76,12 @@ pub struct LastRun {
     /// Earlier failures that a rerun with a limit, or a run of some tests, left out.
     #[serde(default)]
     pub deferred: DeferredFailures,
+    /// As in its report.
+    #[serde(default)]
+    pub since_last_run: Option<SinceLastRun>,
+    /// As in its report.
+    #[serde(default)]
+    pub since_last_green: Option<SinceLastGreen>,
 }
 
 /// Earlier failures that have not been run again since.
@@ -115,7 +122,8 @@ impl DeferredFailures {
 /// The failure slot of one session. Every run of tests replaces its content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailureSlot {
-    last: Option<LastRun>,
+    /// Boxed, as most sessions are idle and many have had no run.
+    last: Option<Box<LastRun>>,
 }
 
 /// What a rerun of failures has to run.
@@ -150,7 +158,7 @@ impl FailureSlot {
             .collect();
         // Failures that the report left out are known only by their number.
         let left_out = report.own_failures_left_out() + report.truncated.collectors;
-        self.last = Some(LastRun {
+        self.last = Some(Box::new(LastRun {
             run,
             framework: report.framework.clone(),
             outcome: report.outcome,
@@ -166,13 +174,15 @@ impl FailureSlot {
             unreached: report.evidence.unreached,
             not_built: report.evidence.not_built.clone(),
             deferred,
-        });
+            since_last_run: report.since_last_run.clone(),
+            since_last_green: report.since_last_green.clone(),
+        }));
     }
 
     /// The last run, if there was one.
     #[must_use]
     pub fn last(&self) -> Option<&LastRun> {
-        self.last.as_ref()
+        self.last.as_deref()
     }
 
     /// The failures of earlier runs that the run of `report`, which was to run some of the tests, has not run again. A
@@ -180,7 +190,7 @@ impl FailureSlot {
     #[must_use]
     pub fn not_run_again_by(&self, report: &Report) -> DeferredFailures {
         // Another framework cannot run these, and a command of the caller names no tests.
-        let Some(last) = self.last.as_ref().filter(|last| last.framework == report.framework) else {
+        let Some(last) = self.last.as_deref().filter(|last| last.framework == report.framework) else {
             return DeferredFailures::default();
         };
         let tests: HashSet<(&str, &str)> =

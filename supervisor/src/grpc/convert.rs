@@ -9,7 +9,7 @@ use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
 use proctor_core::coverage::Attribution;
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
-use proctor_core::history::TestGroup;
+use proctor_core::history::{SinceLastGreen, SinceLastRun, TestGroup};
 use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::{Isolation, Network};
 use proctor_core::limits::{LimitRequest, Limits};
@@ -326,19 +326,8 @@ pub fn report(report: &Report) -> v1::Report {
         flaky_in_run: report.flaky_in_run,
         failed_parents: report.failed_parents,
         artifacts: report.artifacts.iter().map(artifact).collect(),
-        since_last_run: report.since_last_run.as_ref().map(|since| v1::SinceLastRun {
-            run_id: since.run_id.clone(),
-            ended_at_ms: since.ended_at.0,
-            new: Some(test_group(&since.new)),
-            fixed: Some(test_group(&since.fixed)),
-            still_failing: Some(test_group(&since.still_failing)),
-        }),
-        since_last_green: report.since_last_green.as_ref().map(|since| v1::SinceLastGreen {
-            run_id: since.run_id.clone(),
-            ended_at_ms: since.ended_at.0,
-            runs: since.runs,
-            failing: Some(test_group(&since.failing)),
-        }),
+        since_last_run: report.since_last_run.as_ref().map(since_last_run),
+        since_last_green: report.since_last_green.as_ref().map(since_last_green),
         repetitions: report.repetitions.as_ref().map(repetitions),
         is_scoped: report.is_scoped,
         quarantined: report.quarantined.as_ref().map(test_group),
@@ -363,6 +352,25 @@ fn repetitions(repetitions: &Repetitions) -> v1::Repetitions {
         seed: flaky.seed.clone().unwrap_or_default(),
     });
     v1::Repetitions { requested, executions, failed, retries, flaky: flaky.collect() }
+}
+
+fn since_last_run(since: &SinceLastRun) -> v1::SinceLastRun {
+    v1::SinceLastRun {
+        run_id: since.run_id.clone(),
+        ended_at_ms: since.ended_at.0,
+        new: Some(test_group(&since.new)),
+        fixed: Some(test_group(&since.fixed)),
+        still_failing: Some(test_group(&since.still_failing)),
+    }
+}
+
+fn since_last_green(since: &SinceLastGreen) -> v1::SinceLastGreen {
+    v1::SinceLastGreen {
+        run_id: since.run_id.clone(),
+        ended_at_ms: since.ended_at.0,
+        runs: since.runs,
+        failing: Some(test_group(&since.failing)),
+    }
 }
 
 fn test_group(group: &TestGroup) -> v1::TestGroup {
@@ -437,6 +445,8 @@ pub fn last_run(last: Option<&LastRun>, now: Timestamp) -> v1::LastTestFailuresR
         not_run_left_out: last.not_run_left_out + last.deferred.count() - (not_run.len() - last.not_run.len()) as u64,
         unreached: last.unreached || last.deferred.unreached,
         hung: last.hung.iter().map(hung_test).collect(),
+        since_last_run: last.since_last_run.as_ref().map(since_last_run),
+        since_last_green: last.since_last_green.as_ref().map(since_last_green),
     }
 }
 

@@ -47,7 +47,7 @@ impl Api {
                     // A run without a snapshot has ended since its session was asked.
                     let Ok(Snapshot { phase, progress, .. }) = handle.snapshot().await else { continue };
                     let state = match phase {
-                        Phase::Queued => v1::RunState::Queued,
+                        Phase::Queued { .. } => v1::RunState::Queued,
                         Phase::Running => v1::RunState::Running,
                         Phase::Finished => continue,
                     };

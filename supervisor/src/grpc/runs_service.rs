@@ -131,10 +131,10 @@ impl Runs for Api {
             }
             None => None,
         };
-        let state = match phase {
-            Phase::Queued => v1::RunState::Queued,
-            Phase::Running => v1::RunState::Running,
-            Phase::Finished => v1::RunState::Finished,
+        let (state, queue_position) = match phase {
+            Phase::Queued { position } => (v1::RunState::Queued, position),
+            Phase::Running => (v1::RunState::Running, 0),
+            Phase::Finished => (v1::RunState::Finished, 0),
         };
         Ok(Response::new(v1::GetRunResponse {
             run_id: run.to_string(),
@@ -145,6 +145,7 @@ impl Runs for Api {
             stdout_bytes,
             stderr_bytes,
             age_ms: self.context.clock.now().ms_since(handle.accepted_at),
+            queue_position,
         }))
     }
 

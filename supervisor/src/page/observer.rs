@@ -229,7 +229,7 @@ async fn observe_run(
         run,
         workspace: workspace_name(session),
         accepted_at: handle.accepted_at,
-        is_queued: phase == Phase::Queued,
+        is_queued: matches!(phase, Phase::Queued { .. }),
         tests_finished: progress.tests_finished,
         tests_total: progress.tests_total,
         tests_failed: progress.tests_failed,

@@ -76,7 +76,10 @@ pub enum RunEnd {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Waiting for a turn.
-    Queued,
+    Queued {
+        /// As in the last [`RunEvent::Queued`].
+        position: u32,
+    },
     /// Its runner has started.
     Running,
     /// It ended, or never started.
@@ -282,7 +285,7 @@ pub fn open(clock: Clock, spools: &Spools, memory: MemoryReservation) -> (LogWri
         missed: 0,
         readers: Vec::new(),
         end_waiters: Vec::new(),
-        phase: Phase::Queued,
+        phase: Phase::Queued { position: 0 },
         progress: Progress::default(),
         limits: None,
         end: None,
@@ -364,6 +367,7 @@ impl Log {
         }
         for event in events {
             match &event {
+                RunEvent::Queued { position } => self.phase = Phase::Queued { position: *position },
                 RunEvent::Started { limits, .. } => (self.phase, self.limits) = (Phase::Running, Some(*limits)),
                 RunEvent::Progress(progress) => self.progress = progress.clone(),
                 _ => {}
