@@ -19,7 +19,7 @@
 //!
 //! **Invariant: no globals, no async, and one thread of its own**, the pool's. `run` uses its caller's thread, which
 //! keeps the short scheduler slice (`sched_slice`) that it gets there; [`shorten_slice`] gives it to other threads that
-//! a run waits for.
+//! a run waits for, and [`use_batch_policy`] keeps a thread from interrupting them.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
@@ -70,7 +70,7 @@ pub use linux_sandbox::LinuxSandbox;
 pub use malloc::{limit_malloc_arenas, release_memory};
 pub use permission_class::PermissionClass;
 pub use pool::PoolBounds;
-pub use sched_slice::shorten as shorten_slice;
+pub use sched_slice::{shorten as shorten_slice, use_batch_policy};
 pub use spec::*;
 pub use spool::{Spool, SpoolReader};
 pub use worker_counts::WorkerCounts;

@@ -1,9 +1,10 @@
-//! The scheduler slice that a thread requests from the kernel.
+//! The scheduler slice and policy that a thread requests from the kernel.
 //!
 //! A thread with a short slice that wakes up runs before threads that have run for a while, and gets no more time in
 //! total. That suits threads that do little and are waited for: all of proctor's own on the path of a run, and a
 //! command until it starts other processes. Linux supports it since 6.12 and older kernels ignore it, so failures are
-//! not reported.
+//! not reported. A thread for whose work nobody waits has the batch policy: when it wakes up, it takes no processor from
+//! one that is running.
 
 use libc::{c_int, c_uint, sched_attr};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFlags};
@@ -28,6 +29,16 @@ pub fn shorten() {
     attr.sched_runtime = SHORT_SLICE_NS;
     // SAFETY: the kernel reads a value that states its own size.
     let _set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+/// Gives the calling thread, and all that it starts, the batch policy, if it has the normal one.
+pub fn use_batch_policy() {
+    // SAFETY: only queries the calling thread.
+    if unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER {
+        let priority = libc::sched_param { sched_priority: 0 };
+        // SAFETY: the kernel reads a value of the C library's own type.
+        let _set = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const priority) };
+    }
 }
 
 /// Sets `attributes` so that the spawned process has the slice of the calling thread and its own children have the
@@ -70,6 +81,12 @@ mod tests {
             (current_slice(), in_thread(current_slice))
         });
         assert_eq!(own_and_childs, (short, short));
+        let batch = in_thread(|| {
+            use_batch_policy();
+            // SAFETY: as above.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(batch, libc::SCHED_BATCH);
         assert_eq!(in_thread(current_slice), normal);
     }
 }

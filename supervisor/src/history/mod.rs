@@ -25,6 +25,7 @@ pub use workspace_key::{DirectoryKey, WorkspaceKey};
 use crate::tenants::allowance::{Gauge, Reservation};
 use proctor_core::bounds::{HISTORY_QUEUED_RUNS_MAX, HISTORY_QUEUED_RUNS_OF_TENANT_MAX, HISTORY_WAIT};
 use proctor_core::history::{SinceLastGreen, SinceLastRun};
+use proctor_sandbox::use_batch_policy;
 use run_record::RunRecord;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -133,7 +134,11 @@ impl History {
     pub fn start() -> History {
         let (jobs, queue) = sync_channel(HISTORY_QUEUED_RUNS_MAX);
         let thread = std::thread::Builder::new().name("history".to_owned());
-        match thread.spawn(move || writer::write_all(&queue)) {
+        let write = move || {
+            use_batch_policy();
+            writer::write_all(&queue);
+        };
+        match thread.spawn(write) {
             Ok(_) => History(Some(jobs)),
             Err(error) => {
                 tracing::error!(%error, "no thread for the history: nothing is recorded");

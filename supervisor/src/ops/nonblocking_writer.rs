@@ -1,6 +1,7 @@
 //! Hands lines to a writer thread through a bounded queue, so that senders never wait and never fail. Lines that find
 //! the queue full or cannot be written are counted; the next written line reports the count.
 
+use proctor_sandbox::use_batch_policy;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +57,10 @@ impl<L: Send + 'static> NonBlockingWriter<L> {
         let (queue, messages) = sync_channel(lines_max);
         let writer = NonBlockingWriter { queue, lost: LostCount::default() };
         let lost = writer.lost.clone();
-        std::thread::Builder::new().name(name.to_owned()).spawn(move || write(&messages, &lost))?;
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            use_batch_policy();
+            write(&messages, &lost);
+        })?;
         Ok(writer)
     }
 
