@@ -179,9 +179,9 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
 
 /// The line of changes beside the failures of a run.
 #[must_use]
-pub fn changes_before(answer: &LastTestFailuresResponse) -> Option<String> {
+pub fn changes_line(answer: &LastTestFailuresResponse) -> Option<String> {
     let changes = changes(answer.since_last_run.as_ref(), answer.since_last_green.as_ref())?;
-    Some(format!("compared with the run before: {changes}"))
+    Some(format!("compared with each test's last result: {changes}"))
 }
 
 /// A part of the failures of a run.

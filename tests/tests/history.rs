@@ -45,6 +45,11 @@ fn a_run_says_what_changed_and_the_command_lists_the_runs() {
     let again = workspace.proctor(&["run"]);
     let still = "\n1 still failing since the last run\nall tests passed 2 runs ago\n";
     assert!(again.stdout.contains(still), "{again:?}");
+    let failures = workspace.proctor(&["failures"]).stdout;
+    assert!(
+        failures.ends_with("\ncompared with each test's last result: 1 still failing; all passed 2 runs ago\n"),
+        "{failures}"
+    );
     let report = workspace.proctor(&["report"]).json();
     assert_eq!(report["since_last_run"]["still_failing"]["tests"][0]["name"], "test_b", "{report}");
     assert_eq!(report["since_last_green"]["runs"], 2);

@@ -44,11 +44,6 @@ impl AnonymousConnections {
 }
 
 impl ConnectionEntry {
-    /// Whether no request with valid credentials has arrived.
-    pub(super) fn is_anonymous(&self) -> bool {
-        self.connections.0.lock().unwrap_or_else(PoisonError::into_inner).open.contains_key(&self.number)
-    }
-
     /// A request with valid credentials has arrived.
     pub(super) fn identify(&self) {
         self.connections.0.lock().unwrap_or_else(PoisonError::into_inner).open.remove(&self.number);
@@ -75,7 +70,6 @@ mod tests {
         let connections = AnonymousConnections::default();
         let entries: Vec<ConnectionEntry> = (0..ANONYMOUS_MAX).map(|_| connections.add()).collect();
         entries[0].identify();
-        assert_eq!((entries[0].is_anonymous(), entries[2].is_anonymous()), (false, true));
         let _newer = [connections.add(), connections.add()];
         let closed: Vec<usize> = (0..ANONYMOUS_MAX).filter(|number| entries[*number].close.is_cancelled()).collect();
         assert_eq!(closed, [1]);

@@ -6,7 +6,7 @@ use super::authorization::{Authorization, Credentials, METADATA_PATH, challenge}
 use super::early_headers::KEEP_ALIVE;
 use super::error_response::{busy_response, error_response, json_response};
 use super::messages::Messages;
-use super::request_rate::{RateBounds, RequestRate};
+use super::request_rate::RequestRate;
 use super::response_body::HttpResponse;
 use super::tls::ClientCertificates;
 use crate::command_line::{HttpSettings, MCP_PATH, mcp_path};
@@ -27,8 +27,6 @@ const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 pub(super) struct Endpoint {
     authorization: Authorization,
     rate: RequestRate,
-    // On connections without valid credentials so far.
-    strangers_rate: RequestRate,
     // Origins of pages that may call: the server's own only, since it serves none.
     origins: Vec<String>,
     // `http` or `https`.
@@ -79,10 +77,8 @@ impl Endpoint {
         let base = settings.url.as_ref().map_or_else(|| format!("{scheme}://{address}"), |url| url.origin.clone());
         // With a configured URL only that one is an audience: a caller must not choose it by the name of its own machine.
         loopback_authorities.retain(|_| settings.url.is_none());
-        let now = Instant::now();
-        let rate = RequestRate::new(RateBounds::AGENTS, now);
-        let strangers_rate = RequestRate::new(RateBounds::STRANGERS, now);
-        Endpoint { authorization, rate, strangers_rate, origins, scheme, loopback_authorities, base, workspaces }
+        let rate = RequestRate::new(Instant::now());
+        Endpoint { authorization, rate, origins, scheme, loopback_authorities, base, workspaces }
     }
 
     /// The URLs of the workspaces at `address`.
@@ -105,19 +101,15 @@ impl Endpoint {
         if let Some(resource) = path.strip_prefix(METADATA_PATH) {
             return self.describe(resource, headers, request.method());
         }
-        let connection = request.extensions().get::<Arc<ConnectionEntry>>();
-        let is_stranger = connection.is_none_or(|connection| connection.is_anonymous());
-        if is_stranger && !self.strangers_rate.accept(Instant::now()) {
-            return too_many_requests();
-        }
         let certificates = request.extensions().get::<ClientCertificates>();
         let credentials = self.authorization.check(headers, certificates, &(self.base_for(headers) + &path));
         if credentials != Credentials::Valid {
             return self.refuse(&credentials, headers, &path);
         }
-        connection.iter().for_each(|connection| connection.identify());
+        request.extensions().get::<Arc<ConnectionEntry>>().iter().for_each(|connection| connection.identify());
         if !self.rate.accept(Instant::now()) {
-            return too_many_requests();
+            let text = "busy: too many requests per second; wait a second".to_owned();
+            return busy_response(StatusCode::TOO_MANY_REQUESTS, text, None);
         }
         let Some(messages) = self.workspace(&path) else { return self.not_found() };
         match *request.method() {
@@ -180,11 +172,6 @@ impl Endpoint {
         };
         error_response(StatusCode::NOT_FOUND, ErrorData::invalid_request(text, None), None)
     }
-}
-
-fn too_many_requests() -> HttpResponse {
-    let text = "busy: too many requests per second; wait a second".to_owned();
-    busy_response(StatusCode::TOO_MANY_REQUESTS, text, None)
 }
 
 // Of a form that may stand in a header.

@@ -1,8 +1,8 @@
 //! MCP over streamable HTTP, for many agents of one tenant.
 //!
-//! A request passes these in this order: the listener (`listener`: bounds of connections, TLS), the endpoint (`endpoint`: origin, rate
-//! of strangers, credentials, rate, path), the messages of a POST (`messages`: size, JSON, batches, ids in use), rmcp's
-//! service, which checks host and headers and speaks the protocol.
+//! A request passes these in this order: the listener (`listener`: bounds of connections, TLS), the endpoint (`endpoint`: origin,
+//! credentials, rate, path), the messages of a POST (`messages`: size, JSON, batches, ids in use), rmcp's service, which checks
+//! host and headers and speaks the protocol.
 //!
 //! Tasks: the accept loop; one per connection; rmcp's, of which each session has two, and each request without a session
 //! one. Locks: the files as last read, the open sessions, the connections without credentials yet, the rate; each is held

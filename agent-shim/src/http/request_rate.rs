@@ -3,28 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How many requests may come.
-pub(super) struct RateBounds {
-    /// Requests per second in the long run.
-    per_second: f64,
-    /// Requests at once after a pause.
-    burst: f64,
-}
+/// Requests per second in the long run: a hundred agents with twenty calls a second each.
+const PER_SECOND: f64 = 2_000.0;
 
-impl RateBounds {
-    /// A hundred agents with twenty calls a second each, and fifty at once.
-    pub(super) const AGENTS: RateBounds = RateBounds { per_second: 2_000.0, burst: 5_000.0 };
-
-    /// On connections that no agent is known to have: each of a hundred agents may open some, and the signatures of tokens
-    /// from strangers, of a tenth of a millisecond each, take one percent of a processor.
-    pub(super) const STRANGERS: RateBounds = RateBounds { per_second: 100.0, burst: 1_000.0 };
-}
+/// Requests that may come at once after a pause: fifty of each of these agents.
+const BURST: f64 = 5_000.0;
 
 /// The rate of accepted requests.
-pub(super) struct RequestRate {
-    bounds: RateBounds,
-    bucket: Mutex<Bucket>,
-}
+pub(super) struct RequestRate(Mutex<Bucket>);
 
 struct Bucket {
     tokens: f64,
@@ -32,16 +18,15 @@ struct Bucket {
 }
 
 impl RequestRate {
-    pub(super) fn new(bounds: RateBounds, now: Instant) -> RequestRate {
-        RequestRate { bucket: Mutex::new(Bucket { tokens: bounds.burst, filled_at: now }), bounds }
+    pub(super) fn new(now: Instant) -> RequestRate {
+        RequestRate(Mutex::new(Bucket { tokens: BURST, filled_at: now }))
     }
 
     /// Whether a request may be accepted now.
     pub(super) fn accept(&self, now: Instant) -> bool {
-        let RateBounds { per_second, burst } = self.bounds;
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let elapsed = now.saturating_duration_since(bucket.filled_at).as_secs_f64();
-        bucket.tokens = (bucket.tokens + elapsed * per_second).min(burst);
+        bucket.tokens = (bucket.tokens + elapsed * PER_SECOND).min(BURST);
         bucket.filled_at = now;
         if bucket.tokens < 1.0 {
             return false;
@@ -59,12 +44,10 @@ mod tests {
     #[test]
     fn accepts_a_burst_and_then_the_rate() {
         let start = Instant::now();
-        let rate = RequestRate::new(RateBounds::AGENTS, start);
+        let rate = RequestRate::new(start);
         let accepted = |at: Duration, of: u32| (0..of).filter(|_| rate.accept(start + at)).count();
         assert_eq!(accepted(Duration::ZERO, 6_000), 5_000);
         assert_eq!(accepted(Duration::from_millis(10), 100), 20);
         assert_eq!(accepted(Duration::from_secs(60), 6_000), 5_000, "a pause earns a burst, not more");
-        let strangers = RequestRate::new(RateBounds::STRANGERS, start);
-        assert_eq!((0..6_000).filter(|_| strangers.accept(start)).count(), 1_000);
     }
 }

@@ -176,7 +176,7 @@ impl Draw for LastFailures {
             ("total", all.total.into()),
             ("not_run", if not_run.is_empty() { Value::Null } else { by_package(&not_run) }),
         ];
-        let changes = text::changes_before(all).filter(|_| self.cursor == 0);
+        let changes = text::changes_line(all).filter(|_| self.cursor == 0);
         let notes = changes.into_iter().chain(self.lost(&shown));
         let answer = ToolAnswer::with_own_headline(self.text(&shown, detail), members).with_notes(notes);
         ToolAnswer { next: self.next(&shown), ..answer }

@@ -115,7 +115,8 @@ async fn slowest(call: &CallContext<'_>) -> Result<Answer, CallError> {
     let document = bounded_report::parse_and_bound(&fetched.document)?;
     let tests = document.get("tests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let ids: HashSet<&str> = tests.iter().filter_map(|test| test["nodeid"].as_str()).collect();
-    let is_part = |test: &Value| test["nodeid"].as_str().is_some_and(|nodeid| is_part(nodeid, &ids));
+    let framework = document["framework"].as_str().unwrap_or_default();
+    let is_part = |test: &Value| test["nodeid"].as_str().is_some_and(|nodeid| is_part(framework, nodeid, &ids));
     let whole: Vec<&Value> = tests.iter().filter(|test| !is_part(test)).collect();
     let timed = whole.iter().filter_map(|test| Some((*test, test["duration_s"].as_f64()?)));
     let mut timed: Vec<(&Value, f64)> = timed.collect();

@@ -69,7 +69,7 @@ async fn failures_have_the_text_of_the_contract() {
     let client = Client::connected_to(&fake).await;
     let result = client.call("last_test_failures", json!({"limit": 9999})).await;
     assert_eq!(block(&result, 0), text::failures(&failures, Reader::Agent));
-    let changes = "compared with the run before: 1 new, 2 fixed; all passed 3 runs ago";
+    let changes = "compared with each test's last result: 1 new, 2 fixed; all passed 3 runs ago";
     let notes = format!("{changes}\nlimit was clamped from 9999 to 500.\nnext: run_failing_tests after a fix");
     assert_eq!(block(&result, 1), notes);
     assert_eq!(fake.state().failures_requests[0].limit, 500);

@@ -76,10 +76,10 @@ pub struct LastRun {
     /// Earlier failures that a rerun with a limit, or a run of some tests, left out.
     #[serde(default)]
     pub deferred: DeferredFailures,
-    /// As in its report.
+    /// As in its report, without the names of the tests.
     #[serde(default)]
     pub since_last_run: Option<SinceLastRun>,
-    /// As in its report.
+    /// As in its report, without the names of the tests.
     #[serde(default)]
     pub since_last_green: Option<SinceLastGreen>,
 }
@@ -122,7 +122,7 @@ impl DeferredFailures {
 /// The failure slot of one session. Every run of tests replaces its content.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailureSlot {
-    /// Boxed, as most sessions are idle and many have had no run.
+    /// Boxed: a last run is large, and many sessions have had none.
     last: Option<Box<LastRun>>,
 }
 
@@ -174,8 +174,8 @@ impl FailureSlot {
             unreached: report.evidence.unreached,
             not_built: report.evidence.not_built.clone(),
             deferred,
-            since_last_run: report.since_last_run.clone(),
-            since_last_green: report.since_last_green.clone(),
+            since_last_run: report.since_last_run.as_ref().map(SinceLastRun::without_names),
+            since_last_green: report.since_last_green.as_ref().map(SinceLastGreen::without_names),
         }));
     }
 

@@ -19,7 +19,7 @@
 //!
 //! **Invariant: no globals, no async, and one thread of its own**, the pool's. `run` uses its caller's thread, which
 //! keeps the short scheduler slice (`sched_slice`) that it gets there; [`shorten_slice`] gives it to other threads that
-//! a run waits for, and [`use_batch_policy`] keeps a thread from interrupting them.
+//! a run waits for, and [`use_batch_policy`] keeps a thread from preempting them.
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 

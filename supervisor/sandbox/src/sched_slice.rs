@@ -3,8 +3,8 @@
 //! A thread with a short slice that wakes up runs before threads that have run for a while, and gets no more time in
 //! total. That suits threads that do little and are waited for: all of proctor's own on the path of a run, and a
 //! command until it starts other processes. Linux supports it since 6.12 and older kernels ignore it, so failures are
-//! not reported. A thread for whose work nobody waits has the batch policy: when it wakes up, it takes no processor from
-//! one that is running.
+//! not reported. A thread whose work may take some milliseconds longer has the batch policy: when it wakes up,
+//! it takes no processor from a thread that is running.
 
 use libc::{c_int, c_uint, sched_attr};
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFlags};
@@ -81,12 +81,18 @@ mod tests {
             (current_slice(), in_thread(current_slice))
         });
         assert_eq!(own_and_childs, (short, short));
-        let batch = in_thread(|| {
-            use_batch_policy();
-            // SAFETY: as above.
-            unsafe { libc::sched_getscheduler(0) }
-        });
-        assert_eq!(batch, libc::SCHED_BATCH);
         assert_eq!(in_thread(current_slice), normal);
+    }
+
+    #[test]
+    fn the_thread_and_its_children_get_the_batch_policy() {
+        // SAFETY: as above.
+        let policy = || unsafe { libc::sched_getscheduler(0) };
+        let own_and_childs = in_thread(|| {
+            use_batch_policy();
+            (policy(), in_thread(policy))
+        });
+        assert_eq!(own_and_childs, (libc::SCHED_BATCH, libc::SCHED_BATCH));
+        assert_eq!(in_thread(policy), libc::SCHED_OTHER);
     }
 }

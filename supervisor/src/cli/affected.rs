@@ -51,7 +51,12 @@ pub(super) async fn affected_in(
     let host = |error: SessionError| CommandError::host(error.to_string());
     let settings = session.settings_for(request).await.map_err(host)?;
     let knowledge = session.knowledge().await.map_err(host)?;
-    let scan = workspace.scan().map_err(|error| CommandError::host(format!("the workspace {error}")))?;
-    affected_tests(workspace, &scan, since, &settings, &knowledge)
-        .map_err(|error| CommandError::usage(error.to_string()))
+    let (workspace, since) = (workspace.clone(), since.clone());
+    let select = move || {
+        let scan = workspace.scan().map_err(|error| CommandError::host(format!("the workspace {error}")))?;
+        affected_tests(&workspace, &scan, &since, &settings, &knowledge)
+            .map_err(|error| CommandError::usage(error.to_string()))
+    };
+    let selected = tokio::task::spawn_blocking(select).await;
+    selected.map_err(|_| CommandError::host("the selection of tests failed"))?
 }

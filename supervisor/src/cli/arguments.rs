@@ -1,7 +1,7 @@
 //! The command line: subcommands, options and their help.
 
 use super::check_arguments::CheckArgs;
-use super::report_arguments::{FormatName, ReportFiles, RunOutput};
+use super::report_arguments::{FormatName, RunOutput, RunReportFiles};
 use super::resource_arguments::ResourceArgs;
 use crate::config::units::{Bytes, Duration, milliseconds};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -138,7 +138,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human", hide_possible_values = true, help = format!("What to print: {}", RunOutput::names()))]
     pub(super) output: RunOutput,
     #[command(flatten)]
-    pub(super) files: ReportFiles<false>,
+    pub(super) files: RunReportFiles,
     /// Concurrent tests within one package.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PARALLEL_MAX)))]
     pub(super) parallel: Option<u32>,

@@ -1,6 +1,6 @@
 //! The options of `proctor check`.
 
-use super::report_arguments::{CheckOutput, ReportFiles};
+use super::report_arguments::{CheckOutput, CheckReportFiles};
 use super::resource_arguments::ResourceArgs;
 use crate::config::units::Duration;
 use clap::Args;
@@ -63,5 +63,5 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "human")]
     pub(super) output: CheckOutput,
     #[command(flatten)]
-    pub(super) reports: ReportFiles<true>,
+    pub(super) reports: CheckReportFiles,
 }

@@ -22,7 +22,7 @@ pub(super) fn failures(arguments: &FailuresArgs) -> Result<u8, CommandError> {
     let mut answer = convert::last_run(memory.slot.last(), Clock::new().now());
     answer.failures.truncate(usize::try_from(arguments.limit).unwrap_or(usize::MAX));
     print::text(&text::failures(&answer, Reader::Person))?;
-    print::text(&text::changes_before(&answer).unwrap_or_default()).map(|()| 0)
+    print::text(&text::changes_line(&answer).unwrap_or_default()).map(|()| 0)
 }
 
 pub(super) fn no_run_yet() -> CommandError {

@@ -123,6 +123,12 @@ impl ValueEnum for CheckOutput {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReportFiles<const OF_CHECK: bool>(pub(super) Vec<(ReportFormat, PathBuf)>);
 
+/// Those of a run of tests.
+pub(super) type RunReportFiles = ReportFiles<false>;
+
+/// Those of a check.
+pub(super) type CheckReportFiles = ReportFiles<true>;
+
 impl<const OF_CHECK: bool> ReportFiles<OF_CHECK> {
     const FORMATS: &[ReportFormat] = if OF_CHECK { ReportFormat::OF_CHECKS } else { &ReportFormat::ALL };
 }

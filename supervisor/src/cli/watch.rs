@@ -1,7 +1,7 @@
 //! `proctor run --watch`: runs the tests, and again whenever a file of the workspace changes.
 //!
-//! After a change the tests that it may affect run first, and where these are not known those that failed; all others run if these
-//! pass. A file that changes during a run, and during the run that follows, is written by the tests themselves and starts no further
+//! After a change the tests that it may affect run first, if these are some of the project and not all, else those that failed; all
+//! run if these pass. A file that changes during a run, and during the run that follows, is written by the tests themselves and starts no further
 //! run.
 
 use super::affected::affected_in;

@@ -4,7 +4,7 @@ use super::convert;
 use super::encode_permit::EncodePermit;
 use super::status;
 use crate::history::query::{FrameworkState, HistoryAnswer, HistoryQuery, PastRun, TestTrend, look_up};
-use crate::history::{History, HistoryLocation, WorkspaceKey};
+use crate::history::{HistoryLocation, WorkspaceKey};
 use crate::workspace::Workspace;
 use proctor_core::bounds::{HISTORY_PAGE, REQUEST_TEST_BYTES_MAX};
 use proctor_core::timestamp::Timestamp;
@@ -15,7 +15,7 @@ use tonic::Status;
 /// Without a place for a history, the answer is empty.
 pub(super) async fn answer(
     message: v1::HistoryRequest,
-    (history, location): (History, Option<HistoryLocation>),
+    location: Option<HistoryLocation>,
     workspace: &Workspace,
     permit: EncodePermit,
     now: Timestamp,
@@ -33,7 +33,7 @@ pub(super) async fn answer(
     };
     let workspace = workspace.clone();
     let answer = move || {
-        history.settle(&location);
+        location.wait_until_written();
         let found = look_up(&location, WorkspaceKey::for_workspace(&workspace), &query);
         found.map(|found| convert_answer(found, now)).map_err(|error| status::history(&error))
     };

@@ -145,9 +145,7 @@ impl Results for Api {
         let session = self.session(&tenant, &message.session_id).await?;
         let permit = EncodePermit::acquire(tenant.allowance.in_flight()).await;
         let location = tenant.policy.history.clone();
-        let history = self.context.history.clone();
-        let answer =
-            history_answer::answer(message, (history, location), session.workspace(), permit, Clock::wall_time());
+        let answer = history_answer::answer(message, location, session.workspace(), permit, Clock::wall_time());
         Ok(Response::new(answer.await?))
     }
 
@@ -188,11 +186,10 @@ impl Api {
         };
         let render = {
             let (run_id, workspace) = (run_id.clone(), session.workspace().clone());
-            let (history, location) = (self.context.history.clone(), tenant.policy.history.clone());
+            let history = tenant.policy.history.clone();
             move || {
-                location.iter().for_each(|location| history.settle(location));
                 let index = memory.as_ref().map(|memory| &memory.index);
-                let context = ReportContext::look_up(format, &report, &workspace, location.as_ref(), &clock, index);
+                let context = ReportContext::look_up(format, &report, &workspace, history.as_ref(), &clock, index);
                 reports::render(format, ReportInput { run_id: &run_id, report: &report, context: &context }, bytes_max)
             }
         };

@@ -1,5 +1,6 @@
 //! The history of runs: outcome, counts and figures of each run, outcome and time of each test, in one SQLite database
-//! per tenant. It survives restarts and never fails a run: what goes wrong here ends as a note in the report.
+//! per tenant. It survives restarts and never fails a run: what goes wrong here ends as a note in the report, and for a
+//! command of the request, which does not wait, in the log.
 //!
 //! One thread writes, behind a bounded queue in which each tenant has a bounded share. A run's own thread hands it the
 //! finished run and waits at most [`HISTORY_WAIT`](proctor_core::bounds::HISTORY_WAIT) for the comparison with earlier
@@ -36,6 +37,9 @@ use thiserror::Error;
 /// Interval between the tries to enter a full queue: as long as some records take.
 const FLUSH_RETRY: Duration = Duration::from_millis(20);
 
+/// Interval between two looks at whether the runs of a tenant are written.
+const WRITTEN_POLL: Duration = Duration::from_millis(2);
+
 /// Where the history of one tenant is, and how large it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryLocation {
@@ -56,6 +60,19 @@ impl HistoryLocation {
     /// Whether runs wait to be written to it.
     fn has_queued(&self) -> bool {
         self.queued.0.now() > 0
+    }
+
+    /// Waits until no run waits to be written to it, at most [`HISTORY_WAIT`]; then the reader goes on without the last ones.
+    /// Blocks. It takes no place in the writer's queue, which the tenants share.
+    pub fn wait_until_written(&self) {
+        let deadline = Instant::now() + HISTORY_WAIT;
+        while self.has_queued() {
+            if Instant::now() >= deadline {
+                tracing::warn!(dir = %self.dir.display(), "a history is read without its last runs, which wait to be written");
+                return;
+            }
+            std::thread::sleep(WRITTEN_POLL);
+        }
     }
 }
 
@@ -184,13 +201,6 @@ impl History {
             RecvTimeoutError::Timeout => Err(HistoryError::Slow),
             RecvTimeoutError::Disconnected => Err(HistoryError::Host),
         })
-    }
-
-    /// Waits until the runs that have ended are in this history, for at most [`HISTORY_WAIT`]. Blocks.
-    pub fn settle(&self, location: &HistoryLocation) {
-        if location.has_queued() && !self.flush(HISTORY_WAIT) {
-            tracing::warn!("a history is read without its last runs: they wait to be written");
-        }
     }
 
     /// Waits until everything queued is written, at most this long. Returns whether it is. Blocks.

@@ -251,7 +251,8 @@ fn a_command_of_the_request_waits_only_behind_another_run_of_its_tenant() {
     assert_eq!(record("1"), Ok(Comparison::default()));
     assert_eq!(record("2"), Err(HistoryError::Slow), "more do not pile up");
     other.execute_batch("ROLLBACK").unwrap();
-    store.history.settle(&location);
+    assert!(store.history.flush(Duration::from_secs(60)));
+    location.wait_until_written();
     assert_eq!(look_up(&location, WORKSPACE, &HistoryQuery::default()).unwrap().total_runs, 3);
 }
 

@@ -176,6 +176,7 @@ impl ReportContext {
 
 // A page without its history is better than none.
 fn past(location: &HistoryLocation, workspace: &Workspace) -> Option<HistoryAnswer> {
+    location.wait_until_written();
     let query =
         HistoryQuery { limit: RUNS_MAX, flaky: true, slow: true, never_failing: true, ..HistoryQuery::default() };
     look_up(location, WorkspaceKey::for_workspace(workspace), &query)

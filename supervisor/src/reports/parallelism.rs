@@ -14,7 +14,7 @@ const PROCESSORS_MAX: u32 = 8;
 #[must_use]
 pub fn timed_tests(report: &Report) -> Vec<(&TestCase, f64)> {
     let ids: HashSet<&str> = report.tests.iter().map(|test| test.nodeid.as_str()).collect();
-    let whole = report.tests.iter().filter(|test| !is_part(&test.nodeid, &ids));
+    let whole = report.tests.iter().filter(|test| !is_part(&report.framework, &test.nodeid, &ids));
     whole.filter_map(|test| Some((test, test.duration_s?))).collect()
 }
 

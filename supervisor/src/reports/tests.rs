@@ -275,10 +275,14 @@ fn the_plan_has_what_the_run_showed_in_itself_and_an_estimate_where_a_setting_is
     assert!(!plan.contains("--parallel"), "Go runs packages at the same time: {plan}");
     report.framework = "pytest".to_owned();
     let plan = text(ReportFormat::Optimization, &report, usize::MAX);
-    let estimate = "One after the other the tests take 13.00 s. With `proctor run --parallel 2`, which needs pytest-xdist, they would \
-                    take about 7.00 s, and not less than the 6.00 s of `pkg/a`. This is an estimate from the times of this run: 2 \
+    let estimate = "One after the other the tests take 15.00 s. With `proctor run --parallel 2`, which needs pytest-xdist, they would \
+                    take about 8.00 s, and not less than the 6.00 s of `pkg/a`. This is an estimate from the times of this run: 2 \
                     tests at a time, the longest first";
-    assert!(plan.contains(estimate), "{plan}");
+    assert!(plan.contains(estimate), "pytest has no subtests: {plan}");
+    let processors = std::mem::replace(&mut report.limits.cpu_millis_max, 1_500);
+    let plan = text(ReportFormat::Optimization, &report, usize::MAX);
+    assert!(!plan.contains("--parallel"), "there is one processor: {plan}");
+    report.limits.cpu_millis_max = processors;
     report.framework = "mocha".to_owned();
     let plan = text(ReportFormat::Optimization, &report, usize::MAX);
     assert!(!plan.contains("--parallel"), "there is one file: {plan}");

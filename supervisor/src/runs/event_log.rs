@@ -77,7 +77,7 @@ pub enum RunEnd {
 pub enum Phase {
     /// Waiting for a turn.
     Queued {
-        /// As in the last [`RunEvent::Queued`].
+        /// As in the last [`RunEvent::Queued`]; 0 once the run has its turn.
         position: u32,
     },
     /// Its runner has started.
@@ -105,6 +105,7 @@ pub struct Snapshot {
 
 enum WriteRequest {
     Append(Vec<RunEvent>),
+    TurnCame,
     ReplaceFiles(OutputFiles),
     ReserveReport { report: u64, reply: oneshot::Sender<u64> },
     End(RunEnd, Option<Reservation>),
@@ -133,6 +134,11 @@ impl LogWriter {
         if !events.is_empty() {
             _ = self.writes.send(WriteRequest::Append(events)).await;
         }
+    }
+
+    /// The run has waited, and has its turn: no event says so, as that of its start follows.
+    pub async fn record_turn(&self) {
+        _ = self.writes.send(WriteRequest::TurnCame).await;
     }
 
     /// Blocking [`append`](Self::append) for the run's thread. Panics on a tokio thread.
@@ -329,6 +335,7 @@ impl Log {
                 biased;
                 write = writes_rx.recv(), if writing => match write {
                     Some(WriteRequest::Append(events)) => self.append(events),
+                    Some(WriteRequest::TurnCame) => self.set_position(0),
                     Some(WriteRequest::ReplaceFiles(files)) => self.files = files,
                     Some(WriteRequest::ReserveReport { report, reply }) => _ = reply.send(self.reserve_report(report)),
                     Some(WriteRequest::End(end, retained)) => self.finish(end, retained),
@@ -367,7 +374,7 @@ impl Log {
         }
         for event in events {
             match &event {
-                RunEvent::Queued { position } => self.phase = Phase::Queued { position: *position },
+                RunEvent::Queued { position } => self.set_position(*position),
                 RunEvent::Started { limits, .. } => (self.phase, self.limits) = (Phase::Running, Some(*limits)),
                 RunEvent::Progress(progress) => self.progress = progress.clone(),
                 _ => {}
@@ -385,6 +392,12 @@ impl Log {
             }
         }
         self.wake();
+    }
+
+    fn set_position(&mut self, position: u32) {
+        if matches!(self.phase, Phase::Queued { .. }) {
+            self.phase = Phase::Queued { position };
+        }
     }
 
     // Merges output into the last event if it is adjacent and no reader has seen that event.

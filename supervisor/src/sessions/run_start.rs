@@ -202,6 +202,9 @@ impl Actor {
         match self.enter_after_rescan(&run, result).await {
             Ok((fingerprint, ready, slot)) => {
                 self.step(SessionEvent::Rescanned { run: run.clone(), fingerprint }).await;
+                if let Some(entry) = self.runs.get(&run) {
+                    entry.log.record_turn().await;
+                }
                 self.drive(run, *ready, slot, starting.notes);
             }
             Err(why) => self.end_undriven(run, RunEnd::NotStarted(why)),

@@ -3,7 +3,7 @@
 use crate::assert_passed;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{
-    CancelRunRequest, GetRunRequest, ListTestsRequest, Outcome, Priority, RunTestsRequest, WatchRunRequest,
+    CancelRunRequest, GetRunRequest, ListTestsRequest, Outcome, Priority, RunState, RunTestsRequest, WatchRunRequest,
 };
 use proctor_tests::grpc_client::{Client, CompletedRun, RunStream};
 use proctor_tests::paused_test::PausedTest;
@@ -84,13 +84,17 @@ fn assert_quota_exceeded(refused: &Status, quota: &str) {
 async fn alternates_tenants_and_reports_queue_positions() {
     let supervisor = crowded();
     let (alpha, beta) = Tenant::both(&supervisor).await;
-    let (first, running, _) = alpha.start_and_pause("first").await;
+    let (first, running, first_run) = alpha.start_and_pause("first").await;
     // A tenant with a running run queues behind a tenant with none.
     let (second, mut behind) = alpha.start("second").await;
     behind.wait_for_event("position 1", |event| has_position(event, 1)).await;
     let (third, mut ahead) = beta.start("third").await;
     ahead.wait_for_event("position 1", |event| has_position(event, 1)).await;
-    behind.wait_for_event("position 2, behind the other tenant", |event| has_position(event, 2)).await;
+    let queued = behind.wait_for_event("position 2, behind the other tenant", |event| has_position(event, 2)).await;
+    for (run_id, state, position) in [(&queued.run_id, RunState::Queued, 2), (&first_run, RunState::Running, 0)] {
+        let status = alpha.client.get_run(run_id, 0).await;
+        assert_eq!((status.state(), status.queue_position), (state, position));
+    }
 
     resume_and_assert_passed(&[first], [running]).await;
     ahead.wait_for_test("TestWaits").await;

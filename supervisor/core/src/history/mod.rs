@@ -81,6 +81,12 @@ impl TestGroup {
         TestGroup { total, tests }
     }
 
+    /// The group with its number alone.
+    #[must_use]
+    fn without_names(&self) -> TestGroup {
+        TestGroup { total: self.total, tests: Vec::new() }
+    }
+
     /// Memory use in bytes, without the group itself.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -103,6 +109,15 @@ pub struct SinceLastRun {
     pub still_failing: TestGroup,
 }
 
+impl SinceLastRun {
+    /// The numbers alone.
+    #[must_use]
+    pub fn without_names(&self) -> SinceLastRun {
+        let [new, fixed, still_failing] = [&self.new, &self.fixed, &self.still_failing].map(TestGroup::without_names);
+        SinceLastRun { run_id: self.run_id.clone(), ended_at: self.ended_at, new, fixed, still_failing }
+    }
+}
+
 /// How a run differs from the last run of all tests that passed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinceLastGreen {
@@ -114,6 +129,14 @@ pub struct SinceLastGreen {
     pub runs: u64,
     /// Fail now.
     pub failing: TestGroup,
+}
+
+impl SinceLastGreen {
+    /// The numbers alone.
+    #[must_use]
+    pub fn without_names(&self) -> SinceLastGreen {
+        SinceLastGreen { run_id: self.run_id.clone(), failing: self.failing.without_names(), ..*self }
+    }
 }
 
 #[cfg(test)]

@@ -12,10 +12,11 @@ use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
 use proctor_core::usage_samples::UsageSample;
 use proctor_proto::printable::{block as printable, line};
+use proctor_proto::test_times::is_part;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Flaky and slower tests shown.
 const UNSTEADY_MAX: usize = 30;
@@ -28,6 +29,9 @@ const TEST_BYTES: usize = 72;
 
 /// Bytes of the names of a detail's members.
 const DETAIL_BYTES: usize = 64;
+
+/// Bytes of the number of a test in the list of subtests.
+const SUBTEST_BYTES: usize = 8;
 
 /// Of a test: whether it failed before.
 #[derive(Clone, Copy)]
@@ -53,6 +57,8 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
     let (mut kinds, mut suites) = (Names::default(), Names::default());
     let (mut tests, mut details) = (Vec::new(), Vec::new());
     let mut index_of: HashMap<(&str, &str), usize> = HashMap::new();
+    let ids: HashSet<&str> = report.tests.iter().map(|test| test.nodeid.as_str()).collect();
+    let mut subtests = Vec::new();
     for entry in all {
         let (name, suite) = (line(&entry.name), line(entry.suite));
         let is_known = suites.index.contains_key(&suite);
@@ -60,7 +66,9 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
         let message = printable(&entry.message);
         let own = if entry.message.is_empty() && entry.file.is_none() { 0 } else { DETAIL_BYTES };
         let message_bytes = own + bytes_of(&beginning(&message)) + entry.file.map_or(0, |file| bytes_of(&line(file)));
-        if !budget.take_entry(entry, TEST_BYTES + bytes_of(&name) + suite_bytes + message_bytes) {
+        let is_subtest = matches!(entry.subject, Subject::Test(test) if is_part(&report.framework, &test.nodeid, &ids));
+        let subtest_bytes = if is_subtest { SUBTEST_BYTES } else { 0 };
+        if !budget.take_entry(entry, TEST_BYTES + bytes_of(&name) + suite_bytes + message_bytes + subtest_bytes) {
             continue;
         }
         let detail = detail(input, entry, &message, budget).map(|detail| {
@@ -69,6 +77,9 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
         });
         let trend = trends.get(&(entry.suite, &*entry.name)).copied().unwrap_or(Trend::Unknown);
         index_of.entry((entry.suite, &*entry.name)).or_insert(tests.len());
+        if is_subtest {
+            subtests.push(tests.len());
+        }
         let ended_ms = match entry.subject {
             Subject::Test(test) => test.finished_s.map(milliseconds),
             _ => None,
@@ -101,6 +112,7 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
         "kinds": kinds.names,
         "suites": suites.names,
         "tests": tests,
+        "subtests": subtests,
         "details": details,
         "history": history.map_or_else(Vec::new, |history| history.runs.iter().map(past_run).collect()),
         "flaky": history.map_or_else(Vec::new, |history| flaky(history, number)),

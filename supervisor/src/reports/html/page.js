@@ -418,13 +418,8 @@
   // Slowest tests.
   const link = (index, text) => el('button', { class: 'link', type: 'button', on: { click: () => reveal(index) } }, text);
   // The time of a subtest is in that of its parent.
-  const known = new Set(tests.map((test) => `${test[SUITE]} ${test[NAME]}`));
-  const isPart = ([suite, name]) => ['/', ' > ', '::'].some((separator) => {
-    let at = name.indexOf(separator);
-    while (at > 0 && !known.has(`${suite} ${name.slice(0, at)}`)) at = name.indexOf(separator, at + 1);
-    return at > 0;
-  });
-  const whole = tests.map((_, index) => index).filter((index) => tests[index][MS] > 0 && !isPart(tests[index]));
+  const subtests = new Set(data.subtests);
+  const whole = tests.map((_, index) => index).filter((index) => tests[index][MS] > 0 && !subtests.has(index));
   const byTime = whole.sort((a, b) => tests[b][MS] - tests[a][MS]).slice(0, 12);
   if (byTime.length) {
     const sum = whole.reduce((all, index) => all + tests[index][MS], 0);
