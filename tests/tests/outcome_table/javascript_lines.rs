@@ -34,10 +34,14 @@ const JEST: &[Expected<'_>] = &[
 
 const VITEST: &[Expected<'_>] = &[
     // A set-up file runs for each test file.
-    ("src/stock.ts:1", &[(PRICE, ALL_OF_PRICE), ("test/stock.test.ts", ALL_OF_STOCK)]),
-    ("src/stock.ts:4", &[(PRICE, ALL_OF_PRICE), ("test/stock.test.ts", ALL_OF_STOCK)]),
+    ("src/stock.ts:1", &[(PRICE, ALL_OF_PRICE), ("test/stock.test.ts", ALL_OF_STOCK), WEB]),
+    ("src/stock.ts:4", &[(PRICE, ALL_OF_PRICE), ("test/stock.test.ts", ALL_OF_STOCK), WEB]),
     ("src/stock.ts:8", &[("test/stock.test.ts", ALL_OF_STOCK)]),
+    ("src/page.ts:2", &[WEB]),
 ];
+
+/// In the environment of a browser.
+const WEB: (&str, &[&str]) = ("test/web.test.ts", &["title"]);
 
 const SPEC: &str = "test/price.spec.cjs";
 const ALL_OF_SPEC: &[&str] = &["shipping", "tax > of a negative price", "tax > of a price"];

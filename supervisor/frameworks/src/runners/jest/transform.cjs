@@ -61,11 +61,9 @@ async function load(inner, fromJest) {
   return typeof transformer.createTransformer === 'function' ? transformer.createTransformer(inner.config) : transformer;
 }
 
-// Probes name the file by its path in the workspace.
-function keyOf(theirs, source, file, options, workspace) {
-  const own = theirs ?? JSON.stringify([source, options.configString, options.instrument]);
-  const { supportsStaticESM, supportsDynamicImport } = options;
-  return createHash('sha1').update(JSON.stringify([VERSION, own, file, workspace, supportsStaticESM, supportsDynamicImport])).digest('hex');
+function keyOf(theirs, source, file, options) {
+  const own = theirs ?? JSON.stringify([source, options.configString, options.instrument, file]);
+  return createHash('sha1').update(JSON.stringify([VERSION, own, options.supportsStaticESM, options.supportsDynamicImport])).digest('hex');
 }
 
 // `inner`: path and configuration of the project's transformer, if there is one; `workspace`: the workspace's directory; `core`: the path
@@ -78,16 +76,15 @@ async function createTransformer({ inner, workspace, core }) {
     const isInstrumentedByJest = options.instrument && !theirs.canInstrument;
     return withProbes(result, source, file, { ...options, isInstrumentedByJest }, { parse, workspace });
   };
-  const key = (own, source, file, options) => keyOf(own, source, file, options, workspace);
   const ours = {
     canInstrument: theirs.canInstrument,
-    getCacheKey: (source, file, options) => key(theirs.getCacheKey?.(source, file, withoutOurs(options, inner)), source, file, options),
+    getCacheKey: (source, file, options) => keyOf(theirs.getCacheKey?.(source, file, withoutOurs(options, inner)), source, file, options),
   };
   if (theirs.process) {
     ours.process = (source, file, options) => finish(theirs.process(source, file, withoutOurs(options, inner)), source, file, options);
   }
   if (theirs.getCacheKeyAsync) {
-    ours.getCacheKeyAsync = async (source, file, options) => key(await theirs.getCacheKeyAsync(source, file, withoutOurs(options, inner)), source, file, options);
+    ours.getCacheKeyAsync = async (source, file, options) => keyOf(await theirs.getCacheKeyAsync(source, file, withoutOurs(options, inner)), source, file, options);
   }
   if (theirs.processAsync) {
     ours.processAsync = async (source, file, options) => finish(await theirs.processAsync(source, file, withoutOurs(options, inner)), source, file, options);

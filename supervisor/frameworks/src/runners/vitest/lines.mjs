@@ -1,5 +1,6 @@
 // A plugin of Vite that measures the lines of each test: it comes after all others, whose source maps lead to the project's lines.
 
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createRequire } from 'node:module';
@@ -43,10 +44,14 @@ export function measureLines(settings, options) {
       if (isMeasured) test.setupFiles = [SETUP, ...[test.setupFiles ?? []].flat()];
       else noteFor(settings, `lines are not measured test by test: ${why}`);
     },
+    // Vite reads no file outside of the project for tests in the environment of a browser, as jsdom.
+    load(id) {
+      if (id.split('?', 1)[0] !== SETUP) return undefined;
+      return `const PROCTOR_LINES = ${JSON.stringify({ ...settings, from: SETUP })};\n${readFileSync(SETUP, 'utf8')}`;
+    },
     transform(code, id) {
       if (!isMeasured || this.environment?.name === VITESTS_OWN) return undefined;
       const [file] = id.split('?', 1);
-      if (file === SETUP) return { code: `const PROCTOR_LINES = ${JSON.stringify({ ...settings, from: SETUP })};\n${code}`, map: null };
       if (NOT_CODE.test(id) || !isProjectSource(file, settings.workspace)) return undefined;
       const place = { absolute: file, path: path.relative(settings.workspace, file) };
       try {
