@@ -1,10 +1,9 @@
 //! The lines that each test of JavaScript and TypeScript executes: Jest, Vitest and Mocha.
 
 use crate::covering_tests::{Expected, check_covering};
-use proctor_tests::process::{ProcessOutput, search_path, source_root, tools, wait_for_exit};
+use proctor_tests::process::{ProcessOutput, command, search_path, source_root, tools, wait_for_exit};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
-use std::process::Command;
 
 const PRICE: &str = "test/price.test.ts";
 const ALL_OF_PRICE: &[&str] = &["tax > of a negative price", "tax > of a price", "text of a function"];
@@ -105,10 +104,11 @@ fn measures_each_test_of_mocha() {
 #[test]
 fn a_program_behaves_the_same_with_probes() {
     let root = source_root();
-    let mut node = Command::new("node");
+    let node = std::env::split_paths(&search_path()).map(|dir| dir.join("node")).find(|node| node.exists()).unwrap();
+    let mut node = command(&node);
     node.arg(root.join("tests/tests/outcome_table/programs_with_probes.cjs"));
     node.arg(root.join("supervisor/frameworks/src/ecosystems/js"));
-    let output = node.env("PATH", search_path()).output().unwrap();
+    let output = node.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
