@@ -13,7 +13,7 @@ use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
-Which tests execute a file or a line of it, as runs of this session measured (Go, Python). Call it before you change \
+Which tests execute a file or a line of it, as runs of this session measured (Go, Python, Jest, Vitest, Mocha). Call it before you change \
 code, to know what guards it, or after, to run only these: pass their names to run_tests. Needs a run_tests before. \
 Runs nothing.";
 
@@ -90,7 +90,7 @@ fn relative(file: &str, workspace: &Path) -> String {
 fn next_call(answer: &TestsCoveringResponse) -> String {
     let fixed = match answer {
         answer if !answer.has_coverage => {
-            "run_tests, with coverage not off; in this version coverage is measured for Go and Python only"
+            "run_tests, with coverage not off; in this version coverage is measured for Go, Python, Jest, Vitest and Mocha only"
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",

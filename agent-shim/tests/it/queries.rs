@@ -296,7 +296,10 @@ async fn names_the_frameworks_with_coverage_if_none_was_measured() {
     let client = Client::connected_to(&FakeSupervisor::start(FakeState::default())).await;
     let result = client.call("tests_covering", json!({"file": "a.py"})).await;
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
-    assert!(block(&result, 1).ends_with("in this version coverage is measured for Go and Python only"), "{result:?}");
+    assert!(
+        block(&result, 1).ends_with("in this version coverage is measured for Go, Python, Jest, Vitest and Mocha only"),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]

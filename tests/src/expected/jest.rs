@@ -1,4 +1,4 @@
-//! Expected results of Jest's fixtures.
+//! Expected results of Jest's fixtures. `lines` is tested in `outcome_table/javascript_lines.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

@@ -1,4 +1,4 @@
-//! Expected results of Mocha's fixtures.
+//! Expected results of Mocha's fixtures. `lines` is tested in `outcome_table/javascript_lines.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

@@ -1,4 +1,4 @@
-//! Expected results of Vitest's fixtures.
+//! Expected results of Vitest's fixtures. `lines` is tested in `outcome_table/javascript_lines.rs`.
 //!
 //! Most fixtures use the threads pool. With forks, the default of Vitest 4, one of some hundred workers on a busy host does not
 //! receive its start message, and its tests get no result (vitest-dev/vitest#8968).

@@ -8,10 +8,12 @@
 )]
 
 mod command_line;
+mod covering_tests;
 mod django;
 mod go_lines;
 mod grpc;
 mod hung_stacks;
+mod javascript_lines;
 mod long_output;
 mod mcp;
 mod mcp_client;
@@ -185,8 +187,17 @@ fn command_line_and_mcp_show_every_feature_of_a_report() {
 }
 
 /// Fixtures without a row, for a reason given in their framework's table.
-const FIXTURES_WITHOUT_ROW: &[&str] =
-    &["go/lines", "go/race", "pytest/browser", "pytest/lines", "unittest/django", "unittest/lines"];
+const FIXTURES_WITHOUT_ROW: &[&str] = &[
+    "go/lines",
+    "go/race",
+    "jest/lines",
+    "mocha/lines",
+    "pytest/browser",
+    "pytest/lines",
+    "unittest/django",
+    "unittest/lines",
+    "vitest/lines",
+];
 
 #[test]
 fn every_row_and_fixture_has_a_test() {

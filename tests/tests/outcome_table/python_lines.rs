@@ -1,14 +1,12 @@
 //! The lines that each test of Python executes: pytest, pytest-xdist and unittest, with a Python that reports lines (3.12 or newer).
 
+use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, copy};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Once;
-
-/// A line, and the tests that execute it: file and names.
-type Expected<'a> = (&'a str, &'a [(&'a str, &'a [&'a str])]);
 
 const PRICE: &str = "tests/test_price.py";
 const STOCK: &str = "tests/test_stock.py";
@@ -70,26 +68,7 @@ fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
 }
 
 fn check(workspace: &TestWorkspace, table: &[Expected<'_>]) {
-    let mut wrong = Vec::new();
-    for (place, expected) in table {
-        let output = proctor(workspace, &["covering", place]);
-        let mut found: Vec<(String, Vec<String>)> = Vec::new();
-        for line in output.stdout.lines().skip(1) {
-            match (line.strip_suffix(':'), found.last_mut()) {
-                (Some(package), _) => found.push((package.to_owned(), Vec::new())),
-                (None, Some((_, tests))) if line.starts_with(' ') => tests.push(line.trim().to_owned()),
-                _ => {}
-            }
-        }
-        let expected: Vec<(String, Vec<String>)> = expected
-            .iter()
-            .map(|(package, tests)| ((*package).to_owned(), tests.iter().map(ToString::to_string).collect()))
-            .collect();
-        if found != expected {
-            wrong.push(format!("{place}: {output:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    check_covering(table, |place| proctor(workspace, &["covering", place]));
 }
 
 fn coverage(output: &ProcessOutput) -> Value {

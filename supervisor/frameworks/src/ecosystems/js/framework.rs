@@ -4,9 +4,11 @@ use super::{
     JsRunner, describe_markers, is_left_to_test_script, is_monorepo, is_tested_by, missing_build_output,
     package_json_path, projects, script_starts,
 };
-use crate::contract::{FileTree, Framework, Manifest, Parser, Plan, PlanError, PlanRequest, Project};
+use crate::contract::{CoverageHarvest, FileTree, Framework, Manifest, Parser, Plan, PlanError, PlanRequest, Project};
+use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use proctor_core::request::BrowserOptions;
+use proctor_core::request::{BrowserOptions, CoverageMode};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one JavaScript runner adds to what all of them share.
 pub(crate) trait JsFramework: Send + Sync {
@@ -68,7 +70,11 @@ impl<F: JsFramework> Framework for F {
     }
 
     fn plan(&self, projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-        self.plan_tests(projects, tree, request)
+        let mut plan = self.plan_tests(projects, tree, request)?;
+        if F::MANIFEST.options.coverage {
+            line_records::plan_measurement(&mut plan, F::MANIFEST.name, request);
+        }
+        Ok(plan)
     }
 
     fn apply_browser_options(
@@ -91,10 +97,20 @@ impl<F: JsFramework> Framework for F {
         tree: &FileTree,
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
-        self.plan_names(projects, tree, request)
+        self.plan_names(projects, tree, &PlanRequest { coverage: CoverageMode::Off, ..request.clone() })
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         self.reporter_parser(plan, request)
+    }
+
+    fn ingest_coverage(
+        &self,
+        _projects: &[Project],
+        _workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        line_records::ingest(F::MANIFEST.name, artifacts, finished)
     }
 }

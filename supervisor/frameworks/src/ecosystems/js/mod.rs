@@ -3,7 +3,7 @@
 //! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test script
 //! starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides how often a
 //! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
-//! environment. `stacks` reads where a test hangs. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
+//! environment. `stacks` reads where a test hangs. `probes.cjs`, `hits.cjs` and `lines.cjs` measure the lines of each test. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
 //!
 //! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`]. A control
 //! character of a title, such as a line end, is reported as its picture (U+2400 and on).
@@ -61,12 +61,16 @@ pub(crate) fn injected_file(path: &str, bytes: &[u8]) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
 }
 
-/// The files that every reporter with access to error objects needs, followed by those of one runner.
+/// The files that every reporter with access to error objects needs, and the measurement of lines, followed by those of one runner.
 pub(crate) fn shared_files(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
-    let shared: [(&str, &[u8]); 3] = [
+    let shared: [(&str, &[u8]); 7] = [
         (PROGRAM_FILE, include_bytes!("program.cjs")),
         ("js/report.cjs", include_bytes!("report.cjs")),
         ("js/failure.cjs", include_bytes!("failure.cjs")),
+        ("js/hits.cjs", include_bytes!("hits.cjs")),
+        ("js/lines.cjs", include_bytes!("lines.cjs")),
+        ("js/modules.cjs", include_bytes!("modules.cjs")),
+        ("js/probes.cjs", include_bytes!("probes.cjs")),
     ];
     shared.iter().chain(files).map(|(path, bytes)| injected_file(path, bytes)).collect()
 }

@@ -1,6 +1,5 @@
 //! What the two Python adapters share: project detection, selection, the interpreter, and cache locations outside of the workspace.
 
-mod coverage;
 mod detect;
 mod pytest_config;
 mod selection;
@@ -8,7 +7,6 @@ mod stacks;
 mod toolchain;
 mod zip_archive;
 
-pub(crate) use coverage::ingest as ingest_coverage;
 pub(crate) use detect::{
     MANAGE_FILE, MARKERS, PythonRunner, describe_pytest_markers, describe_unittest_markers, is_ambiguous_config,
     is_django, is_manage_file, may_define_load_tests, projects, projects_for_pytest, pytest_collects, requires_package,
@@ -20,9 +18,10 @@ pub(crate) use toolchain::PYTHON;
 
 use crate::contract::Project;
 use crate::contract::{
-    ARTIFACTS, FixedChance, InjectedFile, NameScope, OrderSupport, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport,
-    Step, TestScope,
+    FixedChance, InjectedFile, NameScope, OrderSupport, Plan, PlanRequest, REPORT, RerunNames, ScopeSupport, Step,
+    TestScope,
 };
+use crate::formats::line_records;
 use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
@@ -56,10 +55,9 @@ impl<'a> PlanBuilder<'a> {
         let modules = [plugins, &shared].concat();
         let modules = zip_archive::archive(format!("{name}/proctor.zip"), &modules);
         let measured = request.coverage == CoverageMode::Auto;
-        let dirs = measured.then(|| format!("{ARTIFACTS}/{}", coverage::directory(name))).into_iter().collect();
         let storage = measured.then(|| injected(format!("{name}/proctor_lines.so"), LINE_STORAGE.to_vec()));
         let files = [modules].into_iter().chain(storage).collect();
-        let plan = Plan { files, dirs, artifacts: measured, report: true, ..Plan::default() };
+        let plan = Plan { files, report: true, ..Plan::default() };
         PlanBuilder { name, request, plan }
     }
 
@@ -105,14 +103,13 @@ impl<'a> PlanBuilder<'a> {
         for step in &mut self.plan.steps {
             step.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         }
+        line_records::plan_measurement(&mut self.plan, self.name, self.request);
         self.plan
     }
 
     /// Cache paths contain the workspace's path, so workspaces do not share caches.
     fn environment(&self) -> BTreeMap<String, String> {
         let PlanRequest { workspace, scratch, cache, .. } = *self.request;
-        let lines = (self.request.coverage == CoverageMode::Auto)
-            .then(|| ("PROCTOR_COVERAGE", format!("{scratch}/{ARTIFACTS}/{}", coverage::directory(self.name))));
         BTreeMap::from_iter(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
@@ -121,8 +118,6 @@ impl<'a> PlanBuilder<'a> {
                 ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),
                 ("PROCTOR_WORKSPACE", workspace.to_owned()),
             ]
-            .into_iter()
-            .chain(lines)
             .map(|(name, value)| (name.to_owned(), value)),
         )
     }

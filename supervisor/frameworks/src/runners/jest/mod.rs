@@ -8,7 +8,9 @@
 //! only, both rerun when one failed. A test's output is captured unless its file has concurrent tests or a test runner other
 //! than jest-circus (`runner.cjs`), the default since Jest 27. Before 29 Jest does not report test starts, and before 28 it
 //! reports the tests of a file when the file is done: after a kill only the running files are known.
-//! Coverage is not measured.
+//!
+//! The lines of each test are measured (`ecosystems/js/probes.cjs`): `transform.cjs` wraps the project's transformers, and Jest caches
+//! its result. `runner.cjs` says which test is running.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
@@ -160,6 +162,7 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("jest/reporter.cjs", include_bytes!("reporter.cjs")),
     ("jest/run.cjs", include_bytes!("run.cjs")),
     ("jest/runner.cjs", include_bytes!("runner.cjs")),
+    ("jest/transform.cjs", include_bytes!("transform.cjs")),
 ];
 
 pub(crate) const PROFILE: RunnerProfile = RunnerProfile {
@@ -178,6 +181,7 @@ static MANIFEST: Manifest = Manifest {
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
     options: OptionSupport {
+        coverage: true,
         orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
         scope: ScopeSupport { names: NameScope::Titles, files: true },
         ..Manifest::DEFAULT.options

@@ -5,12 +5,14 @@
 // that run at the same time cannot be attributed: such a file's tests have none.
 'use strict';
 
+const { Lines, attempt } = require('../js/lines.cjs');
 const { OutputCapture, endOfOutput, nowRunning } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
   const circus = require(config.proctorRunner);
   const run = circus.default ?? circus;
-  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more);
+  const lines = measure(config, environment, file);
+  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more).finally(() => attempt(() => lines?.outside()));
   const output = new Output(environment);
   const telling = (event, [path, test]) => {
     if (event === 'test-case-result') return send(event, [path, { ...test, output: output.end() }]);
@@ -18,8 +20,36 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
     if (event === 'test-case-start') output.begin();
     return sent;
   };
-  return run(globalConfig, config, environment, runtime, file, telling, ...more).finally(() => output.end());
+  return run(globalConfig, config, environment, runtime, file, telling, ...more).finally(() => {
+    output.end();
+    attempt(() => lines?.outside());
+  });
 };
+
+// Measures the lines of the file's tests if Jest's configuration says so. A test begins before its hooks.
+function measure(config, environment, file) {
+  const { hits } = environment.global.$proctor_lines ?? {};
+  if (config.proctorLines === undefined || hits === undefined) return undefined;
+  const lines = new Lines(config.proctorLines, hits);
+  const own = environment.handleTestEvent;
+  environment.handleTestEvent = (event, state) => {
+    const { name, test } = event;
+    attempt(() => {
+      if (name === 'run_start' && hasConcurrent(state.rootDescribeBlock)) lines.mix();
+      if (name === 'test_start') lines.begin(test);
+      if (name === 'test_done' || name === 'test_skip' || name === 'test_todo') lines.end(test, file, titlesOf(test));
+    });
+    return own?.call(environment, event, state);
+  };
+  return lines;
+}
+
+function titlesOf(test) {
+  const titles = [];
+  // The outermost block is the file.
+  for (let entity = test; entity.parent; entity = entity.parent) titles.unshift(entity.name);
+  return titles;
+}
 
 class Output {
   constructor(environment) {

@@ -24,4 +24,11 @@ function options() {
   return require(files.find(existsSync));
 }
 
-module.exports = { major, mocha, options, whole };
+// The runner's class, from the modules that this process has loaded: only Mocha's first process was started by Mocha's program.
+function runnerClass() {
+  const loaded = Object.keys(require.cache).filter((file) => /[\\/]lib[\\/]runner\.c?js$/.test(file));
+  const found = loaded.map((file) => whole(require.cache[file].exports)).find((one) => one?.prototype?.grepTotal);
+  return found ?? mocha().Runner;
+}
+
+module.exports = { major, mocha, options, runnerClass, whole };

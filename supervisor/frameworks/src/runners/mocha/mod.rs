@@ -11,7 +11,10 @@
 //! is reported as a test with its title, and its rerun reruns its file. Mocha reports no lines: a failure that was not thrown
 //! in the project has no place.
 //! A passed test is reported with the next event, so a test whose leftovers end the process at once counts as not finished.
-//! Output of tests is captured, except in a parallel run. Coverage is not measured.
+//! Output of tests is captured, except in a parallel run.
+//!
+//! The lines of each test are measured (`ecosystems/js/probes.cjs`): `lines.cjs` gives Node's modules probes and says which test is
+//! running.
 
 pub(crate) mod hooks;
 
@@ -26,7 +29,7 @@ use crate::ecosystems::js::{
 };
 use crate::formats::reporter_protocol::RunnerProfile;
 use hooks::is_hook;
-use proctor_core::request::RerunTarget;
+use proctor_core::request::{CoverageMode, RerunTarget};
 
 /// Adapter for Mocha.
 #[derive(Debug, Clone, Copy)]
@@ -131,6 +134,7 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, v
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
+    ("mocha/lines.cjs", include_bytes!("lines.cjs")),
     ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
     ("mocha/scope.cjs", include_bytes!("scope.cjs")),
 ];
@@ -159,6 +163,7 @@ static MANIFEST: Manifest = Manifest {
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
     options: OptionSupport {
+        coverage: true,
         scope: js::TITLE_SCOPE,
         parallel: ParallelSupport::Applied(DefaultConcurrency::OneFile),
         ..Manifest::DEFAULT.options
@@ -200,6 +205,10 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: 
             launch = launch.with_env("PROCTOR_MOCHA_CONFIG", config);
         }
         let mut args = arguments(&group, options, request);
+        if request.coverage == CoverageMode::Auto {
+            launch = launch.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache));
+            args.insert(0, format!("--require={}/mocha/lines.cjs", request.scratch));
+        }
         if let Some(titles) = request.scope.title_filter() {
             launch = launch.with_env("PROCTOR_TITLES", titles);
             args.insert(0, format!("--require={}/mocha/scope.cjs", request.scratch));

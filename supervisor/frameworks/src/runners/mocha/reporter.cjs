@@ -3,12 +3,16 @@
 'use strict';
 
 const { OutputCapture, end, nowRunning, packageOf, buffer, joinTitles, emit, flush } = require('../js/report.cjs');
+const { lendSettings } = require('../js/lines.cjs');
 const itself = require('./itself.cjs');
 const { mocha, whole } = itself;
 
 // The first versions with `--dry-run`, and with parallel runs.
 const DRY = 9;
 const PARALLEL = 8;
+
+// The file that Mocha starts for each process of a parallel run.
+const WORKER = /[\\/]mocha[\\/]lib[\\/]nodejs[\\/]worker\.[cm]?js$/;
 
 // An expression that no title matches.
 const NOTHING = /(?!)/;
@@ -25,6 +29,7 @@ module.exports = class Proctor {
     this.twins = new DuplicateTests();
     this.written = new OutputCapture();
     this.inTexts = runner.isParallelMode?.() === true;
+    if (this.inTexts) lendSettings(WORKER);
     // Mocha replaces `runner.suite` by each suite that it enters.
     this.whole = runner.suite;
     this.ended = 0;

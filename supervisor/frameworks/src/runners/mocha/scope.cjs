@@ -2,16 +2,9 @@
 // `.mocharc` or of `package.json`, `--fgrep`, `--invert`). Mocha loads this file by `--require`, also in the processes of a parallel run.
 'use strict';
 
-const { mocha, whole } = require('./itself.cjs');
+const { runnerClass } = require('./itself.cjs');
 
 const scope = new RegExp(process.env.PROCTOR_TITLES);
-
-// The runner's class, from the modules that this process has loaded: only Mocha's first process was started by Mocha's program.
-function runnerClass() {
-  const loaded = Object.keys(require.cache).filter((file) => /[\\/]lib[\\/]runner\.c?js$/.test(file));
-  const found = loaded.map((file) => whole(require.cache[file].exports)).find((one) => one?.prototype?.grepTotal);
-  return found ?? mocha().Runner;
-}
 
 const { prototype } = runnerClass();
 const { grep } = prototype;

@@ -24,8 +24,10 @@ fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bo
     plan.unwrap()
 }
 
+/// The command line, without what a run always has.
 fn line(step: &Step) -> String {
-    step.args.join(" ").replace("--reporter=/s/mocha/reporter.cjs --no-color", "...")
+    let line = step.args.join(" ").replace("--reporter=/s/mocha/reporter.cjs --no-color", "...");
+    line.strip_prefix("--require=/s/mocha/lines.cjs ").map_or(line.clone(), str::to_owned)
 }
 
 fn lines(script: &str, selection: &Selection) -> Vec<String> {
@@ -39,7 +41,8 @@ fn combines_the_script_and_the_request_into_the_command_line() {
     assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
     assert_eq!((plan.steps[0].env["TZ"].as_str(), plan.steps[0].env["PROCTOR_REPORT"].as_str()), ("UTC", "/s/report"));
     assert_eq!(plan.notes, ["the test script gives mocha options that were not passed on: -R dot"]);
-    assert!(plan.report && plan.files.len() == 7);
+    assert!(plan.report && plan.files.len() == 12);
+    assert_eq!(plan.steps[0].args[0], "--require=/s/mocha/lines.cjs");
     let listing = plan_of("mocha test", &Selection::All, None, true);
     assert_eq!(line(&listing.steps[0]), "--dry-run --no-parallel ... test");
     let parallel = plan_of("mocha --parallel --jobs 8 test", &Selection::All, Some(3), false);

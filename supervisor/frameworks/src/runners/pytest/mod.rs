@@ -14,6 +14,7 @@ use crate::contract::{
     Plan, PlanError, PlanRequest, ReservedVariables, Step,
 };
 use crate::ecosystems::python::{self, PythonRunner};
+use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::{BrowserOptions, CoverageMode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -164,7 +165,7 @@ impl Framework for Pytest {
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        python::ingest_coverage(NAME, artifacts, finished)
+        line_records::ingest(NAME, artifacts, finished)
     }
 }
 

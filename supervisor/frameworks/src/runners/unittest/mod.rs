@@ -20,6 +20,7 @@ use crate::contract::{
     RerunNames,
 };
 use crate::ecosystems::python::{self, PythonRunner};
+use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
 use proctor_core::request::CoverageMode;
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,6 +119,6 @@ impl Framework for Unittest {
         artifacts: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        python::ingest_coverage(NAME, artifacts, finished)
+        line_records::ingest(NAME, artifacts, finished)
     }
 }

@@ -9,11 +9,14 @@
 //! event (`throttle` of @vitest/runner 3.2: its timer can fire a millisecond early and is not set again). So the start of the
 //! last test before a kill may be unknown.
 //!
-//! A name filter is Vitest's `--testNamePattern`, a regular expression. Coverage is not measured.
+//! A name filter is Vitest's `--testNamePattern`, a regular expression.
+//!
+//! The lines of each test are measured (`ecosystems/js/probes.cjs`): `lines.mjs` is a plugin of Vite, and `setup.js`, the first
+//! set-up file of every test file, says which test is running.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{InjectedFile, Manifest, OptionSupport, OrderSupport, Plan, PlanError, PlanRequest};
+use crate::contract::{Manifest, OptionSupport, OrderSupport, Plan, PlanError, PlanRequest};
 use crate::ecosystems::js::{self, Arity, Flag, ForwardPolicy, JsFramework, JsRunner, RunnerStart, TestGroup};
 use crate::formats::reporter_protocol::RunnerProfile;
 use proctor_core::test_order::TestOrder;
@@ -108,6 +111,15 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::Only {
     subcommands: &["dev", "related", "run", "watch"],
 };
 
+/// Injected files, beside those of all JavaScript runners.
+const FILES: &[(&str, &[u8])] = &[
+    ("vitest/lines.mjs", include_bytes!("lines.mjs")),
+    ("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
+    ("vitest/run.mjs", include_bytes!("run.mjs")),
+    ("vitest/setup.js", include_bytes!("setup.js")),
+    ("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
+];
+
 /// RunSettings of `run.mjs`, passed through the environment: its arguments are the project's.
 #[derive(Debug, Serialize)]
 struct RunSettings<'a> {
@@ -137,6 +149,7 @@ static MANIFEST: Manifest = Manifest {
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
     options: OptionSupport {
+        coverage: true,
         scope: js::TITLE_SCOPE,
         orders: OrderSupport { shuffled: true, ..OrderSupport::NONE },
         ..Manifest::DEFAULT.options
@@ -168,7 +181,7 @@ impl JsFramework for Vitest {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: files(), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
     let groups = js::group_selection(projects, tree, request.selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Vitest, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, mut options } = start;
@@ -202,13 +215,4 @@ fn settings(group: &TestGroup<'_>, request: &PlanRequest<'_>) -> String {
         workers: request.parallel.map(|parallel| parallel.max(1)),
     };
     serde_json::to_string(&settings).unwrap_or_default()
-}
-
-fn files() -> Vec<InjectedFile> {
-    vec![
-        js::injected_file("js/report.cjs", include_bytes!("../../ecosystems/js/report.cjs")),
-        js::injected_file("vitest/run.mjs", include_bytes!("run.mjs")),
-        js::injected_file("vitest/reporter.cjs", include_bytes!("reporter.cjs")),
-        js::injected_file("vitest/tasks.cjs", include_bytes!("tasks.cjs")),
-    ]
 }

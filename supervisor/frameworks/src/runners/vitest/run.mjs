@@ -9,6 +9,8 @@ const require = createRequire(import.meta.url);
 const { describeLoadError, emitBatched: emit } = require('../js/report.cjs');
 const { Reporter } = require('./reporter.cjs');
 const { Tasks } = require('./tasks.cjs');
+const { takeSettings } = require('../js/lines.cjs');
+const { measureLines, noteProjects } = await import('./lines.mjs');
 
 const OLDEST = 1;
 
@@ -17,6 +19,7 @@ const NOTHING = '(?!)';
 
 // Proctor's settings, as JSON: files, whether those are sources (related), expression, titles of the project file's scope, cache, workers.
 const settings = JSON.parse(process.env.PROCTOR_VITEST);
+const measured = takeSettings();
 const listing = process.env.PROCTOR_LISTING !== undefined;
 delete process.env.PROCTOR_VITEST;
 delete process.env.PROCTOR_LISTING;
@@ -74,10 +77,11 @@ async function prepare() {
   // The name filter of the project's own configuration, which an option replaces.
   let own;
   const look = { name: 'proctor', config: { order: 'pre', handler: ({ test }) => void (own = test?.testNamePattern) } };
+  const plugins = [...(titles ? [look] : []), ...(measured && !listing ? [measureLines(measured, options)] : [])];
   const start = () => {
     const applied = listing && speaksOfTasks ? NOTHING : pattern;
     if (applied) options.testNamePattern = applied;
-    return create(options, { cacheDir: cache, ...(titles ? { plugins: [look] } : {}) });
+    return create(options, { cacheDir: cache, ...(plugins.length > 0 ? { plugins } : {}) });
   };
   let vitest = await start();
   if (titles && own) {
@@ -85,6 +89,7 @@ async function prepare() {
     pattern = within(own, titles);
     vitest = await start();
   }
+  if (measured && !listing) noteProjects(measured, vitest);
   // A missing snapshot is a failure, as on a build server, and writes no file into the workspace.
   for (const place of [vitest.config.snapshotOptions, vitest.snapshot?.options]) {
     if (place) place.updateSnapshot = 'none';

@@ -1,15 +1,16 @@
-//! Reads the files in which `proctor_coverage.py` writes the lines of each test, one file per process. Its first lines say what
-//! a record is.
+//! The lines of each test, as proctor's own measurements write them: one file for each set of modules that tests share, which is
+//! a process of Python or a test file of Jest. The first lines of `proctor_coverage.py` say what a record is.
 //!
-//! The lines that ran outside of any test of a process, and a module's own lines where a test imported it, belong to all tests
-//! of that process. A test file's own among them belong to the tests of this file alone, unless another file may import it.
+//! The lines that ran outside of any test, and a module's own lines where a test imported it, belong to all tests of the file.
+//! A test file's own among them belong to the tests of this file alone, unless another file may import it.
 //! Lines of a fixture of a class, module or session belong to the tests that used it.
 
-use crate::contract::CoverageHarvest;
+use crate::contract::{ARTIFACTS, CoverageHarvest, Plan, PlanRequest};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use proctor_core::request::CoverageMode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,9 +26,26 @@ const FILE_SHIFT: u32 = LINE_BITS + 1;
 /// Most tests named in a note.
 const NAMED_MAX: usize = 5;
 
-/// Directory below [`ARTIFACTS`](crate::contract::ARTIFACTS) for the files of one framework.
-pub(super) fn directory(framework: &str) -> String {
+/// Directory below [`ARTIFACTS`] for the files of one framework.
+fn directory(framework: &str) -> String {
     format!("{framework}-lines")
+}
+
+/// Asks the framework's runner for the lines of each test if the request does.
+pub(crate) fn plan_measurement(plan: &mut Plan, framework: &str, request: &PlanRequest<'_>) {
+    if request.coverage != CoverageMode::Auto {
+        return;
+    }
+    let directory = format!("{ARTIFACTS}/{}", directory(framework));
+    let env = [
+        ("PROCTOR_COVERAGE", format!("{}/{directory}", request.scratch)),
+        ("PROCTOR_WORKSPACE", request.workspace.to_owned()),
+    ];
+    for step in &mut plan.steps {
+        step.env.extend(env.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+    }
+    plan.dirs.push(directory);
+    plan.artifacts = true;
 }
 
 /// One record of a file, without its words.

@@ -1,4 +1,4 @@
-//! Tests of the files with the lines of Python's tests.
+//! Tests of the files with the lines of each test.
 
 use super::*;
 use proptest::prelude::*;

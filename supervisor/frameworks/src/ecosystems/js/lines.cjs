@@ -1,0 +1,317 @@
+// Writes the lines that each test of this process executed to a file that proctor reads after the run. Its format is that of
+// `proctor_coverage.py`. What ran comes from `hits.cjs`.
+'use strict';
+
+const { randomBytes } = require('node:crypto');
+const fs = require('node:fs');
+const path = require('node:path');
+
+const { joinTitles } = require('./report.cjs');
+
+// Taken before a test can replace them.
+const { openSync, writeSync, closeSync } = fs;
+const { join, relative } = path;
+const { pid } = process;
+const { stringify } = JSON;
+const allocate = Buffer.allocUnsafe.bind(Buffer);
+const bytesOf = Buffer.from.bind(Buffer);
+// Ten times as fast as that of plain arrays of bytes, and most of what a test costs.
+const { copy, indexOf } = Buffer.prototype;
+const { apply } = Reflect;
+const nextMark = (bytes, from) => (from < bytes.length ? apply(indexOf, bytes, [1, from]) : -1);
+
+// A collection whose methods stay those that it has now.
+function kept(Collection) {
+  class Kept extends Collection {}
+  const { constructor, ...methods } = Object.getOwnPropertyDescriptors(Collection.prototype);
+  Object.defineProperties(Kept.prototype, methods);
+  return Kept;
+}
+
+const KeptMap = kept(Map);
+const KeptSet = kept(Set);
+
+// A word: the line, a flag, the file's number.
+const LINE_BITS = 17;
+const OWN_LINE = 1 << LINE_BITS;
+const FILE_SHIFT = LINE_BITS + 1;
+const FILES_MAX = 1 << (32 - FILE_SHIFT);
+
+// Most bytes that one process writes: proctor reads 128 MiB of all.
+const BYTES_MAX = 48 * 1024 * 1024;
+
+// Most files that one process names because they have no lines.
+const NAMED_MAX = 8;
+
+const noteBytes = (text) => bytesOf(`${stringify({ kind: 'note', text })}\n`);
+
+// Why measuring has ended early, as the note for it.
+const END = {
+  bytes: noteBytes('the lines of some tests are left out: their process executed too many'),
+  failed: noteBytes('the lines of some tests are left out: measuring failed in their process, as where a test replaces built-in functions'),
+  write: noteBytes('the lines of some tests are left out: they could not be written to the file for them'),
+};
+
+let left = BYTES_MAX;
+// The note for the end, while it could not be written.
+let unsaid;
+// The file of the last record.
+let last;
+const named = new KeptSet();
+
+function append(place, content) {
+  const file = openSync(place, 'a', 0o600);
+  try {
+    for (let written = 0; written < content.length; ) written += writeSync(file, content, written);
+  } finally {
+    closeSync(file);
+  }
+}
+
+function giveUp(why) {
+  if (left >= 0) unsaid = why;
+  left = -1;
+  sayWhy();
+}
+
+function sayWhy() {
+  if (unsaid === undefined || last === undefined) return;
+  try {
+    append(last, unsaid);
+    unsaid = undefined;
+  } catch {
+    // Tried again with the next test.
+  }
+}
+
+// Does a part of the measurement. If it fails, as where a test has replaced what it calls, the measurement ends, and the tests run on.
+function attempt(work) {
+  if (left < 0) return sayWhy();
+  try {
+    return work();
+  } catch {
+    return giveUp(END.failed);
+  }
+}
+
+// The lines of the tests that share one registry of modules.
+class Lines {
+  #place;
+  #hits;
+  #workspace;
+  #numbers = new KeptMap();
+  // Words of each probe, by file of `hits`.
+  #tables = [];
+  // Files of `hits` that were looked at for a reason of having no probes.
+  #asked = 0;
+  #shared = new KeptSet();
+  #active = new KeptSet();
+  #isMixed = false;
+
+  // `settings`: the directory of the files, and the workspace's.
+  constructor(settings, hits) {
+    this.#place = join(settings.directory, `${pid}-${randomBytes(6).toString('hex')}`);
+    this.#workspace = settings.workspace;
+    this.#hits = hits;
+    last = this.#place;
+  }
+
+  // A test begins. What ran before it is shared by all.
+  begin(test) {
+    this.outside();
+    this.#active.add(test);
+    if (this.#active.size > 1) this.#mix();
+  }
+
+  // The test that began has ended. What ran while several were running is shared by all.
+  end(test, file, titles) {
+    if (!this.#active.delete(test)) return;
+    if (this.#isMixed) this.outside();
+    const words = this.#isMixed ? [] : this.#take();
+    if (this.#active.size === 0) this.#isMixed = false;
+    this.#write('test', { package: relative(this.#workspace, file), name: joinTitles(titles), uses: [], processes: false }, words);
+  }
+
+  // From here on lines are shared by all tests, since they cannot be told apart.
+  mix() {
+    this.#mix();
+    this.#active.add(this);
+  }
+
+  #mix() {
+    if (!this.#isMixed) this.note('tests that run at the same time share their lines with all tests of their file');
+    this.#isMixed = true;
+  }
+
+  // What ran since the last call is shared by all tests.
+  outside() {
+    const words = this.#take();
+    const more = [];
+    for (let at = 0; at < words.length; at += 1) {
+      if (this.#shared.has(words[at])) continue;
+      this.#shared.add(words[at]);
+      more[more.length] = words[at];
+    }
+    if (more.length > 0) this.#write('packages', { of: null }, more);
+  }
+
+  // Says which files other files of the project may import: a test file that is none of them shares its lines with no other.
+  imported(files) {
+    const numbers = [];
+    this.#numbers.forEach((number, file) => {
+      if (files.has(join(this.#workspace, file))) numbers[numbers.length] = number;
+    });
+    this.#write('imported', { files: numbers });
+  }
+
+  // Whether a file was loaded with probes.
+  hasLinesOf(file) {
+    const wanted = relative(this.#workspace, file);
+    const { files } = this.#hits;
+    for (let at = 0; at < files.length; at += 1) if (files[at].path === wanted) return true;
+    return false;
+  }
+
+  note(text) {
+    this.#write('note', { text });
+  }
+
+  #take() {
+    const words = new KeptSet();
+    this.#hits.take(nextMark, (number, probe) => {
+      const table = (this.#tables[number] ??= this.#table(this.#hits.files[number]));
+      const own = table[probe];
+      for (let at = 0; own !== undefined && at < own.length; at += 1) words.add(own[at]);
+    });
+    this.#sayMissing();
+    const all = [];
+    words.forEach((word) => {
+      all[all.length] = word;
+    });
+    return all;
+  }
+
+  // Notes which files have no lines, and why.
+  #sayMissing() {
+    const { files, isIncomplete } = this.#hits;
+    for (; this.#asked < files.length; this.#asked += 1) {
+      const { path: file, why } = files[this.#asked];
+      if (why === undefined || named.has(file) || named.size > NAMED_MAX) continue;
+      named.add(file);
+      this.note(named.size > NAMED_MAX ? 'the lines of more files are not measured' : `the lines of ${file} are not measured: ${why}`);
+    }
+    if (isIncomplete) giveUp(END.failed);
+  }
+
+  // The words of each probe of a file.
+  #table({ path: file, table }) {
+    let number = this.#numbers.get(file);
+    if (number === undefined) {
+      number = this.#numbers.size;
+      if (number >= FILES_MAX) {
+        if (!named.has(FILES_MAX)) this.note(`only the lines of the first ${FILES_MAX} files that are loaded are measured`);
+        named.add(FILES_MAX);
+        return [];
+      }
+      this.#numbers.set(file, number);
+      this.#write('file', { path: file });
+    }
+    // Beyond 31 bits an operator's result would be negative.
+    return wordsOf(table, number * 2 ** FILE_SHIFT);
+  }
+
+  #write(kind, fields, words) {
+    if (left < 0) return;
+    const record = words === undefined ? { kind, ...fields } : { kind, ...fields, n: words.length };
+    const head = bytesOf(`${stringify(record)}\n`);
+    const content = allocate(head.length + 4 * (words?.length ?? 0));
+    apply(copy, head, [content]);
+    for (let at = head.length, next = 0; at < content.length; next += 1) {
+      for (let shift = 0; shift < 32; shift += 8, at += 1) content[at] = words[next] >>> shift;
+    }
+    last = this.#place;
+    left -= content.length;
+    if (left < 0) {
+      left = 0;
+      giveUp(END.bytes);
+      return;
+    }
+    try {
+      append(this.#place, content);
+    } catch {
+      giveUp(END.write);
+    }
+  }
+}
+
+// Reads a table (`probes.cjs`), such as `!1,3-5;8`: the words of each probe, in a file whose words begin at `base`.
+function wordsOf(table, base) {
+  const probes = [];
+  let words = [];
+  let flag = 0;
+  let first = 0;
+  let line = 0;
+  for (let at = 0; at <= table.length; at += 1) {
+    const char = table[at];
+    if (char >= '0' && char <= '9') {
+      line = 10 * line + +char;
+    } else if (char === '!') {
+      flag = OWN_LINE;
+    } else if (char === '-') {
+      first = line;
+      line = 0;
+    } else {
+      for (let next = first || line; next > 0 && next <= line; next += 1) words[words.length] = base + flag + next;
+      first = 0;
+      line = 0;
+      if (char === ',') continue;
+      probes[probes.length] = words;
+      words = [];
+      flag = 0;
+    }
+  }
+  return probes;
+}
+
+// The variables by which proctor asks for the measurement, with the names that settings have here.
+const VARIABLES = { directory: 'PROCTOR_COVERAGE', workspace: 'PROCTOR_WORKSPACE', cache: 'PROCTOR_LINES_CACHE' };
+
+const taken = {};
+
+// Where to write, which workspace is measured, and where code is cached; `undefined` if proctor asked for no measurement. Removed from
+// the environment: a runner that a test starts measures nothing.
+function takeSettings() {
+  const settings = {};
+  for (const [name, variable] of Object.entries(VARIABLES)) {
+    const value = process.env[variable];
+    delete process.env[variable];
+    if (value) settings[name] = taken[variable] = value;
+  }
+  return settings.directory && settings.workspace ? settings : undefined;
+}
+
+// Gives the settings to the processes that this one starts from a file whose path matches, and to no other.
+function lendSettings(pattern) {
+  if (taken[VARIABLES.directory] === undefined) return;
+  const processes = require('node:child_process');
+  const { fork } = processes;
+  processes.fork = (file, args, options) => {
+    const isOurs = pattern.test(String(file));
+    return fork(file, args, isOurs ? { ...options, env: { ...(options?.env ?? process.env), ...taken } } : options);
+  };
+}
+
+// A sentence for the report.
+const noteFor = (settings, text) => new Lines(settings).note(text);
+
+// Whether a file is the project's own: in the workspace, and not a package that it installed.
+function isProjectFile(file, workspace) {
+  return file.startsWith(`${workspace}/`) && !file.slice(workspace.length).includes('/node_modules/');
+}
+
+// Files that are JavaScript, or become JavaScript of their own.
+const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
+
+const isProjectSource = (file, workspace) => SOURCE.test(file) && isProjectFile(file, workspace);
+
+module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, takeSettings };

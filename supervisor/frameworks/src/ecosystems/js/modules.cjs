@@ -1,0 +1,191 @@
+// Gives probes to the project's modules as Node loads them in this process, for runners that load files by themselves. The parser is
+// the one that Node brings.
+//
+// Code that a hook of the project has compiled has an inline map, or no lines. ES modules need `module.registerHooks` (Node 22.15), with
+// which Node also loads CommonJS modules in another way: only a package of type `module` gets it.
+'use strict';
+
+const { createHash, randomBytes } = require('node:crypto');
+const fs = require('node:fs');
+const Module = require('node:module');
+const path = require('node:path');
+const { fileURLToPath } = require('node:url');
+
+const { install } = require('./hits.cjs');
+const { Lines, attempt, isProjectFile } = require('./lines.cjs');
+const { VERSION, inlineMap, insert } = require('./probes.cjs');
+
+const PARSER = 'internal/deps/acorn/acorn/dist/acorn';
+const OPTIONS = {
+  ecmaVersion: 'latest',
+  allowAwaitOutsideFunction: true,
+  allowHashBang: true,
+  allowReturnOutsideFunction: true,
+  allowSuperOutsideMethod: true,
+};
+
+const { readFileSync, writeFileSync, renameSync, mkdirSync } = fs;
+const { stringify } = JSON;
+const { apply } = Reflect;
+
+// Acorn, as the text of a module that Node has for its own use; `undefined` if it has none.
+function parser() {
+  const isSilent = process.noDeprecation; // With `--no-deprecation` it cannot be set.
+  try {
+    if (!isSilent) process.noDeprecation = true;
+    const module = { exports: {} };
+    Function('exports', 'module', process.binding('natives')[PARSER])(module.exports, module);
+    return module.exports.parse;
+  } catch {
+    return undefined;
+  } finally {
+    if (!isSilent) process.noDeprecation = isSilent;
+  }
+}
+
+class MeasuredModules {
+  #cache;
+  // `null` if Node has none.
+  #parse;
+  #workspace;
+  // ES modules, which any other may import.
+  #modules = new Set();
+  #hasHooks;
+  #mayLackLines = true;
+
+  // `settings`: the directories of the records, of the workspace, and of cached code.
+  constructor(settings) {
+    this.#cache = settings.cache;
+    this.#workspace = settings.workspace;
+    this.lines = new Lines(settings, install(globalThis));
+    const { _compile } = Module.prototype;
+    const withProbes = (code, file) => this.#withProbes(code, file);
+    Module.prototype._compile = function (code, file, ...more) {
+      return apply(_compile, this, [withProbes(code, file), file, ...more]);
+    };
+    this.#hasHooks = Module.registerHooks !== undefined && isModulePackage(process.cwd());
+    if (this.#hasHooks) {
+      const load = (url, context, next) => {
+        const found = next(url, context);
+        return attempt(() => this.#loaded(url, found)) ?? found;
+      };
+      Module.registerHooks({ load });
+    }
+  }
+
+  #loaded(url, found) {
+    if (found.format !== 'module' || found.source === null || !url.startsWith('file:')) return found;
+    const file = fileURLToPath(url);
+    this.#modules.add(file);
+    const source = typeof found.source === 'string' ? found.source : Buffer.from(found.source).toString();
+    return { ...found, source: this.#withProbes(source, file, true) };
+  }
+
+  // Says once why a test file has no lines.
+  noteMissing(file) {
+    if (this.#hasHooks || !this.#mayLackLines || this.lines.hasLinesOf(file)) return;
+    this.#mayLackLines = false;
+    this.lines.note('the lines of ES modules are only measured in a package of type module, with Node 22.15 or newer');
+  }
+
+  // The code as it is if it has no probes.
+  #withProbes(code, file, isModule) {
+    const found = attempt(() => {
+      if (typeof code !== 'string' || !isProjectFile(file, this.#workspace)) return undefined;
+      const key = hashOf(stringify([VERSION, process.version, file, this.#workspace, isModule, code]));
+      const place = path.join(this.#cache, key);
+      return read(place) ?? this.#store(place, this.#make(code, file, isModule));
+    });
+    return found ?? code;
+  }
+
+  // Another run may write the same file: only a whole one has its name.
+  #store(place, code) {
+    try {
+      mkdirSync(this.#cache, { recursive: true });
+      const draft = `${place}.${randomBytes(6).toString('hex')}`;
+      writeFileSync(draft, `${hashOf(code)}\n${code}`, { flag: 'wx' });
+      renameSync(draft, place);
+    } catch {
+      // It is made again in the next run.
+    }
+    return code;
+  }
+
+  #make(code, file, isModule) {
+    const map = mapOf(code);
+    // Without a map nothing says which lines of the source these are, unless types were replaced by blanks.
+    const isSource = code.length === lengthOf(file);
+    if (!map && !isSource) return code;
+    if (this.#parse === undefined) {
+      this.#parse = parser() ?? null;
+      if (this.#parse === null) this.lines.note(`lines are not measured: Node ${process.version} has no parser of its own`);
+    }
+    if (this.#parse === null) return code;
+    const place = { absolute: file, path: path.relative(this.#workspace, file), isSource };
+    return insert(code, map, place, (text) => this.#parsed(text, isModule))?.code ?? code;
+  }
+
+  #parsed(code, isModule) {
+    if (isModule) return this.#parse(code, { ...OPTIONS, sourceType: 'module' });
+    try {
+      return this.#parse(code, { ...OPTIONS, sourceType: 'script' });
+    } catch {
+      // `require` loads ES modules, too.
+      return this.#parse(code, { ...OPTIONS, sourceType: 'module' });
+    }
+  }
+
+  // Files that another file of the project has loaded.
+  imported() {
+    const found = new Set(this.#modules);
+    for (const module of Object.values(require.cache)) {
+      if (!isProjectFile(module.filename ?? '', this.#workspace)) continue;
+      for (const child of module.children) found.add(child.filename);
+    }
+    return found;
+  }
+}
+
+// Whether the package around a directory is of type `module`.
+function isModulePackage(directory) {
+  try {
+    return JSON.parse(readFileSync(path.join(directory, 'package.json'), 'utf8')).type === 'module';
+  } catch {
+    return false;
+  }
+}
+
+const hashOf = (text) => createHash('sha1').update(text).digest('hex');
+
+// Code that is cached whole.
+function read(place) {
+  try {
+    const text = readFileSync(place, 'utf8');
+    const end = text.indexOf('\n');
+    const code = text.slice(end + 1);
+    return hashOf(code) === text.slice(0, end) ? code : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+// The map in code; none if it cannot be read.
+function mapOf(code) {
+  try {
+    return inlineMap(code);
+  } catch {
+    return undefined;
+  }
+}
+
+// The length of a file's text; `undefined` for a module that is in no file.
+function lengthOf(file) {
+  try {
+    return readFileSync(file, 'utf8').replace(/^\ufeff/, '').length;
+  } catch {
+    return undefined;
+  }
+}
+
+module.exports = { MeasuredModules, parser };
