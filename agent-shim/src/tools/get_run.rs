@@ -177,15 +177,18 @@ fn unfinished_answer(status: &GetRunResponse) -> ToolAnswer {
         RunState::Queued => format!("run {} is {line}", status.run_id),
         state => format!("run {} is {}: {line}", status.run_id, state_name(state)),
     };
-    let progress = status.progress.as_ref().map(|progress| {
-        json!({
-            "tests_finished": progress.tests_finished,
-            "tests_total": progress.tests_total,
-            "tests_failed": progress.tests_failed,
-            "elapsed_s": seconds(progress.elapsed_ms),
-            "memory_bytes": progress.memory_bytes,
-        })
-    });
+    let progress = match (status.state(), &status.progress) {
+        (RunState::Queued, _) => Some(json!({"queue_position": status.queue_position})),
+        (_, progress) => progress.as_ref().map(|progress| {
+            json!({
+                "tests_finished": progress.tests_finished,
+                "tests_total": progress.tests_total,
+                "tests_failed": progress.tests_failed,
+                "elapsed_s": seconds(progress.elapsed_ms),
+                "memory_bytes": progress.memory_bytes,
+            })
+        }),
+    };
     let mut members = status_members(status);
     members.push(("progress", progress.unwrap_or_default()));
     ToolAnswer::fixed(headline.clone(), headline + "\n", members).with_next(next_call::unfinished(&status.run_id))

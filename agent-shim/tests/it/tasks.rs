@@ -151,6 +151,7 @@ async fn clients_that_do_not_declare_the_extension_get_the_state_of_the_run() {
     let answer = client.next().await;
     let waits = format!("run {RUN_ID} is queued behind 2 other run(s), 3.2s");
     assert_eq!(answer["result"]["structuredContent"]["headline"], waits, "{answer}");
+    assert_eq!(answer["result"]["structuredContent"]["progress"], json!({"queue_position": 2}), "{answer}");
     fake.state().endless = false;
     while finished["result"]["structuredContent"]["state"] != "finished" {
         client.send(call(json!(3), "get_run", json!({}))).await;

@@ -1,9 +1,10 @@
 //! What the JavaScript and TypeScript runners share.
 //!
-//! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test script
-//! starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides how often a
-//! runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with which program and
-//! environment. `stacks` reads where a test hangs. `probes.cjs`, `hits.cjs` and `lines.cjs` measure the lines of each test. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
+//! `detect` finds projects, from the manifests that `package_json` reads. `test_script` finds the runners that a project's test
+//! script starts, from the words that `shell_parser` reads; `shell_command` describes its other commands. `runner_starts` decides
+//! how often a runner is started and with which files, `forwarded_options` which of the script's options it gets, `launch` with
+//! which program and environment. `stacks` reads where a test hangs. `probes.cjs`, `hits.cjs` and `lines.cjs` measure the lines
+//! of each test. `selection` turns a selection into files and names. `framework` is the contract that an adapter fills in.
 //!
 //! A test's `package` is its file; its `name` is the titles around it and its own, joined with [`TITLE_SEPARATOR`]. A control
 //! character of a title, such as a line end, is reported as its picture (U+2400 and on).
