@@ -38,7 +38,7 @@ test: ## run every test
 	cargo build --locked --workspace --bins --examples --tests && wait $$tools
 	failed=0; \
 	cargo test --locked --workspace --doc || failed=1; \
-	cargo nextest run --locked --workspace -E 'kind(test) or kind(bin)' --test-threads $$((4 * $$(nproc))) || failed=1; \
+	cargo nextest run --locked --workspace -E 'kind(test) or kind(bin)' --test-threads $$((6 * $$(nproc))) || failed=1; \
 	cargo test --locked --workspace --lib --no-fail-fast || failed=1; \
 	exit $$failed
 

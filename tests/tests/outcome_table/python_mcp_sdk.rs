@@ -4,9 +4,11 @@
 use crate::mcp::{arguments, check_failures, check_run};
 use crate::mcp_client::Answer;
 use proctor_tests::expected::row;
+use proctor_tests::http_shim::HttpShim;
 use proctor_tests::process::{command, ensure_installed, program, source_root, wait_for_exit};
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::PathBuf;
@@ -95,10 +97,9 @@ macro_rules! rows {
 // Each shape of structured data that the SDK validates: failures, collectors, running tests, partial results, truncated output.
 rows! { fail builderror hang crash flood }
 
-#[test]
-fn every_tool_answer_matches_its_schema() {
-    let workspace = TestWorkspace::with_fixture("go/pass");
-    let requests = json!([
+/// Every tool, and an invalid call.
+fn every_tool() -> Value {
+    json!([
         {"tool": "last_test_failures", "arguments": {}},
         {"tool": "tests_covering", "arguments": {"file": "calc/calc.go"}},
         {"tool": "run_tests", "arguments": {"timeout": "60", "max_tokens": 500.0}},
@@ -108,10 +109,20 @@ fn every_tool_answer_matches_its_schema() {
         {"tool": "get_run", "arguments": {"stream": "stdout", "cursor": 0}},
         {"tool": "get_test_report", "arguments": {"format": "json", "max_tokens": 100_000}},
         {"tool": "run_tests", "arguments": {"timeout": -1}},
-    ]);
-    let output = calls(&workspace, &requests);
+        {"tool": "analyze_failures", "arguments": {}},
+        {"tool": "run_affected_tests", "arguments": {"dry_run": true}},
+        {"tool": "run_affected_tests", "arguments": {}},
+        {"tool": "run_lint", "arguments": {}},
+        {"tool": "run_typecheck", "arguments": {}},
+    ])
+}
+
+fn check_every_tool(output: &Value) {
     assert_eq!(output["server"], "proctor");
-    assert_eq!(output["tools"].as_array().unwrap().len(), 11);
+    let called: BTreeSet<String> =
+        every_tool().as_array().unwrap().iter().map(|call| call["tool"].to_string()).collect();
+    let tools: BTreeSet<String> = output["tools"].as_array().unwrap().iter().map(Value::to_string).collect();
+    assert_eq!(called, tools);
     let answers: Vec<Answer> = output["answers"].as_array().unwrap().iter().map(answer).collect();
     assert_eq!(answers[0].text, "no run_tests call yet in this session");
     assert!(answers[2].text.ends_with("exit: 0\n") && answers[2].text.len() <= 2_000, "{}", answers[2].text);
@@ -123,8 +134,35 @@ fn every_tool_answer_matches_its_schema() {
         answers[5].text
     );
     assert!(answers[6].text.starts_with('{'), "{}", answers[6].text);
-    assert!(answers[8].is_error);
     assert_eq!(answers[8].text, "run_tests: timeout must be a positive number of seconds, got -1");
-    assert!(answers[..8].iter().all(|answer| !answer.is_error));
+    let errors: Vec<usize> = (0..answers.len()).filter(|index| answers[*index].is_error).collect();
+    assert_eq!(errors, [8], "{output}");
     assert!(!output["progress"].as_array().unwrap().is_empty(), "progress is reported during a run");
+}
+
+#[test]
+fn every_tool_answer_matches_its_schema() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    check_every_tool(&calls(&workspace, &every_tool()));
+}
+
+#[test]
+fn the_first_generation_calls_every_tool_over_stdio_and_http() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let shim = program("proctor-mcp");
+    let stdio = [OsStr::new("legacy"), shim.as_os_str(), OsStr::new("--workspace"), workspace.path.as_os_str()];
+    check_every_tool(&V1.run(&workspace, &stdio, &every_tool()));
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let shim = HttpShim::start(&workspace);
+    let http = [OsStr::new("legacy"), OsStr::new(shim.url()), OsStr::new(shim.token())];
+    check_every_tool(&V1.run(&workspace, &http, &every_tool()));
+    shim.stop();
+}
+
+#[test]
+fn the_second_generation_calls_every_tool_over_http() {
+    let workspace = TestWorkspace::with_fixture("go/pass");
+    let shim = HttpShim::start(&workspace);
+    check_every_tool(&calls_of(&workspace, "auto", &[OsStr::new(shim.url()), OsStr::new(shim.token())], &every_tool()));
+    shim.stop();
 }
