@@ -180,8 +180,13 @@ pub fn failures(answer: &LastTestFailuresResponse, reader: Reader) -> String {
 /// The line of changes beside the failures of a run.
 #[must_use]
 pub fn changes_line(answer: &LastTestFailuresResponse) -> Option<String> {
-    let changes = changes(answer.since_last_run.as_ref(), answer.since_last_green.as_ref())?;
-    Some(format!("compared with each test's last result: {changes}"))
+    Some(changes_note(&changes(answer.since_last_run.as_ref(), answer.since_last_green.as_ref())?))
+}
+
+/// [`changes`] as a note of its own.
+#[must_use]
+pub fn changes_note(changes: &str) -> String {
+    format!("compared with each test's last result: {changes}")
 }
 
 /// A part of the failures of a run.

@@ -50,6 +50,11 @@ fn a_run_says_what_changed_and_the_command_lists_the_runs() {
         failures.ends_with("\ncompared with each test's last result: 1 still failing; all passed 2 runs ago\n"),
         "{failures}"
     );
+    let analysis = workspace.proctor(&["analyze"]).stdout;
+    assert!(
+        analysis.contains("\nnote: compared with each test's last result: 1 still failing; all passed 2 runs ago\n"),
+        "{analysis}"
+    );
     let report = workspace.proctor(&["report"]).json();
     assert_eq!(report["since_last_run"]["still_failing"]["tests"][0]["name"], "test_b", "{report}");
     assert_eq!(report["since_last_green"]["runs"], 2);

@@ -30,7 +30,7 @@ pub(super) fn analyze(arguments: &AnalyzeArgs) -> Result<u8, CommandError> {
     }
     match arguments.output {
         Output::Human => {
-            let mut answer = convert_analysis::analysis(String::new(), analysis);
+            let mut answer = convert_analysis::analysis(String::new(), analysis, &report);
             // Their patterns name them.
             answer.failed_tests.clear();
             answer.error_patterns.iter_mut().for_each(|pattern| pattern.test_names.truncate(NAMES_SHOWN));

@@ -354,7 +354,7 @@ fn repetitions(repetitions: &Repetitions) -> v1::Repetitions {
     v1::Repetitions { requested, executions, failed, retries, flaky: flaky.collect() }
 }
 
-fn since_last_run(since: &SinceLastRun) -> v1::SinceLastRun {
+pub(super) fn since_last_run(since: &SinceLastRun) -> v1::SinceLastRun {
     v1::SinceLastRun {
         run_id: since.run_id.clone(),
         ended_at_ms: since.ended_at.0,
@@ -364,7 +364,7 @@ fn since_last_run(since: &SinceLastRun) -> v1::SinceLastRun {
     }
 }
 
-fn since_last_green(since: &SinceLastGreen) -> v1::SinceLastGreen {
+pub(super) fn since_last_green(since: &SinceLastGreen) -> v1::SinceLastGreen {
     v1::SinceLastGreen {
         run_id: since.run_id.clone(),
         ended_at_ms: since.ended_at.0,

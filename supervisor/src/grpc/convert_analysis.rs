@@ -5,12 +5,17 @@ use proctor_core::analysis::{
     Analysis, ChangedFile, ChangedFiles, Confidence, ErrorPattern, FailureLocation, RootCause, Suggestion, Suspect,
     Suspects,
 };
+use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
-use proctor_proto::v1;
+use proctor_proto::{text, v1};
 
-/// The analysis of the run `run_id`.
+/// The analysis of the run `run_id`, with a note of how its `report` differs from the runs before it.
 #[must_use]
-pub fn analysis(run_id: String, analysis: Analysis) -> v1::AnalyzeFailuresResponse {
+pub fn analysis(run_id: String, mut analysis: Analysis, report: &Report) -> v1::AnalyzeFailuresResponse {
+    let since = report.since_last_run.as_ref().map(convert::since_last_run);
+    let green = report.since_last_green.as_ref().map(convert::since_last_green);
+    let changes = text::changes(since.as_ref(), green.as_ref());
+    analysis.notes.extend(changes.map(|changes| text::changes_note(&changes)));
     v1::AnalyzeFailuresResponse {
         run_id,
         framework: analysis.framework,

@@ -136,7 +136,7 @@ impl Results for Api {
             let covered = covered_files(&session, &changes, &report).await?;
             analyzed.rank_changes(changes, |path| covered.contains(path), &sources);
         }
-        Ok(Response::new(convert_analysis::analysis(run.to_string(), analyzed)))
+        Ok(Response::new(convert_analysis::analysis(run.to_string(), analyzed, &report)))
     }
 
     async fn history(&self, request: Request<v1::HistoryRequest>) -> Result<Response<v1::HistoryResponse>, Status> {
