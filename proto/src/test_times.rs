@@ -11,11 +11,27 @@ fn subtest_separator(framework: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a test is a subtest of another one of a list, whose time then includes its own. Both by their `nodeid`.
-#[must_use]
-pub fn is_part(framework: &str, nodeid: &str, all: &HashSet<&str>) -> bool {
-    let Some(separator) = subtest_separator(framework) else { return false };
-    nodeid.match_indices(separator).any(|(at, _)| all.contains(&nodeid[..at]))
+/// Tells which tests of a list are subtests of others, whose time then includes their own. Tests are known by their `nodeid`.
+pub struct Subtests<'a> {
+    separator: Option<&'static str>,
+    all: HashSet<&'a str>,
+}
+
+impl<'a> Subtests<'a> {
+    /// For the tests `nodeids` of a run of `framework`.
+    #[must_use]
+    pub fn new(framework: &str, nodeids: impl Iterator<Item = &'a str>) -> Subtests<'a> {
+        let separator = subtest_separator(framework);
+        let all = if separator.is_some() { nodeids.collect() } else { HashSet::new() };
+        Subtests { separator, all }
+    }
+
+    /// Whether the test is one.
+    #[must_use]
+    pub fn contains(&self, nodeid: &str) -> bool {
+        let Some(separator) = self.separator else { return false };
+        nodeid.match_indices(separator).any(|(at, _)| self.all.contains(&nodeid[..at]))
+    }
 }
 
 /// `set-up 0.30 s, processor 0.02 s`, as far as both are known; empty if neither is.
@@ -46,8 +62,8 @@ mod tests {
 
     #[test]
     fn a_subtest_is_a_part_of_a_test_that_is_there() {
-        let all = HashSet::from(["a/T", "a/T/x", "a/T/x/deep", "u.js > sums", "u.js > sums > of none"]);
-        let part = |framework, nodeid| is_part(framework, nodeid, &all);
+        let all = ["a/T", "a/T/x", "a/T/x/deep", "u.js > sums", "u.js > sums > of none"];
+        let part = |framework, nodeid| Subtests::new(framework, all.into_iter()).contains(nodeid);
         assert_eq!([part("go", "a/T"), part("go", "a/T/x/deep"), part("go", "b/T/x")], [false, true, false]);
         assert!(part("node", "u.js > sums > of none") && !part("node", "a/T/x"));
         assert!(!part("ctest", "a/T/x"), "names of executables");

@@ -9,11 +9,10 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use proctor_proto::printable::line;
 use proctor_proto::report_format::ReportFormat;
-use proctor_proto::test_times::{is_part, parts_in_brackets};
+use proctor_proto::test_times::{Subtests, parts_in_brackets};
 use proctor_proto::text;
 use proctor_proto::v1::{HistoryRequest, HistoryResponse, PastRun};
 use serde_json::{Value, json};
-use std::collections::HashSet;
 
 /// Runs, and tests of each list, that the supervisor is asked for.
 const LIMIT: u32 = 50;
@@ -114,17 +113,17 @@ async fn slowest(call: &CallContext<'_>) -> Result<Answer, CallError> {
     let fetched = call.fetch_report("").await?;
     let document = bounded_report::parse_and_bound(&fetched.document)?;
     let tests = document.get("tests").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let ids: HashSet<&str> = tests.iter().filter_map(|test| test["nodeid"].as_str()).collect();
     let framework = document["framework"].as_str().unwrap_or_default();
-    let is_part = |test: &Value| test["nodeid"].as_str().is_some_and(|nodeid| is_part(framework, nodeid, &ids));
-    let whole: Vec<&Value> = tests.iter().filter(|test| !is_part(test)).collect();
+    let subtests = Subtests::new(framework, tests.iter().filter_map(|test| test["nodeid"].as_str()));
+    let is_subtest = |test: &Value| test["nodeid"].as_str().is_some_and(|nodeid| subtests.contains(nodeid));
+    let whole: Vec<&Value> = tests.iter().filter(|test| !is_subtest(test)).collect();
     let timed = whole.iter().filter_map(|test| Some((*test, test["duration_s"].as_f64()?)));
     let mut timed: Vec<(&Value, f64)> = timed.collect();
     timed.sort_by(|a, b| b.1.total_cmp(&a.1));
     let all_s: f64 = timed.iter().map(|(_, seconds)| seconds).sum();
-    let subtests = if whole.len() < tests.len() { ", subtests with their parents" } else { "" };
+    let with_subtests = if whole.len() < tests.len() { ", subtests with their parents" } else { "" };
     let (count, of) = (timed.len(), whole.len());
-    let headline = format!("{count} of {of} listed tests have a time; they took {all_s:.2} s together{subtests}");
+    let headline = format!("{count} of {of} listed tests have a time; they took {all_s:.2} s together{with_subtests}");
     let one = |(test, seconds): &(&Value, f64)| {
         let part = 100.0 * seconds / all_s.max(f64::MIN_POSITIVE);
         let name = test["nodeid"].as_str().unwrap_or_default();

@@ -41,6 +41,13 @@ impl Store {
         self.location().dir.join("history.sqlite")
     }
 
+    // Locks the database, as another process that writes to it.
+    fn lock(&self) -> Connection {
+        let other = Connection::open(self.file()).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        other
+    }
+
     // Waits for the writer, however busy the machine is.
     fn try_record(&self, run: RunRecord) -> Result<Comparison, HistoryError> {
         self.history.record_within(Duration::from_secs(60), self.location(), run)
@@ -219,8 +226,7 @@ fn a_database_of_version_1_is_brought_to_this_version() {
 fn one_tenant_leaves_room_in_the_queue_for_others() {
     let busy = Store::new();
     busy.record(run("0", &["a"], &[]));
-    let other = Connection::open(busy.file()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = busy.lock();
     let location = busy.location();
     let results: Vec<_> = (0..20)
         .map(|number| {
@@ -241,8 +247,7 @@ fn one_tenant_leaves_room_in_the_queue_for_others() {
 fn a_command_of_the_request_waits_only_behind_another_run_of_its_tenant() {
     let store = Store::new();
     store.record(run("0", &["a"], &[]));
-    let other = Connection::open(store.file()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = store.lock();
     let location = store.location();
     let record = |id: &str| {
         let command = RunRecord { selection: "command", is_complete: false, ..run(id, &["a"], &[]) };
@@ -260,8 +265,7 @@ fn a_command_of_the_request_waits_only_behind_another_run_of_its_tenant() {
 fn a_flush_waits_for_room_in_a_full_queue() {
     let store = Store::new();
     store.record(run("0", &["a"], &[]));
-    let other = Connection::open(store.file()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = store.lock();
     // Each with a share of its own, until the queue is full.
     let mut queued = 0;
     while store.history.record_within(Duration::ZERO, store.location(), run("1", &["a"], &[]))
@@ -438,8 +442,7 @@ fn a_database_from_a_newer_version_is_left_as_it_is() {
 fn a_locked_database_costs_one_run_its_record() {
     let store = Store::new();
     store.record(run("1", &["a"], &[]));
-    let other = Connection::open(store.file()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = store.lock();
     assert_eq!(store.try_record(run("2", &["a"], &[])), Err(HistoryError::Locked));
     assert_eq!(store.run_ids(), ["1"], "reading goes on");
     other.execute_batch("ROLLBACK").unwrap();

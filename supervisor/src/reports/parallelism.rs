@@ -4,8 +4,8 @@
 use proctor_core::report::Report;
 use proctor_core::test_case::TestCase;
 use proctor_frameworks::{DefaultConcurrency, FRAMEWORKS, ParallelSupport};
-use proctor_proto::test_times::is_part;
-use std::collections::{BTreeMap, HashSet};
+use proctor_proto::test_times::Subtests;
+use std::collections::BTreeMap;
 
 /// Processors that an estimate is for, at most: with more, other things than processors bound a suite.
 const PROCESSORS_MAX: u32 = 8;
@@ -13,8 +13,8 @@ const PROCESSORS_MAX: u32 = 8;
 /// The tests of a report that have a time, without those whose time is a part of another one's.
 #[must_use]
 pub fn timed_tests(report: &Report) -> Vec<(&TestCase, f64)> {
-    let ids: HashSet<&str> = report.tests.iter().map(|test| test.nodeid.as_str()).collect();
-    let whole = report.tests.iter().filter(|test| !is_part(&report.framework, &test.nodeid, &ids));
+    let subtests = Subtests::new(&report.framework, report.tests.iter().map(|test| test.nodeid.as_str()));
+    let whole = report.tests.iter().filter(|test| !subtests.contains(&test.nodeid));
     whole.filter_map(|test| Some((test, test.duration_s?))).collect()
 }
 

@@ -136,17 +136,14 @@ async fn run_to_end(
     prepared: PreparedRun,
     mut slot: RunSlot,
 ) -> Result<(RunOutput, Option<SeenFiles>), NotStarted> {
-    let waited = !slot.has_turn();
-    if waited {
+    if !slot.has_turn() {
         // Files may change while it waits.
         task.fingerprint = None;
-    }
-    if waited && let Some(reason) = wait_for_turn(&task, &mut slot).await? {
-        let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
-        let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
-        return Ok((RunOutput { report, measured: Vec::new(), conclude: Span::none() }, None));
-    }
-    if waited {
+        if let Some(reason) = wait_for_turn(&task, &mut slot).await? {
+            let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
+            let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
+            return Ok((RunOutput { report, measured: Vec::new(), conclude: Span::none() }, None));
+        }
         task.log.record_turn().await;
     }
     task.trace.end_wait();

@@ -12,11 +12,11 @@ use proctor_core::report::Report;
 use proctor_core::test_case::TestId;
 use proctor_core::usage_samples::UsageSample;
 use proctor_proto::printable::{block as printable, line};
-use proctor_proto::test_times::is_part;
+use proctor_proto::test_times::Subtests;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Flaky and slower tests shown.
 const UNSTEADY_MAX: usize = 30;
@@ -57,7 +57,7 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
     let (mut kinds, mut suites) = (Names::default(), Names::default());
     let (mut tests, mut details) = (Vec::new(), Vec::new());
     let mut index_of: HashMap<(&str, &str), usize> = HashMap::new();
-    let ids: HashSet<&str> = report.tests.iter().map(|test| test.nodeid.as_str()).collect();
+    let known = Subtests::new(&report.framework, report.tests.iter().map(|test| test.nodeid.as_str()));
     let mut subtests = Vec::new();
     for entry in all {
         let (name, suite) = (line(&entry.name), line(entry.suite));
@@ -66,7 +66,7 @@ pub(super) fn block<'a>(input: ReportInput<'a>, all: &[Entry<'a>], budget: &mut 
         let message = printable(&entry.message);
         let own = if entry.message.is_empty() && entry.file.is_none() { 0 } else { DETAIL_BYTES };
         let message_bytes = own + bytes_of(&beginning(&message)) + entry.file.map_or(0, |file| bytes_of(&line(file)));
-        let is_subtest = matches!(entry.subject, Subject::Test(test) if is_part(&report.framework, &test.nodeid, &ids));
+        let is_subtest = matches!(entry.subject, Subject::Test(test) if known.contains(&test.nodeid));
         let subtest_bytes = if is_subtest { SUBTEST_BYTES } else { 0 };
         if !budget.take_entry(entry, TEST_BYTES + bytes_of(&name) + suite_bytes + message_bytes + subtest_bytes) {
             continue;

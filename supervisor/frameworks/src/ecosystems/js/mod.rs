@@ -62,18 +62,25 @@ pub(crate) fn injected_file(path: &str, bytes: &[u8]) -> InjectedFile {
     InjectedFile { path: path.to_owned(), bytes: bytes.to_vec(), executable: false }
 }
 
-/// The files that every reporter with access to error objects needs, and the measurement of lines, followed by those of one runner.
+/// The files that every reporter with access to error objects needs, followed by those of one runner.
 pub(crate) fn shared_files(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
-    let shared: [(&str, &[u8]); 7] = [
+    let shared: [(&str, &[u8]); 3] = [
         (PROGRAM_FILE, include_bytes!("program.cjs")),
         ("js/report.cjs", include_bytes!("report.cjs")),
         ("js/failure.cjs", include_bytes!("failure.cjs")),
+    ];
+    shared.iter().chain(files).map(|(path, bytes)| injected_file(path, bytes)).collect()
+}
+
+/// The same for a runner whose lines are measured.
+pub(crate) fn shared_files_with_lines(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
+    let lines: [(&str, &[u8]); 4] = [
         ("js/hits.cjs", include_bytes!("hits.cjs")),
         ("js/lines.cjs", include_bytes!("lines.cjs")),
         ("js/modules.cjs", include_bytes!("modules.cjs")),
         ("js/probes.cjs", include_bytes!("probes.cjs")),
     ];
-    shared.iter().chain(files).map(|(path, bytes)| injected_file(path, bytes)).collect()
+    shared_files(&[&lines[..], files].concat())
 }
 
 /// A glob that matches the file. Runners without quoting get `?` for each special character, which may match another file, too.

@@ -54,7 +54,7 @@ fn takes_the_command_line_from_the_script_without_reporting_options() {
     ] {
         assert_eq!(step.env[name], value);
     }
-    assert!(plan.report && plan.artifacts && plan.files.len() == 8);
+    assert!(plan.report && plan.artifacts && plan.files.len() == 4);
 }
 
 #[test]

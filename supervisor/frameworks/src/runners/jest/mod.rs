@@ -222,7 +222,7 @@ fn plan(
     request: &PlanRequest<'_>,
     step: impl Fn(Launch, &TestGroup<'_>, Vec<String>) -> Step,
 ) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::shared_files_with_lines(FILES), report: true, ..Plan::default() };
     let groups = js::group_selection(projects, tree, request.selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Jest, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, options } = start;

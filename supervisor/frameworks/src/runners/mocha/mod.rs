@@ -193,7 +193,7 @@ impl JsFramework for Mocha {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: &[&str]) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::shared_files_with_lines(FILES), report: true, ..Plan::default() };
     let selection = js::map_targets(request.selection, |target| vec![file_of_hook(target)]);
     let groups = js::group_selection(projects, tree, &selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Mocha, NAME), FORWARDED, &[], &mut plan.notes) {

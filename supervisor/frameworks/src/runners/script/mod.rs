@@ -86,7 +86,7 @@ impl Framework for Script {
         let mut plan = Plan { files: js::shared_files(&[]), ..Plan::default() };
         if chosen.iter().any(|project| js::may_start_reported_runner(tree, &project.dir)) {
             let files: Vec<(&str, &[u8])> = [mocha::FILES, jest::FILES, &[js::INJECT_FILE]].concat();
-            plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
+            plan = Plan { files: js::shared_files_with_lines(&files), report: true, ..Plan::default() };
         }
         let is_test = |target: &RerunTarget| !matches!(target, RerunTarget::Package(_));
         if matches!(request.selection, Selection::Exactly(targets) if targets.iter().any(is_test)) {

@@ -181,7 +181,7 @@ impl JsFramework for Vitest {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    let mut plan = Plan { files: js::shared_files(FILES), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::shared_files_with_lines(FILES), report: true, ..Plan::default() };
     let groups = js::group_selection(projects, tree, request.selection, NAME)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Vitest, NAME), FORWARDED, &[], &mut plan.notes) {
         let RunnerStart { group, script, mut options } = start;
