@@ -188,19 +188,22 @@ fn finds_that_the_hash_seed_decides() {
 
 #[test]
 fn finds_that_cpu_pressure_decides() {
-    // A run without processor time for most of each period stops for 80 ms at a time, some twenty times here.
+    // A run without processor time for most of each period stops for 80 ms at a time, some twenty times here. On a busy
+    // host it stops less often, since others take the time that the limit would have refused: a few stops are a failure,
+    // and it need not fail each time.
     let workspace = workspace(
         "import time\n\ndef test_race():\n    \
          end, last, stops = time.process_time() + 0.4, time.perf_counter(), 0\n    \
          while time.process_time() < end:\n        \
          now = time.perf_counter()\n        stops += now - last > 0.06\n        last = now\n    \
-         assert stops < 10\n",
+         assert stops < 4\n",
     );
     let hunt = Hunt::new(&workspace, "test_race", "5");
-    assert_eq!(hunt.stages().last(), Some(&("alone under cpu pressure", 5, 5)), "{:#}", hunt.document);
-    hunt.assert_concludes(
-        "it fails only under cpu pressure: 5 of 5 executions with 0.2 processors, 0 of 5 without that limit",
-    );
+    let (name, executions, failures) = *hunt.stages().last().unwrap();
+    assert!(name == "alone under cpu pressure" && executions == 5 && failures > 0, "{:#}", hunt.document);
+    let counts = format!("{failures} of 5 executions with 0.2 processors, 0 of 5 without that limit");
+    let too_few = format!("it failed under cpu pressure ({counts}): too few executions to say that this is the cause");
+    hunt.assert_concludes(&if failures == 5 { format!("it fails only under cpu pressure: {counts}") } else { too_few });
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::{Toolchain, ToolchainConfig};
 use crate::ops::audit::Audit;
 use crate::random_id::random_id;
+use crate::runs::RunThreads;
 use crate::runs::context::{Context, ScanPermits};
 use crate::runs::scheduler::Scheduler;
 use crate::sessions::{self, SessionHandle, SessionMemory};
@@ -111,6 +112,7 @@ fn new_context(
         scan_permits: ScanPermits::for_host(),
         counters: Arc::default(),
         history: History::start(),
+        run_threads: RunThreads::default(),
     })
 }
 

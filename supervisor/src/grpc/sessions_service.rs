@@ -172,6 +172,7 @@ mod tests {
     use crate::host::toolchain::Toolchain;
     use crate::ops::audit::Audit;
     use crate::ops::drain::Drain;
+    use crate::runs::RunThreads;
     use crate::runs::context::{Context, ScanPermits};
     use crate::runs::scheduler::Scheduler;
     use crate::sessions::limits::SessionLimits;
@@ -209,6 +210,7 @@ mod tests {
             scan_permits: ScanPermits::for_host(),
             counters: Arc::default(),
             history: crate::history::History::off(),
+            run_threads: RunThreads::default(),
         });
         let registry = Registry::start(Arc::clone(&context), SessionLimits::default());
         Api { context, registry, access, drain: Drain::new(Duration::ZERO) }

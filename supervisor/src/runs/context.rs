@@ -6,6 +6,7 @@ use crate::history::History;
 use crate::host::monitor::HostMonitor;
 use crate::host::toolchain::Toolchain;
 use crate::ops::audit::Audit;
+use crate::runs::RunThreads;
 use crate::runs::scheduler::Scheduler;
 use crate::telemetry::counters::Counters;
 use proctor_sandbox::{Sandbox, release_memory};
@@ -33,6 +34,8 @@ pub struct Context {
     pub counters: Arc<Counters>,
     /// Records finished runs.
     pub history: History,
+    /// Executes the runs.
+    pub run_threads: RunThreads,
 }
 
 /// Limits concurrent workspace scans, each of which occupies a thread for as long as the disk takes to answer. Scans of

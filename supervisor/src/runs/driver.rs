@@ -4,6 +4,7 @@
 use super::repeated_run;
 use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::{EarlierExecutions, RunState};
+use super::run_threads::RunThreads;
 use super::seen_files::SeenFilesRecorder;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
@@ -26,9 +27,7 @@ use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_core::selection::SeenFiles;
 use proctor_core::timestamp::Timestamp;
-use proctor_sandbox::{
-    CommandSpec, Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource, shorten_slice,
-};
+use proctor_sandbox::{CommandSpec, Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -147,9 +146,9 @@ async fn run_to_end(
         task.log.record_turn().await;
     }
     task.trace.end_wait();
-    let policy = Arc::clone(&task.policy);
+    let (context, policy) = (Arc::clone(&task.context), Arc::clone(&task.policy));
     let (recorder, seen_files) = (recorder(&task), seen_files_recorder(&mut task));
-    let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(move || {
+    let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(&context.run_threads, move || {
         let mut completed = run_in_turn(task, prepared);
         // The next run of the host does not wait for the history; this run's report, and with it the next run of this
         // session, waits for at most `HISTORY_WAIT`.
@@ -196,17 +195,13 @@ fn recorder(task: &RunTask) -> Option<RunRecorder> {
     })
 }
 
-/// Runs `work` on a thread of its own. Runs do not share the runtime's threads, which are bounded and must not be
-/// occupied for as long as a run lasts. The number of these threads is bounded by the turns.
-async fn run_on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, NotStarted> {
+async fn run_on_thread<T: Send + 'static>(
+    threads: &RunThreads,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, NotStarted> {
     let (reply, done) = oneshot::channel();
-    // If the thread cannot be created, dropping the closure releases the run's turn.
-    let thread = move || {
-        // Callers wait for this run: reduce this thread's scheduling latency.
-        shorten_slice();
-        _ = reply.send(work());
-    };
-    if let Err(error) = std::thread::Builder::new().name("run".to_owned()).spawn(thread) {
+    // If there is no thread, dropping the closure releases the run's turn.
+    if let Err(error) = threads.start(move || _ = reply.send(work())) {
         tracing::error!(%error, "no thread for a run");
         let text = exhausted_resource(&error).unwrap_or("the host has no thread left").to_owned();
         return Err(PrepareError::HostFailed { text }.into());

@@ -19,6 +19,7 @@ mod report_builder;
 mod report_limits;
 mod run_killer;
 mod run_state;
+mod run_threads;
 pub mod scheduler;
 mod seen_files;
 mod stack_capture;
@@ -34,6 +35,7 @@ pub use failure_analysis::{FailingTests, add_suspects, analyze_run, changes_sinc
 pub use output_files::{OutputFiles, Spools};
 pub use report_builder::without_running;
 pub use run_killer::{KillOnDrop, RunKiller};
+pub use run_threads::RunThreads;
 pub use seen_files::{other_tool, tools_of};
 
 use thiserror::Error;

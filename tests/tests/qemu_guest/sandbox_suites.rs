@@ -25,25 +25,30 @@ const SKIPPED: [&str; 8] = [
     "many_threads_share_one_pool",
 ];
 
-/// Test executables that cargo builds for a package.
+/// Executables that cargo builds for the tests of one crate.
 struct TestBuild {
     suites: Vec<PathBuf>,
     /// Programs that the suites expect beside them.
     examples: Vec<PathBuf>,
 }
 
-fn build_tests(package: &str) -> TestBuild {
+/// What cargo has built of the crate in `dir`, a directory of the workspace. The whole workspace is named, since a part of it has
+/// other features of its dependencies, which would be compiled anew.
+fn build_tests(dir: &str) -> TestBuild {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut cargo = command(Path::new(&cargo));
     // Cargo is not under test and needs the caller's environment.
     cargo.envs(std::env::vars_os()).current_dir(source_root()).stdin(Stdio::null()).stderr(Stdio::inherit());
-    cargo.args(["test", "--locked", "--quiet", "--no-run", "--message-format=json", "-p", package]);
+    cargo.args(["test", "--locked", "--quiet", "--no-run", "--message-format=json", "--workspace"]);
     let output = cargo.stdout(Stdio::piped()).output().unwrap();
     assert!(output.status.success(), "cargo: {}", output.status);
+    let manifest = source_root().join(dir).join("Cargo.toml");
     let mut build = TestBuild { suites: Vec::new(), examples: Vec::new() };
     for line in String::from_utf8(output.stdout).unwrap().lines() {
         let message: Value = serde_json::from_str(line).unwrap();
-        if let Some(executable) = message["executable"].as_str() {
+        let executable =
+            message["executable"].as_str().filter(|_| message["manifest_path"] == *manifest.to_string_lossy());
+        if let Some(executable) = executable {
             let test = message["profile"]["test"] == true;
             if test { &mut build.suites } else { &mut build.examples }.push(executable.into());
         }
@@ -54,7 +59,7 @@ fn build_tests(package: &str) -> TestBuild {
 
 #[test]
 fn sandbox_suites_pass_on_cgroup_v2() {
-    let TestBuild { suites, examples } = build_tests("proctor-sandbox");
+    let TestBuild { suites, examples } = build_tests("supervisor/sandbox");
     let names =
         |suites: &[PathBuf]| -> Vec<String> { suites.iter().map(|suite| suite.to_str().unwrap().to_owned()).collect() };
     let suites = names(&suites);

@@ -1,10 +1,11 @@
 //! Builds the attack programs and copies everything that an environment needs, readable for any user.
 
 use crate::host_targets::{Programs, make_privileged_programs};
+use proctor_tests::attack_programs::compile;
 use proctor_tests::process::program;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Directory for targets, as for tenants' files on a host. Every run has its own `/tmp`, so files there would prove nothing.
@@ -24,13 +25,13 @@ impl Layout {
         let dir = tempfile::Builder::new().prefix("proctor-escape-").tempdir_in(BASE).unwrap();
         let (tools, privileged) = (dir.path().join("tools"), dir.path().join("gifts"));
         fs::create_dir(&tools).unwrap();
-        for (name, source) in [
-            ("attack", attack.unwrap_or_else(compile_attack)),
-            ("worker", worker.unwrap_or_else(|| program("proctor-worker"))),
-            ("escape", std::env::current_exe().unwrap()),
-        ] {
-            fs::copy(source, tools.join(name)).unwrap();
+        let copy = |source: PathBuf, name: &str| _ = fs::copy(source, tools.join(name)).unwrap();
+        match attack {
+            Some(attack) => copy(attack, "attack"),
+            None => compile(&tools.join("attack")),
         }
+        copy(worker.unwrap_or_else(|| program("proctor-worker")), "worker");
+        copy(std::env::current_exe().unwrap(), "escape");
         make_privileged_programs(&tools.join("attack"), &privileged);
         for public in [dir.path(), &tools, &privileged] {
             fs::set_permissions(public, Permissions::from_mode(0o755)).unwrap();
@@ -50,10 +51,4 @@ impl Layout {
     pub(crate) fn suite_program(&self) -> PathBuf {
         self.programs.attack.with_file_name("escape")
     }
-}
-
-fn compile_attack() -> PathBuf {
-    let attack = Path::new(env!("CARGO_TARGET_TMPDIR")).join("attack");
-    proctor_tests::attack_programs::compile(&attack);
-    attack
 }

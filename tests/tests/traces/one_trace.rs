@@ -6,11 +6,13 @@ use proctor_proto::v1;
 use proctor_tests::process::WAIT_MAX;
 use proctor_tests::supervisor_process::SupervisorProcess;
 use proctor_tests::test_workspace::TestWorkspace;
-use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, RequestMetaObject};
+use rmcp::service::RunningService;
+use rmcp::{RoleClient, ServiceExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use tokio::process::Child;
 
 /// The spans in the order of their starts, each below its parent.
 fn ordered(spans: &[Span], parent: &str) -> Vec<Span> {
@@ -84,24 +86,31 @@ fn one<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     found[0]
 }
 
+/// A run of a shim's session. The session, and the run with it, ends when this is dropped.
+struct McpRun {
+    id: String,
+    _client: RunningService<RoleClient, ()>,
+    _shim: Child,
+    _home: TestWorkspace,
+}
+
 /// Calls run_tests through a shim of the supervisor, with a trace context.
-async fn run_through_mcp(supervisor: &SupervisorProcess, workspace: &std::path::Path) -> String {
-    let shim = TestWorkspace::empty();
-    let mut command = shim.command("proctor-mcp");
+async fn run_through_mcp(supervisor: &SupervisorProcess, workspace: &std::path::Path) -> McpRun {
+    let home = TestWorkspace::empty();
+    let mut command = home.command("proctor-mcp");
     command.arg("--supervisor").arg(format!("unix:{}", supervisor.socket().display()));
     command.arg("--workspace").arg(workspace).stdin(Stdio::piped()).stderr(Stdio::inherit());
-    let mut process = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
-    let transport = (process.stdout.take().unwrap(), process.stdin.take().unwrap());
-    let service = ().serve(transport).await.unwrap();
+    let mut shim = tokio::process::Command::from(command).kill_on_drop(true).spawn().unwrap();
+    let transport = (shim.stdout.take().unwrap(), shim.stdin.take().unwrap());
+    let client = ().serve(transport).await.unwrap();
     let mut meta = RequestMetaObject::default();
     meta.0.0.insert("traceparent".to_owned(), json!(traceparent("01")));
     meta.0.0.insert("tracestate".to_owned(), json!("vendor=1"));
     let mut call = CallToolRequestParams::new("run_tests");
     call.meta = Some(meta);
-    let answer = tokio::time::timeout(WAIT_MAX, service.call_tool(call)).await.unwrap().unwrap();
-    let run = answer.structured_content.unwrap()["run_id"].as_str().unwrap().to_owned();
-    service.cancel().await.unwrap();
-    run
+    let answer = tokio::time::timeout(WAIT_MAX, client.call_tool(call)).await.unwrap().unwrap();
+    let id = answer.structured_content.unwrap()["run_id"].as_str().unwrap().to_owned();
+    McpRun { id, _client: client, _shim: shim, _home: home }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,7 +119,7 @@ async fn a_run_from_an_mcp_client_to_a_worker_is_one_trace() {
     let supervisor = SupervisorProcess::with_settings(&settings(&collector, ""));
     let workspace = supervisor.workspace("alpha", "shop", "go/twomodules");
     let run = run_through_mcp(&supervisor, &workspace).await;
-    let spans: Vec<Span> = collector.trace_of_run(&run);
+    let spans: Vec<Span> = collector.trace_of_run(&run.id);
     assert!(spans.iter().all(|span| span.trace == TRACE && span.state == "vendor=1"), "{spans:?}");
     assert_nested(&spans);
     // Only what belongs to the run: the shim also opens a session, asks for coverage and the like.
@@ -122,7 +131,7 @@ async fn a_run_from_an_mcp_client_to_a_worker_is_one_trace() {
 
     let layers = one(&of_run, "worker set-up").events.len();
     let client = supervisor.client("alpha").await;
-    let report = client.get_run(&run, 0).await.report.unwrap();
+    let report = client.get_run(&run.id, 0).await.report.unwrap();
     let isolation = report.isolation.unwrap();
     assert_eq!(layers, isolation.layers.len() + isolation.missing.len());
     assert_eq!(one(&of_run, "run").resource["service.name"], "proctor");

@@ -9,7 +9,7 @@ use crate::ops::audit::{self, Audit};
 use crate::runs::context::ScanPermits;
 use crate::runs::prepare::prepare;
 use crate::runs::scheduler::{RunSlot, Scheduler, SlotRequest};
-use crate::runs::{self, Phase, RunEnd, RunKiller, RunTask, Spools};
+use crate::runs::{self, Phase, RunEnd, RunKiller, RunTask, RunThreads, Spools};
 use crate::sessions::limits::SessionLimits;
 use crate::sessions::registry::{self, CreateError, Registry};
 use crate::sessions::*;
@@ -121,6 +121,7 @@ impl World {
             scan_permits: ScanPermits::for_host(),
             counters: Arc::default(),
             history: History::off(),
+            run_threads: RunThreads::default(),
         });
         World { context, fake, orders: order, dir: tempfile::tempdir().unwrap(), log }
     }
@@ -139,6 +140,7 @@ impl World {
             scan_permits: ScanPermits::for_host(),
             counters: Arc::default(),
             history: History::off(),
+            run_threads: RunThreads::default(),
         });
         World { context, ..world }
     }
