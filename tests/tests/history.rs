@@ -55,6 +55,9 @@ fn a_run_says_what_changed_and_the_command_lists_the_runs() {
         analysis.contains("\nnote: compared with each test's last result: 1 still failing; all passed 2 runs ago\n"),
         "{analysis}"
     );
+    let analysis = workspace.proctor(&["analyze", "--output", "json"]).json();
+    let note = "compared with each test's last result: 1 still failing; all passed 2 runs ago";
+    assert!(analysis["notes"].as_array().unwrap().contains(&note.into()), "{analysis:#}");
     let report = workspace.proctor(&["report"]).json();
     assert_eq!(report["since_last_run"]["still_failing"]["tests"][0]["name"], "test_b", "{report}");
     assert_eq!(report["since_last_green"]["runs"], 2);

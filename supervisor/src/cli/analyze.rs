@@ -36,6 +36,9 @@ pub(super) fn analyze(arguments: &AnalyzeArgs) -> Result<u8, CommandError> {
             answer.error_patterns.iter_mut().for_each(|pattern| pattern.test_names.truncate(NAMES_SHOWN));
             print::text(&analysis_text::analysis(&answer)).map(|()| 0)
         }
-        Output::Json => print::document(&analysis).map(|()| 0),
+        Output::Json => {
+            analysis.notes.extend(convert_analysis::changes_note(&report));
+            print::document(&analysis).map(|()| 0)
+        }
     }
 }

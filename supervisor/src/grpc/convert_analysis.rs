@@ -12,10 +12,7 @@ use proctor_proto::{text, v1};
 /// The analysis of the run `run_id`, with a note of how its `report` differs from the runs before it.
 #[must_use]
 pub fn analysis(run_id: String, mut analysis: Analysis, report: &Report) -> v1::AnalyzeFailuresResponse {
-    let since = report.since_last_run.as_ref().map(convert::since_last_run);
-    let green = report.since_last_green.as_ref().map(convert::since_last_green);
-    let changes = text::changes(since.as_ref(), green.as_ref());
-    analysis.notes.extend(changes.map(|changes| text::changes_note(&changes)));
+    analysis.notes.extend(changes_note(report));
     v1::AnalyzeFailuresResponse {
         run_id,
         framework: analysis.framework,
@@ -47,6 +44,14 @@ pub fn analysis(run_id: String, mut analysis: Analysis, report: &Report) -> v1::
             .map(|failed| v1::FailedTest { place: Some(place(failed.location)), r#type: failed.kind.name().to_owned() })
             .collect(),
     }
+}
+
+/// How a run differs from the runs before it, in words; `None` if it was compared with none.
+#[must_use]
+pub fn changes_note(report: &Report) -> Option<String> {
+    let since = report.since_last_run.as_ref().map(convert::since_last_run);
+    let green = report.since_last_green.as_ref().map(convert::since_last_green);
+    text::changes(since.as_ref(), green.as_ref()).map(|changes| text::changes_note(&changes))
 }
 
 fn changed_files(changed: ChangedFiles) -> v1::ChangedFiles {

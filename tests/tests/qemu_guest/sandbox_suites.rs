@@ -3,10 +3,9 @@
 
 use proctor_tests::process::{command, source_root};
 use proctor_tests::qemu_guest::Guest;
-use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Parts of the names of tests that are skipped: they are slow under emulation, and the kernel makes no difference to them,
 /// or the guest lacks what they need.
@@ -25,41 +24,63 @@ const SKIPPED: [&str; 8] = [
     "many_threads_share_one_pool",
 ];
 
-/// Executables that cargo builds for the tests of one crate.
-struct TestBuild {
-    suites: Vec<PathBuf>,
-    /// Programs that the suites expect beside them.
-    examples: Vec<PathBuf>,
+/// Hexadecimal digits behind the name of an executable that cargo builds for tests.
+const HASH_LEN: usize = 16;
+
+/// The crate whose tests run in the guest.
+const CRATE: &str = "supervisor/sandbox";
+
+/// The executable of each of the crate's suites, as the build of this suite left them. Cargo is not asked for them: a build within the
+/// tests would have other settings, and compile everything anew.
+fn built_suites() -> Vec<PathBuf> {
+    let sources = source_root().join(CRATE);
+    let mut names = vec![("proctor_sandbox".to_owned(), sources.join("src"))];
+    let of_several_files = files(&sources.join("tests")).filter(|path| path.join("main.rs").exists());
+    names.extend(rust_files(&sources.join("tests")).chain(of_several_files).map(|path| (stem(&path), path)));
+    let shared = [sources.join("src"), sources.join("tests/support")].map(|dir| modified(&dir));
+    let build = std::env::current_exe().unwrap();
+    let built: Vec<PathBuf> = files(build.parent().unwrap()).collect();
+    let newest = |(name, source): (String, PathBuf)| {
+        let of_name = built.iter().filter(|path| {
+            let stem = stem(path);
+            path.extension().is_none() && stem.strip_prefix(&name).is_some_and(|rest| rest.len() == HASH_LEN + 1)
+        });
+        let executable = of_name.max_by_key(|path| modified(path)).cloned();
+        let executable =
+            executable.filter(|path| shared.iter().chain([&modified(&source)]).all(|time| *time <= modified(path)));
+        executable.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --bins --examples --tests"))
+    };
+    names.into_iter().map(newest).collect()
 }
 
-/// What cargo has built of the crate in `dir`, a directory of the workspace. The whole workspace is named, since a part of it has
-/// other features of its dependencies, which would be compiled anew.
-fn build_tests(dir: &str) -> TestBuild {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut cargo = command(Path::new(&cargo));
-    // Cargo is not under test and needs the caller's environment.
-    cargo.envs(std::env::vars_os()).current_dir(source_root()).stdin(Stdio::null()).stderr(Stdio::inherit());
-    cargo.args(["test", "--locked", "--quiet", "--no-run", "--message-format=json", "--workspace"]);
-    let output = cargo.stdout(Stdio::piped()).output().unwrap();
-    assert!(output.status.success(), "cargo: {}", output.status);
-    let manifest = source_root().join(dir).join("Cargo.toml");
-    let mut build = TestBuild { suites: Vec::new(), examples: Vec::new() };
-    for line in String::from_utf8(output.stdout).unwrap().lines() {
-        let message: Value = serde_json::from_str(line).unwrap();
-        let executable =
-            message["executable"].as_str().filter(|_| message["manifest_path"] == *manifest.to_string_lossy());
-        if let Some(executable) = executable {
-            let test = message["profile"]["test"] == true;
-            if test { &mut build.suites } else { &mut build.examples }.push(executable.into());
-        }
-    }
-    build.suites.sort();
-    build
+/// Programs that the suites expect beside them.
+fn built_examples() -> Vec<PathBuf> {
+    let dir = std::env::current_exe().unwrap().parent().unwrap().with_file_name("examples");
+    rust_files(&source_root().join(CRATE).join("examples")).map(|path| dir.join(stem(&path))).collect()
+}
+
+fn files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path())
+}
+
+fn rust_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    files(dir).filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap().to_str().unwrap().to_owned()
+}
+
+/// When a file, or the newest below a directory, was last written.
+fn modified(path: &Path) -> SystemTime {
+    let found = fs::metadata(path).unwrap();
+    let own = found.modified().unwrap();
+    if found.is_dir() { files(path).map(|path| modified(&path)).max().unwrap_or(own) } else { own }
 }
 
 #[test]
 fn sandbox_suites_pass_on_cgroup_v2() {
-    let TestBuild { suites, examples } = build_tests("supervisor/sandbox");
+    let (suites, examples) = (built_suites(), built_examples());
     let names =
         |suites: &[PathBuf]| -> Vec<String> { suites.iter().map(|suite| suite.to_str().unwrap().to_owned()).collect() };
     let suites = names(&suites);
