@@ -1,7 +1,7 @@
 //! The text forms of the answers. Agents parse them, so they are part of the contract like the messages.
 
 use crate::difference;
-use crate::printable::{self, block, cut, line};
+use crate::printable::{block, cut, line};
 use crate::v1::{
     AffectedTestsResponse, Attribution, Failure, HungTest, LastTestFailuresResponse, LineRange, ListTestsResponse,
     Outcome, Report, SinceLastGreen, SinceLastRun, TestId, TestsCoveringResponse,
