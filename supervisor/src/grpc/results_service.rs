@@ -94,7 +94,7 @@ impl Results for Api {
             move || covering_in(&workspace, (&file, &asked), knowledge.baseline.as_deref(), &knowledge.index, &clock);
         let found = tenant.usage.scan_permits.scan(look_up).await;
         let found = found.map_err(|_| status::internal("the file could not be read"))?;
-        let found = found.map_err(|error| status::invalid("function", &error.to_string()))?;
+        let found = found.map_err(|error| status::invalid("function", error.to_string()))?;
         Ok(Response::new(convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(message.limit))))
     }
 

@@ -16,7 +16,7 @@ pub struct Function {
 /// Most functions of one name that are looked for in a file.
 const NAMED_MAX: usize = 10;
 
-/// The functions of a source with this name, `total` or `Cart.total`, at most ten.
+/// The functions of a source with this name, `total` or `Cart.total`, at most ten. Lines of a Python function are those of its body.
 #[must_use]
 pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
     let is_javascript = SourceLanguage::of_path(path) == Some(SourceLanguage::JavaScript);
@@ -29,7 +29,7 @@ pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
         }
         let found = if source.is_go { source.go_function(at) } else { source.python_function_at(at) }?;
         let has_name = found.name == name || found.name.strip_suffix(name).is_some_and(|before| before.ends_with('.'));
-        (has_name && found.lines.first == span(at, at).first).then_some(found)
+        (has_name && (!source.is_go || found.lines.first == span(at, at).first)).then_some(found)
     };
     lines.filter_map(function).take(NAMED_MAX).collect()
 }
@@ -86,8 +86,13 @@ impl SourceFunctions {
     fn python_function_at(&self, at: usize) -> Option<Function> {
         let line = self.raw(at)?.trim_start();
         line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ")?;
-        let below = (at + 1..self.lines.len()).find(|below| self.raw(*below).and_then(indentation).is_some())?;
-        self.python_function(below)
+        let code = |at: &usize| self.raw(*at).and_then(indentation).is_some();
+        let Function { name, lines } = self.python_function((at + 1..self.lines.len()).find(code)?)?;
+        // The signature runs when the module is loaded, and so for any test.
+        let last = (at..usize::try_from(lines.last).ok()?).rev().find(code).unwrap_or(at);
+        let signature = (at..last).find(|at| self.raw(*at).is_some_and(|line| line.trim_end().ends_with(':')));
+        (lines.first == span(at, at).first)
+            .then(|| Function { name, lines: span(signature.map_or(at, |end| end + 1), last) })
     }
 
     // A declaration, a constant with a function, or a method. It ends with a bracket that is indented like its first line.
@@ -205,9 +210,9 @@ mod tests {
         };
         let python = "class Cart:\n    def total(self):\n        return 1\n\n\nclass Order:\n    async def total(self):\n        \
                       return self.total()\n\n\ndef total_of(x):\n    return x\n";
-        assert_eq!(row("a.py", python, "total"), "Cart.total 2-5, Order.total 7-10");
-        assert_eq!(row("a.py", python, "Order.total"), "Order.total 7-10");
-        assert_eq!(row("a.py", python, "total_of"), "total_of 11-13");
+        assert_eq!(row("a.py", python, "total"), "Cart.total 3-3, Order.total 8-8");
+        assert_eq!(row("a.py", python, "Order.total"), "Order.total 8-8");
+        assert_eq!(row("a.py", python, "total_of"), "total_of 12-12");
         let go =
             "package a\n\nfunc (c *Cart) Total() int {\n\treturn Total()\n}\n\nfunc Total() int {\n\treturn 1\n}\n";
         assert_eq!(row("a.go", go, "Total"), "Cart.Total 3-5, Total 7-9");

@@ -77,7 +77,7 @@ impl SourceLanguage {
                 let name = path.rsplit('/').next().unwrap_or(path);
                 !name.starts_with('.') && ![".d.ts", ".d.cts", ".d.mts"].iter().any(|end| name.ends_with(end)) && {
                     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-                    !stem.ends_with(".config") && !stem.ends_with(".setup")
+                    !stem.ends_with(".config") && !stem.ends_with(".setup") && !["setup", "setupTests"].contains(&stem)
                 }
             }
         };
@@ -124,6 +124,7 @@ mod tests {
             ("src/__mocks__/fs.js", None),
             ("src/types.d.ts", None),
             ("jest.config.js", None),
+            ("setup.ts", None),
             (".eslintrc.cjs", None),
             ("notes.md", None),
         ] {
