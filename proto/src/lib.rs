@@ -13,6 +13,7 @@ pub mod reason;
 pub mod report_format;
 pub mod test_times;
 pub mod text;
+pub mod untested_text;
 
 /// Messages, clients and servers of `proctor.v1`, generated from `proto/proctor/v1/*.proto`, where they are documented.
 #[expect(

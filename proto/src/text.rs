@@ -1,10 +1,10 @@
 //! The text forms of the answers. Agents parse them, so they are part of the contract like the messages.
 
 use crate::difference;
-use crate::printable::{self, block, cut, line};
+use crate::printable::{block, cut, line};
 use crate::v1::{
-    AffectedTestsResponse, Attribution, Failure, HungTest, LastTestFailuresResponse, ListTestsResponse, Outcome,
-    Report, SinceLastGreen, SinceLastRun, TestId, TestsCoveringResponse,
+    AffectedTestsResponse, Attribution, Failure, HungTest, LastTestFailuresResponse, LineRange, ListTestsResponse,
+    Outcome, Report, SinceLastGreen, SinceLastRun, TestId, TestsCoveringResponse,
 };
 use std::fmt::Write as _;
 
@@ -19,6 +19,9 @@ const MESSAGE_COLUMNS: usize = 400;
 
 /// Answer to an agent that asks about the last run before there is one.
 pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
+
+/// Most ranges of lines in an answer of `TestsCovering`.
+const NOT_EXECUTED_LISTED: usize = 20;
 
 /// Answer of `tests_covering` to an agent before any coverage was measured.
 pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
@@ -343,14 +346,18 @@ fn indent(text: &mut String, content: &str) {
     }
 }
 
-/// The text of `tests_covering`, and of `proctor covering`, for `file` and optionally `line`.
+/// The text of `tests_covering`, and of `proctor covering`, for `file` and what the answer says of its lines.
 #[must_use]
-pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, reader: Reader) -> String {
+pub fn covering(answer: &TestsCoveringResponse, file: &str, reader: Reader) -> String {
     if !answer.has_coverage {
         return reader.no_coverage_yet().to_owned();
     }
-    let file = printable::line(file);
-    let location = line.map_or_else(|| file.to_string(), |line| format!("{file}:{line}"));
+    let file = line(file);
+    let location = match answer.range {
+        Some(LineRange { first_line, last_line }) if first_line == last_line => format!("{file}:{first_line}"),
+        Some(range) => format!("{file}:{}", range_text(&range)),
+        None => file.to_string(),
+    };
     let mut text = if answer.tests.is_empty() {
         format!("no coverage found for {location}")
     } else {
@@ -361,6 +368,12 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
     } else if answer.attribution() == Attribution::File && !answer.tests.is_empty() {
         text.push_str("attribution: per file (some test of each file listed executes it)\n");
     }
+    if let Some(executable) =
+        answer.executable_lines.filter(|_| answer.range.is_some_and(|range| range.first_line < range.last_line))
+    {
+        end_line(&mut text);
+        let _ = writeln!(text, "{}", executable_lines(answer, executable));
+    }
     if answer.line_moved {
         end_line(&mut text);
         let _ = writeln!(text, "{file} has changed since it was measured: the line was looked up where it was then");
@@ -369,6 +382,27 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, line: Option<u32>, r
         let _ = writeln!(text, "{file} has changed since it was measured: lines may have moved");
     }
     text
+}
+
+/// How many lines of a range can be executed, and which of them no test executed.
+fn executable_lines(answer: &TestsCoveringResponse, executable: u64) -> String {
+    if answer.not_executed_lines == 0 {
+        return format!("{executable} of these lines can be executed, each by a test");
+    }
+    let ranges: Vec<String> = answer.not_executed.iter().map(range_text).collect();
+    let more = if answer.not_executed.len() == NOT_EXECUTED_LISTED { ", ..." } else { "" };
+    format!(
+        "{executable} of these lines can be executed, {} by no test: {}{more}",
+        answer.not_executed_lines,
+        ranges.join(", ")
+    )
+}
+
+/// Lines as text, `3-5` or `8`.
+#[must_use]
+pub fn range_text(range: &LineRange) -> String {
+    let LineRange { first_line, last_line } = range;
+    if first_line == last_line { first_line.to_string() } else { format!("{first_line}-{last_line}") }
 }
 
 fn covering_tests(answer: &TestsCoveringResponse, location: &str) -> String {
@@ -663,15 +697,19 @@ mod tests {
             ..TestsCoveringResponse::default()
         };
         assert_eq!(
-            covering(&answer, "x/read.go", Some(42), Reader::Agent),
+            covering(
+                &TestsCoveringResponse { range: Some(LineRange { first_line: 42, last_line: 42 }), ..answer.clone() },
+                "x/read.go",
+                Reader::Agent
+            ),
             "3 test(s) cover x/read.go:42:\n\na/x:\n  TestA\n  TestB\n\nb:\n  TestC\n\
              attribution: per package (some test of each package listed executes it)\n"
         );
         answer.tests.clear();
-        assert_eq!(covering(&answer, "x.go", None, Reader::Agent), "no coverage found for x.go");
+        assert_eq!(covering(&answer, "x.go", Reader::Agent), "no coverage found for x.go");
         let none = TestsCoveringResponse::default();
-        assert_eq!(covering(&none, "x.go", None, Reader::Agent), NO_COVERAGE_YET);
-        assert!(covering(&none, "x.go", None, Reader::Person).contains("`proctor run` first"));
+        assert_eq!(covering(&none, "x.go", Reader::Agent), NO_COVERAGE_YET);
+        assert!(covering(&none, "x.go", Reader::Person).contains("`proctor run` first"));
     }
 
     #[test]

@@ -126,8 +126,7 @@ rows! { NamedCalls, names, own:
     results.tests_covering "Results/TestsCovering" v1::TestsCoveringRequest {
         session_id: names.session.clone(),
         file: "calc/calc.go".to_owned(),
-        line: None,
-        limit: 0,
+        ..Default::default()
     };
     results.affected_tests "Results/AffectedTests" v1::AffectedTestsRequest {
         session_id: names.session.clone(),

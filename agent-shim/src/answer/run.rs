@@ -10,7 +10,8 @@ use crate::run_follower::EndedRun;
 use crate::run_uri;
 use proctor_proto::printable::line;
 use proctor_proto::text;
-use proctor_proto::v1::{Affected, LimitHit, Outcome, Report, Stream};
+use proctor_proto::untested_text::{place, untested_line};
+use proctor_proto::v1::{Affected, LimitHit, Outcome, Report, Stream, UntestedLines};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -207,9 +208,12 @@ impl Draw for RunAnswer {
             ("exit_code", Value::from(report.exit_code)),
             ("run_id", Value::from(self.ended.run_id.as_str())),
         ]);
+        let untested = report.untested.as_ref().and_then(|untested| Some((untested, untested_line(untested)?)));
+        members.extend(untested.as_ref().map(|(untested, _)| ("untested", untested_json(untested))));
         members.extend(tails.iter().map(|(name, tail)| (*name, text_value(tail))));
         let listed = failure_text::list(&shown.explained) + &named_text(&shown.named);
-        let body = listed + &run_text::streams(&tails);
+        let untested = untested.map(|(_, line)| format!("{line}\n")).unwrap_or_default();
+        let body = listed + &untested + &run_text::streams(&tails);
         let body = match verbose {
             Some(whole) => body + &run_text::details(report, if detail.lists_passed { whole.others } else { 0 }),
             None => body,
@@ -230,6 +234,23 @@ impl Draw for RunAnswer {
             picture: None,
         }
     }
+}
+
+/// Lines that no test executed: `{"changed_lines": 14, "executed_lines": 11, "lines": ["shop/cart.py:12-14"]}`.
+fn untested_json(untested: &UntestedLines) -> Value {
+    let mut members = Map::new();
+    members.insert("changed_lines".to_owned(), untested.changed_lines.into());
+    members.insert("executed_lines".to_owned(), untested.executed_lines.into());
+    members.insert("lines".to_owned(), untested.spans.iter().map(place).collect());
+    let files = [("not_loaded", &untested.not_loaded), ("not_known", &untested.not_known)];
+    for (name, files) in files.into_iter().filter(|(_, files)| !files.is_empty()) {
+        members.insert(name.to_owned(), files.clone().into());
+    }
+    let left_out = untested.spans_left_out + untested.not_loaded_left_out + untested.not_known_left_out;
+    if left_out > 0 {
+        members.insert("left_out".to_owned(), left_out.into());
+    }
+    Value::Object(members)
 }
 
 /// The members of the JSON report, for a caller that asked for them, as each level of detail has them.

@@ -9,7 +9,7 @@ use crate::call_context::CallContext;
 use crate::call_error::CallError;
 use crate::json_schema::{self, boolean, number, plain, string};
 use proctor_proto::text::{self, Reader};
-use proctor_proto::v1::{Attribution, TestsCoveringRequest, TestsCoveringResponse};
+use proctor_proto::v1::{Attribution, LineRange, TestsCoveringRequest, TestsCoveringResponse};
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
@@ -24,6 +24,8 @@ pub(super) fn spec() -> ToolSpec {
         input: vec![
             ("file", string("Source file, relative to the workspace.")),
             ("line", number("From 1. Leave it out for any line of the file.")),
+            ("last_line", number("Ends a range that begins with line.")),
+            ("function", string("Instead of line: total or Cart.total")),
         ],
         required: &["file"],
         output: Some(vec![
@@ -31,6 +33,9 @@ pub(super) fn spec() -> ToolSpec {
             ("total", plain("number")),
             ("attribution", string("test, or coarser: file, package")),
             ("file_changed", boolean("since it was measured")),
+            ("range", string("")),
+            ("executable_lines", plain("number")),
+            ("not_executed", string("lines of the range that no test executes")),
         ]),
         read_only: true,
     }
@@ -39,21 +44,25 @@ pub(super) fn spec() -> ToolSpec {
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
-    let answer = call
+    let last_line = arguments.count("last_line", u32::MAX)?;
+    let function = arguments.text("function")?.unwrap_or_default();
+    let mut answer = call
         .request_in_session(|mut clients, session_id| {
-            let request = TestsCoveringRequest { session_id, file: file.clone(), line, limit: 0 };
+            let (file, function) = (file.clone(), function.clone());
+            let request = TestsCoveringRequest { session_id, file, line, limit: 0, last_line, function };
             async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
         })
         .await?;
+    // A supervisor of an earlier version does not repeat the line.
+    answer.range = answer.range.or(line.map(|line| LineRange { first_line: line, last_line: line }));
     let is_missing = !call.session().workspace().join(&file).exists();
-    Ok(Box::new(CoveringTests { answer, file, line, is_missing }))
+    Ok(Box::new(CoveringTests { answer, file, is_missing }))
 }
 
 /// The tests that execute `file`, or one line of it.
 struct CoveringTests {
     answer: TestsCoveringResponse,
     file: String,
-    line: Option<u32>,
     /// Whether the workspace has no such file.
     is_missing: bool,
 }
@@ -64,16 +73,22 @@ impl Draw for CoveringTests {
     }
 
     fn draw(&self, detail: &Detail) -> ToolAnswer {
-        let CoveringTests { answer, file, line, is_missing } = self;
+        let CoveringTests { answer, file, is_missing } = self;
         let tests = answer.tests.iter().take(detail.items).cloned().collect();
         let shown = TestsCoveringResponse { tests, ..answer.clone() };
-        let text = text::covering(&shown, file, *line, Reader::Agent);
-        let members = vec![
+        let text = text::covering(&shown, file, Reader::Agent);
+        let mut members = vec![
             ("tests", by_package(&shown.tests)),
             ("total", answer.total.into()),
             ("attribution", attribution(answer).into()),
             ("file_changed", answer.file_changed.into()),
         ];
+        if let Some(range) = answer.range.filter(|range| range.first_line < range.last_line) {
+            let ranges: Vec<String> = answer.not_executed.iter().map(text::range_text).collect();
+            members.push(("range", text::range_text(&range).into()));
+            members.push(("executable_lines", answer.executable_lines.into()));
+            members.push(("not_executed", ranges.join(",").into()));
+        }
         let missing = format!("{file} is not in the workspace: the path is relative to its root");
         let notes = is_missing.then_some(missing);
         ToolAnswer::with_own_headline(text, members).with_notes(notes).with_next(next_call(answer))

@@ -327,6 +327,18 @@ pub const COVERAGE_BYTES_MAX: usize = 64 * MIB;
 /// Most memory of the measurements of one run before they are in the index, in bytes: a million of a test's files.
 pub const COVERAGE_MEASURED_BYTES_MAX: usize = 256 * MIB;
 
+/// Most spans of changed lines that a report lists because no test executed them, and most names of files beside them. More
+/// are a change without tests, which a reader need not see line by line.
+pub const UNTESTED_SPANS_MAX: usize = 20;
+/// See [`UNTESTED_SPANS_MAX`].
+pub const UNTESTED_FILES_MAX: usize = 20;
+
+/// Longest text of one such span in a report, in bytes: some ten lines.
+pub const UNTESTED_SOURCE_BYTES_MAX: usize = 512;
+
+/// Most changed sources that are compared line by line after a run: a large merge.
+pub const UNTESTED_SOURCES_MAX: usize = 1_000;
+
 /// Most files whose text a session remembers, to see later what changed: a large repository. Beyond, all tests run.
 pub const SNAPSHOT_FILES_MAX: usize = 30_000;
 

@@ -3,20 +3,26 @@
 //! The unit of the index is a set of tests that were measured together. A language that can measure test by test gives
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
 //! they leave their old sets and form new ones. A run of some of a test's subtests adds to the lines of the test.
-//! Lines that ran outside of any test belong to a set of all tests that needed them. `line_sets` has the sets by line.
+//! Lines that ran outside of any test belong to a set of all tests that needed them. `line_sets` has the sets by line,
+//! `source_lines` the lines that can be executed.
 
 mod line_sets;
+mod line_spans;
+mod source_lines;
 mod spectrum;
 
+pub use line_spans::{common_lines, contains_line, count_lines, spans_from_text, spans_to_text, united};
+pub use source_lines::{LoadedSource, SourceLines};
 pub use spectrum::{ExecutedBlock, SpectrumTotals};
 
 use crate::bounds::{COVERAGE_BYTES_MAX, COVERAGE_UNITS_MAX, COVERED_FILES_MAX};
-use crate::test_case::TestId;
+use crate::report::Report;
+use crate::test_case::{TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
 use line_sets::{LineSets, SetSpan};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What a covering entry names. The order is from fine to coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -56,6 +62,37 @@ pub struct CoverageMeasurement {
     pub files: Vec<(String, Vec<LineSpan>)>,
 }
 
+/// What a run measured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunCoverage {
+    /// Sets of tests and the lines they executed.
+    pub tests: Vec<CoverageMeasurement>,
+    /// The sources that the run loaded, each once.
+    pub sources: Vec<LoadedSource>,
+}
+
+impl RunCoverage {
+    /// Whether the lines of every test that the run of `report` executed are known.
+    #[must_use]
+    pub fn has_all_tests_of(&self, report: &Report) -> bool {
+        let measured =
+            self.tests.iter().flat_map(|set| set.tests.iter().map(|test| (set.package.as_str(), test.as_str())));
+        let measured: HashSet<(&str, &str)> = measured.collect();
+        let has = |test: &TestCase| {
+            // A subtest of Go is measured with the test that it belongs to.
+            let top = test.name.split('/').next().unwrap_or_default();
+            [test.name.as_str(), top].iter().any(|name| measured.contains(&(test.package.as_str(), name)))
+        };
+        report.truncated.tests == 0 && report.tests.iter().all(|test| test.outcome == TestOutcome::Skipped || has(test))
+    }
+
+    /// Whether a test started other processes, whose lines are not measured.
+    #[must_use]
+    pub fn has_processes(&self) -> bool {
+        self.tests.iter().any(|set| set.started_processes)
+    }
+}
+
 /// Which tests execute which lines, for one session.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct CoverageIndex {
@@ -63,6 +100,9 @@ pub struct CoverageIndex {
     units: Vec<Option<TestSet>>,
     files: BTreeMap<String, LineSets>,
     has_measured: bool,
+    /// Missing in an index that an earlier version stored.
+    #[serde(default)]
+    sources: BTreeMap<String, SourceLines>,
 }
 
 /// Tests that were measured together.
@@ -119,6 +159,7 @@ impl CoverageIndex {
         if whole {
             self.units.clear();
             self.files.clear();
+            self.sources.clear();
         } else {
             self.remove_tests(&measured);
         }
@@ -135,7 +176,8 @@ impl CoverageIndex {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let files = self.files.iter().map(|(file, lines)| file_memory_bytes(file) + lines.memory_bytes());
-        files.chain(self.units.iter().flatten().map(TestSet::memory_bytes)).sum()
+        let tests = self.units.iter().flatten().map(TestSet::memory_bytes);
+        files.chain(tests).sum::<usize>() + self.sources_memory_bytes()
     }
 
     fn remove_tests(&mut self, measured: &[CoverageMeasurement]) {

@@ -37,5 +37,6 @@ pub mod test_case;
 pub mod test_name;
 pub mod test_order;
 pub mod timestamp;
+pub mod untested;
 pub mod usage_samples;
 pub mod verdict;

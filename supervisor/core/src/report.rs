@@ -13,6 +13,7 @@ use crate::request::Selection;
 use crate::selection::AffectedSummary;
 use crate::test_case::{Collector, TestCase, TestId, TestOutcome};
 use crate::timestamp::Timestamp;
+use crate::untested::{RunExtent, UntestedLines};
 use crate::usage_samples::UsageSample;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,9 @@ pub struct Report {
     /// What a run of affected tests selected; `None` for every other run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affected: Option<AffectedSummary>,
+    /// Changed lines that no test executed; `None` if the run measured no lines, or nothing is known to have changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untested: Option<UntestedLines>,
     /// What linters and type checkers found; `None` for a run of tests, and for a check that ended before it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<CheckReport>,
@@ -107,6 +111,20 @@ impl Report {
         match selection {
             Selection::Affected { .. } => self.affected.as_ref().is_some_and(|affected| affected.full_reason.is_some()),
             selection => selection.is_whole(),
+        }
+    }
+
+    /// How much the run of this report tells about the tests that it did not execute. `is_whole`: whether it was asked for all tests.
+    #[must_use]
+    pub fn extent(&self, is_whole: bool) -> RunExtent {
+        if self.partial || self.is_scoped || !self.collectors.is_empty() {
+            return RunExtent::SomeTests;
+        }
+        match &self.affected {
+            Some(affected) if affected.full_reason.is_some() => RunExtent::AllTests,
+            Some(_) => RunExtent::AffectedTests,
+            None if is_whole => RunExtent::AllTests,
+            None => RunExtent::SomeTests,
         }
     }
 
@@ -159,6 +177,7 @@ impl Report {
         let flaky = self.repetitions.as_ref().map_or(0, Repetitions::memory_bytes);
         size_of::<Report>()
             + self.affected.as_ref().map_or(0, AffectedSummary::memory_bytes)
+            + self.untested.as_ref().map_or(0, UntestedLines::memory_bytes)
             + self.check.as_ref().map_or(0, CheckReport::memory_bytes)
             + flaky
             + tests
@@ -329,6 +348,7 @@ pub(crate) mod tests {
             repetitions: None,
             quarantined: None,
             affected: None,
+            untested: None,
             check: None,
             checked_since: None,
             truncated: Truncated::default(),

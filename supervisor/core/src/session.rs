@@ -3,7 +3,7 @@
 
 use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::check::CheckMemory;
-use crate::coverage::{CoverageIndex, CoverageMeasurement};
+use crate::coverage::{CoverageIndex, RunCoverage};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
 use crate::outcome::{KillReason, Outcome};
@@ -12,6 +12,7 @@ use crate::report::Report;
 use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
 use crate::selection::{Baseline, EndedRun, SeenFiles};
 use crate::timestamp::Timestamp;
+use crate::untested::RunExtent;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -60,7 +61,7 @@ pub enum SessionEvent {
         /// Its report.
         report: Arc<Report>,
         /// Coverage that the run measured.
-        measured: Vec<CoverageMeasurement>,
+        measured: RunCoverage,
         /// What the run saw of its workspace and host, if that is known.
         seen: Option<SeenFiles>,
     },
@@ -174,7 +175,7 @@ pub enum StartRejected {
 }
 
 /// What became of a run: its report, its coverage, and what it saw.
-type EndOfRun<'a> = (&'a Report, Vec<CoverageMeasurement>, Option<SeenFiles>);
+type EndOfRun<'a> = (&'a Report, RunCoverage, Option<SeenFiles>);
 
 #[derive(Debug, Clone)]
 struct SessionRun {
@@ -272,6 +273,12 @@ impl Session {
     #[must_use]
     pub fn index(&self) -> &CoverageIndex {
         &self.index
+    }
+
+    /// The coverage index as it is now, for a run that compares with it.
+    #[must_use]
+    pub fn shared_index(&self) -> Arc<CoverageIndex> {
+        Arc::clone(&self.index)
     }
 
     /// What a selection of affected tests builds on; `None` before a run of all tests has ended with all results.
@@ -551,11 +558,14 @@ impl Session {
         }
         if let Some((report, measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
             self.ended_runs += 1;
-            let is_cut = report.partial || report.is_scoped || !report.collectors.is_empty();
-            let whole = report.ran_all(&ended.request.selection) && !is_cut;
-            let has_measured = !measured.is_empty();
+            let extent = report.extent(ended.request.selection.is_whole());
+            let whole = extent == RunExtent::AllTests;
+            let has_measured = !measured.tests.is_empty();
             if has_measured {
-                Arc::make_mut(&mut self.index).ingest(measured, whole, report.started_at);
+                let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
+                let index = Arc::make_mut(&mut self.index);
+                index.ingest(measured.tests, whole, report.started_at);
+                index.add_sources(measured.sources, is_complete, report.started_at);
             }
             let asked = match &ended.request.selection {
                 Selection::Affected { .. } => &self.with_last_settings(&ended.request),

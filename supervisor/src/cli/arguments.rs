@@ -215,7 +215,9 @@ Exit status: 0, even if no test executes it; 2 if the workspace has no such file
 
 Examples:
   proctor covering internal/a.go            tests that execute any line of the file
-  proctor covering internal/a.go:42         tests that execute line 42";
+  proctor covering internal/a.go:42         tests that execute line 42
+  proctor covering internal/a.go:40-60      tests of these lines, and which lines no test executes
+  proctor covering shop/cart.py:Cart.total  the same for a function";
 
 const AFFECTED_HELP: &str = "\
 A test is selected if it failed, was flaky or was skipped when it last ran, if it
@@ -436,9 +438,12 @@ pub(super) struct AnalyzeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = COVERING_HELP)]
 pub(super) struct CoveringArgs {
-    /// A file and optionally a line. Relative to --workspace if given, otherwise to this directory.
-    #[arg(value_name = "FILE[:LINE]")]
+    /// A file and optionally a line, a range or a function. Relative to --workspace if given, otherwise to this directory.
+    #[arg(value_name = "FILE[:LINE[-LINE]|:FUNCTION]")]
     pub(super) location: String,
+    /// A function or method of the file, `total` or `Cart.total`: the same as behind a colon.
+    #[arg(long, value_name = "NAME")]
+    pub(super) function: Option<String>,
     #[command(flatten)]
     pub(super) last_run: LastRunArgs,
 }

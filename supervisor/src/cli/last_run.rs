@@ -7,10 +7,12 @@ use super::report_documents::ShownRun;
 use super::{CommandError, in_process, print, report_documents};
 use crate::clock::Clock;
 use crate::grpc::convert;
-use crate::runs::covering_in;
+use crate::runs::{AskedLines, covering_in};
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_core::bounds::COVERING_TESTS_PAGE;
+use proctor_core::coverage::LineSpan;
+use proctor_core::untested::SourceLanguage;
 use proctor_proto::text::{self, Reader};
 use std::io::IsTerminal;
 use std::path::{Component, Path, PathBuf};
@@ -32,28 +34,51 @@ pub(super) fn no_run_yet() -> CommandError {
 /// `proctor covering`.
 pub(super) fn covering(arguments: &CoveringArgs) -> Result<u8, CommandError> {
     let (workspace, store) = last_run_at(&arguments.last_run)?;
-    let (file, line) = match arguments.location.rsplit_once(':') {
-        Some((file, line)) if line.chars().all(|c| c.is_ascii_digit()) && !line.is_empty() => {
-            let line: u32 = line.parse().map_err(|_| CommandError::usage(format!("line {line} is too large")))?;
-            (file, Some(line))
-        }
-        _ => (arguments.location.as_str(), None),
-    };
-    if line == Some(0) {
-        return Err(CommandError::usage("lines are counted from 1"));
-    }
+    let (file, asked) = asked_lines(&arguments.location, arguments.function.as_deref())?;
     let below =
         if arguments.last_run.workspace.is_some() { PathBuf::new() } else { in_process::current_dir_in(&workspace)? };
     let to_failure = |error: WorkspaceError| CommandError::usage(error.to_string());
     let file = workspace.relative(&relative_to_workspace(&below, file)).map_err(to_failure)?;
     let memory = store.memory()?.unwrap_or_default();
-    let found = covering_in(&workspace, (&file, line), memory.baseline.as_ref(), &memory.index, &Clock::new());
-    if found.as_ref().is_some_and(|found| found.covering.tests.is_empty()) {
+    let found = covering_in(&workspace, (&file, &asked), memory.baseline.as_ref(), &memory.index, &Clock::new())
+        .map_err(|error| CommandError::usage(error.to_string()))?;
+    if found.as_ref().is_some_and(|found| found.found.covering.tests.is_empty()) {
         // A mistyped name has no coverage either, which would read as if no test executed the file.
         workspace.existing(&file).map_err(to_failure)?;
     }
     let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0));
-    print::text(&text::covering(&answer, &file, line, Reader::Person)).map(|()| 0)
+    print::text(&text::covering(&answer, &file, Reader::Person)).map(|()| 0)
+}
+
+/// The file and the lines of `FILE`, `FILE:LINE`, `FILE:LINE-LINE` and `FILE:FUNCTION`.
+fn asked_lines<'a>(location: &'a str, function: Option<&str>) -> Result<(&'a str, AskedLines), CommandError> {
+    if let Some(name) = function {
+        return Ok((location, AskedLines::Function(name.to_owned())));
+    }
+    let Some((file, place)) = location.rsplit_once(':') else { return Ok((location, AskedLines::Any)) };
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let (first, last) = place.split_once('-').unwrap_or((place, place));
+    if is_number(first) && is_number(last) {
+        let number =
+            |text: &str| text.parse::<u32>().map_err(|_| CommandError::usage(format!("line {text} is too large")));
+        let span = LineSpan { first: number(first)?, last: number(last)? };
+        return match span {
+            LineSpan { first: 0, .. } => Err(CommandError::usage("lines are counted from 1")),
+            LineSpan { first, last } if last < first => {
+                Err(CommandError::usage(format!("line {last} is before line {first}")))
+            }
+            span => Ok((file, AskedLines::Span(span))),
+        };
+    }
+    // A file's name may have a colon, and then it ends with an extension that is not there before the colon.
+    let is_name = |text: &str| {
+        text.chars().all(|c| c.is_alphanumeric() || "_$.".contains(c))
+            && !text.starts_with(|c: char| c.is_ascii_digit())
+    };
+    if !place.is_empty() && is_name(place) && SourceLanguage::of_path(file).is_some() {
+        return Ok((file, AskedLines::Function(place.to_owned())));
+    }
+    Ok((location, AskedLines::Any))
 }
 
 // Makes `file`, given relative to the directory `below`, relative to the workspace. A path that leads out stays as it

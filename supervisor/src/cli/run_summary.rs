@@ -3,6 +3,7 @@
 
 use super::history::counted;
 use super::terminal_report::dim;
+use crate::grpc::convert;
 use crate::reports::timed_tests;
 use proctor_core::analysis::{Analysis, RootCause};
 use proctor_core::outcome::Outcome;
@@ -11,6 +12,7 @@ use proctor_core::request::CUSTOM_FRAMEWORK;
 use proctor_core::shell_word::shell_word;
 use proctor_proto::printable::{cut, line};
 use proctor_proto::test_times::parts_in_brackets;
+use proctor_proto::untested_text::{not_known_line, untested_line};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -47,6 +49,11 @@ pub(super) fn summary(report: &Report, view: &RunView<'_>) -> String {
         let _ = writeln!(text, "look first: {} ({})", cut(&statement, COLUMNS_SHOWN), cause.confidence.name());
     }
     text.push_str(&since_last_run(report));
+    if let Some(untested) = report.untested.as_ref().map(convert::untested) {
+        let known =
+            untested_line(&untested).or_else(|| not_known_line(&untested).map(|line| format!("untested lines {line}")));
+        known.into_iter().for_each(|line| text.push_str(&(line + "\n")));
+    }
     text.push_str(&slowest(report));
     // Of a repeated run, notes name them.
     if report.flaky_in_run > 0 && report.repetitions.is_none() {

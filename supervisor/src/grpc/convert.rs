@@ -3,10 +3,11 @@
 
 use super::convert_check::check_report;
 use crate::host::checks::Check;
+use crate::runs::CoveringLines;
 use crate::sessions::QueueOptions;
 use proctor_core::artifact::{Artifact, ArtifactKind};
-use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX};
-use proctor_core::coverage::Attribution;
+use proctor_core::bounds::{ANSWER_NAMES_BYTES_MAX, DEFERRED_NAMED_MAX, UNTESTED_SPANS_MAX};
+use proctor_core::coverage::{Attribution, LineSpan, count_lines};
 use proctor_core::event::{Progress, Stream};
 use proctor_core::failure::{Failure, LastRun};
 use proctor_core::history::{SinceLastGreen, SinceLastRun, TestGroup};
@@ -18,9 +19,10 @@ use proctor_core::queue::Priority;
 use proctor_core::repetition::Repetitions;
 use proctor_core::report::{CoverageSummary, Report, Resources, Summary};
 use proctor_core::request::{CoverageMode, IfBusy, RerunTarget};
-use proctor_core::selection::{AffectedSummary, AffectedTests, CoveringNow, ReasonCount};
+use proctor_core::selection::{AffectedSummary, AffectedTests, ReasonCount};
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
 use proctor_core::timestamp::Timestamp;
+use proctor_core::untested::{UntestedLines, UntestedSpan};
 use proctor_proto::v1;
 use proctor_sandbox::Status;
 use std::collections::BTreeSet;
@@ -333,6 +335,30 @@ pub fn report(report: &Report) -> v1::Report {
         quarantined: report.quarantined.as_ref().map(test_group),
         affected: report.affected.as_ref().map(affected),
         check: report.check.as_ref().map(|check| check_report(check, report.checked_since.as_deref())),
+        untested: report.untested.as_ref().map(untested),
+    }
+}
+
+/// Changed lines that no test executed.
+#[must_use]
+pub fn untested(untested: &UntestedLines) -> v1::UntestedLines {
+    let span = |span: &UntestedSpan| v1::UntestedSpan {
+        file: span.file.clone(),
+        first_line: span.first,
+        last_line: span.last,
+        source: span.source.clone(),
+    };
+    v1::UntestedLines {
+        since: untested.since.clone(),
+        changed_lines: untested.changed_lines,
+        executed_lines: untested.executed_lines,
+        spans: untested.spans.iter().map(span).collect(),
+        spans_left_out: untested.spans_left_out,
+        not_loaded: untested.not_loaded.files.clone(),
+        not_loaded_left_out: untested.not_loaded.left_out,
+        not_known: untested.not_known.files.clone(),
+        not_known_left_out: untested.not_known.left_out,
+        has_processes: untested.has_processes,
     }
 }
 
@@ -495,8 +521,10 @@ pub fn affected_tests(found: &AffectedTests, limit: usize) -> v1::AffectedTestsR
 /// The tests that execute a line or file, at most `limit` of them, or as many as one message can hold; empty before any
 /// coverage was measured.
 #[must_use]
-pub fn covering(found: Option<&CoveringNow>, limit: usize) -> v1::TestsCoveringResponse {
-    let Some(found) = found else { return v1::TestsCoveringResponse::default() };
+pub fn covering(found: Option<&CoveringLines>, limit: usize) -> v1::TestsCoveringResponse {
+    let Some(CoveringLines { found, range, lines }) = found else { return v1::TestsCoveringResponse::default() };
+    let line_range = |span: &LineSpan| v1::LineRange { first_line: span.first, last_line: span.last };
+    let not_executed = lines.as_ref().map_or(&[][..], |lines| &lines.not_executed);
     v1::TestsCoveringResponse {
         has_coverage: true,
         tests: bounded_ids(found.covering.tests.iter(), limit),
@@ -504,6 +532,10 @@ pub fn covering(found: Option<&CoveringNow>, limit: usize) -> v1::TestsCoveringR
         attribution: attribution(found.covering.attribution).into(),
         file_changed: found.is_edited == Some(true),
         line_moved: found.is_moved,
+        range: range.as_ref().map(line_range),
+        executable_lines: lines.as_ref().map(|lines| lines.executable),
+        not_executed_lines: count_lines(not_executed),
+        not_executed: not_executed.iter().take(UNTESTED_SPANS_MAX).map(line_range).collect(),
     }
 }
 

@@ -88,11 +88,13 @@ impl Results for Api {
         let session = self.session(&tenant, &message.session_id).await?;
         let file = run_request::covered_file(&message, session.workspace(), &tenant.usage.scan_permits).await?;
         let knowledge = session.knowledge().await.map_err(|error| status::session(&error))?;
-        let (workspace, line, clock) = (session.workspace().clone(), message.line, self.context.clock);
+        let asked = run_request::asked_lines(&message)?;
+        let (workspace, clock) = (session.workspace().clone(), self.context.clock);
         let look_up =
-            move || covering_in(&workspace, (&file, line), knowledge.baseline.as_deref(), &knowledge.index, &clock);
+            move || covering_in(&workspace, (&file, &asked), knowledge.baseline.as_deref(), &knowledge.index, &clock);
         let found = tenant.usage.scan_permits.scan(look_up).await;
         let found = found.map_err(|_| status::internal("the file could not be read"))?;
+        let found = found.map_err(|error| status::invalid("function", error.to_string()))?;
         Ok(Response::new(convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(message.limit))))
     }
 

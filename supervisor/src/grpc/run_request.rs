@@ -3,13 +3,15 @@
 use super::{results_service, status};
 use crate::grpc::{convert, convert_check};
 use crate::host::environment::check_env;
+use crate::runs::AskedLines;
 use crate::runs::context::ScanPermits;
 use crate::workspace::Workspace;
 use proctor_core::bounds::{
-    CHECKERS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, PARALLEL_MAX, REPEAT_MAX,
+    CHECKERS_MAX, COMMAND_BYTES_MAX, COMMAND_WORDS_MAX, FRAMEWORK_BYTES_MAX, NAME_BYTES_MAX, PARALLEL_MAX, REPEAT_MAX,
     REQUEST_FILES_BYTES_MAX, REQUEST_FILES_MAX, RETRY_FAILED_MAX,
 };
 use proctor_core::check::CheckRequest;
+use proctor_core::coverage::LineSpan;
 use proctor_core::filter::Filter;
 use proctor_core::isolation::Network;
 use proctor_core::limits::LimitRequest;
@@ -42,11 +44,28 @@ pub(super) async fn covered_file(
     if message.file.trim().is_empty() {
         return Err(status::invalid("file", "file is required"));
     }
-    if message.line == Some(0) {
-        return Err(status::invalid("line", "line must be at least 1"));
-    }
+    asked_lines(message)?;
     let (file, workspace) = (message.file.clone(), workspace.clone());
     scan(permits, move || workspace.relative(&file).map_err(|error| status::workspace(&error, "file"))).await
+}
+
+/// The lines that `TestsCovering` asks for.
+pub(super) fn asked_lines(message: &v1::TestsCoveringRequest) -> Result<AskedLines, Status> {
+    let has_function = !message.function.is_empty();
+    match (message.line, message.last_line) {
+        (Some(0), _) => Err(status::invalid("line", "line must be at least 1")),
+        (None, Some(_)) => Err(status::invalid("last_line", "last_line needs line, the first one")),
+        (Some(first), Some(last)) if last < first => {
+            Err(status::invalid("last_line", "last_line must not be before line"))
+        }
+        (Some(_), _) if has_function => Err(status::invalid("function", "either function or line, not both")),
+        (Some(first), last) => Ok(AskedLines::Span(LineSpan { first, last: last.unwrap_or(first) })),
+        (None, None) if message.function.len() > NAME_BYTES_MAX => {
+            Err(status::invalid("function", "the name is too long"))
+        }
+        (None, None) if has_function => Ok(AskedLines::Function(message.function.clone())),
+        (None, None) => Ok(AskedLines::Any),
+    }
 }
 
 // Scans a workspace on a blocking thread: it may be on a slow disk.

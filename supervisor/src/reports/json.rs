@@ -56,6 +56,7 @@ pub fn document(report: &Report) -> impl Serialize {
         repetitions,
         quarantined,
         affected,
+        untested,
         check,
         checked_since,
         truncated,
@@ -100,6 +101,7 @@ pub fn document(report: &Report) -> impl Serialize {
         repetitions: repetitions.as_ref(),
         quarantined: quarantined.as_ref(),
         affected: affected.as_ref(),
+        untested: untested.as_ref(),
         check: check.as_ref(),
         checked_since: checked_since.as_deref(),
         truncated: DocumentTruncated {
@@ -153,6 +155,8 @@ struct Document<'a> {
     quarantined: Option<&'a proctor_core::history::TestGroup>,
     #[serde(skip_serializing_if = "Option::is_none")]
     affected: Option<&'a proctor_core::selection::AffectedSummary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    untested: Option<&'a proctor_core::untested::UntestedLines>,
     #[serde(skip_serializing_if = "Option::is_none")]
     check: Option<&'a proctor_core::check::CheckReport>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -3,13 +3,15 @@
 use super::seen_files::changed_tool;
 use crate::clock::Clock;
 use crate::workspace::{GitError, Workspace, WorkspaceScan, commit_name};
-use proctor_core::coverage::CoverageIndex;
+use proctor_core::analysis::functions_named;
+use proctor_core::coverage::{CoverageIndex, LineSpan};
 use proctor_core::request::{EarlierState, RunRequest, Selection};
 use proctor_core::selection::{
     AffectedTests, Baseline, ChangedFile, CoveringNow, Ecosystem, FullReason, SelectionInput, Snapshot, covering_now,
     select,
 };
 use proctor_core::session::SessionKnowledge;
+use proctor_core::untested::{RangeLines, range_lines};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -113,23 +115,98 @@ fn check_revision(workspace: &Workspace, since: &EarlierState) -> Result<(), Sin
     }
 }
 
-/// The tests that cover a file or line as it is now; `None` before any coverage was measured. Reads the file, so not for a
+/// Lines of a file whose tests are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskedLines {
+    /// Any line of the file.
+    Any,
+    /// These.
+    Span(LineSpan),
+    /// Those of the function with this name.
+    Function(String),
+}
+
+/// The tests that cover lines of a file, and what of the lines can be executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoveringLines {
+    /// The tests.
+    pub found: CoveringNow,
+    /// The lines that were looked up; `None` for any line of the file.
+    pub range: Option<LineSpan>,
+    /// What of them can be executed, and was not; `None` if that is not known.
+    pub lines: Option<RangeLines>,
+}
+
+/// Why a function was not looked up.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FunctionError {
+    /// The file has no such function.
+    #[error("no function {name} in {file}: pass its lines")]
+    Missing {
+        /// Its name.
+        name: String,
+        /// The file.
+        file: String,
+    },
+    /// The file has several.
+    #[error("several functions of {file} have this name: {places}; pass the lines of one")]
+    Several {
+        /// The file.
+        file: String,
+        /// The first of them.
+        places: String,
+    },
+}
+
+/// The tests that cover lines of a file as it is now; `None` before any coverage was measured. Reads the file, so not for a
 /// tokio thread.
+///
+/// # Errors
+/// A function that the file does not have, or has several times.
 pub fn covering_in(
     workspace: &Workspace,
-    (file, line): (&str, Option<u32>),
+    (file, asked): (&str, &AskedLines),
     baseline: Option<&Baseline>,
     index: &CoverageIndex,
     clock: &Clock,
-) -> Option<CoveringNow> {
+) -> Result<Option<CoveringLines>, FunctionError> {
     if !index.has_measured() {
-        return None;
+        return Ok(None);
     }
+    let source = if *asked == AskedLines::Any { None } else { workspace.source_text(file) };
+    let range = match asked {
+        AskedLines::Any => None,
+        AskedLines::Span(span) => Some(*span),
+        AskedLines::Function(name) => {
+            Some(function_lines(file, source.as_ref().map_or("", |(_, source)| source), name)?)
+        }
+    };
     let text = workspace.text_now(file);
-    let found = covering_now(baseline, index, file, line, text.as_ref());
+    let found = covering_now(baseline, index, file, range, text.as_ref());
     let since_measured = |since| workspace.changed_since(file, clock.for_file_times(since));
     let is_edited = found.is_edited.or_else(|| found.covering.measured_at.map(since_measured));
-    Some(CoveringNow { is_edited, ..found })
+    let lines = range
+        .zip(source)
+        .and_then(|(range, (text, source))| range_lines(baseline, index, file, range, (&text, &source)));
+    Ok(Some(CoveringLines { found: CoveringNow { is_edited, ..found }, range, lines }))
+}
+
+fn function_lines(file: &str, source: &str, name: &str) -> Result<LineSpan, FunctionError> {
+    let found = functions_named(file, source, name);
+    match found.as_slice() {
+        [] => Err(FunctionError::Missing { name: name.to_owned(), file: file.to_owned() }),
+        [function] => Ok(function.lines),
+        several => {
+            // A name that is one function's whole name is that function's.
+            let mut exact = several.iter().filter(|function| function.name == name);
+            if let (Some(function), None) = (exact.next(), exact.next()) {
+                return Ok(function.lines);
+            }
+            let places =
+                several.iter().map(|one| format!("{} at lines {}-{}", one.name, one.lines.first, one.lines.last));
+            Err(FunctionError::Several { file: file.to_owned(), places: places.collect::<Vec<_>>().join(", ") })
+        }
+    }
 }
 
 /// The request that runs the selected tests.

@@ -6,6 +6,7 @@ use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::{EarlierExecutions, RunState};
 use super::run_threads::RunThreads;
 use super::seen_files::SeenFilesRecorder;
+use super::untested::UntestedRecorder;
 use super::{LogWriter, NotStarted, RunEnd, RunKiller, Spools, combined_exit};
 use crate::caches::{self, RunCache};
 use crate::history::{RunRecorder, WorkspaceKey};
@@ -18,14 +19,14 @@ use crate::telemetry::traces::run::RunTrace;
 use crate::tenants::policy::Policy;
 use crate::workspace::Workspace;
 use proctor_core::check::CheckMemory;
-use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::coverage::{CoverageIndex, RunCoverage};
 use proctor_core::event::{RunEvent, Stream};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::KillReason;
 use proctor_core::report::Report;
 use proctor_core::request::{Fingerprint, RunKind, RunRequest};
-use proctor_core::selection::SeenFiles;
+use proctor_core::selection::{Baseline, SeenFiles};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::{CommandSpec, Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource};
 use std::collections::BTreeMap;
@@ -66,6 +67,10 @@ pub struct RunTask {
     pub earlier_checks: Arc<CheckMemory>,
     /// The snapshot of the session, whose files need not be read again after the run.
     pub earlier: Option<Arc<proctor_core::selection::Snapshot>>,
+    /// The coverage index of the session before the run.
+    pub index: Arc<CoverageIndex>,
+    /// The baseline of the session before the run.
+    pub baseline: Option<Arc<Baseline>>,
     /// The hash of its programs when it was prepared.
     pub tools: BTreeMap<String, u64>,
     /// Notes that come first in the report.
@@ -91,7 +96,7 @@ pub struct FinishedRun {
     /// How the run ended.
     pub end: RunEnd,
     /// The measured coverage.
-    pub measured: Vec<CoverageMeasurement>,
+    pub measured: RunCoverage,
     /// What the run saw of its workspace and host, if that is known.
     pub seen: Option<SeenFiles>,
     /// Span of the conclusion, which the actor ends.
@@ -108,7 +113,7 @@ pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> Finis
         Err(not_started) => {
             tracing::info!(run = %run, reason = %not_started, "run not started");
             let end = RunEnd::NotStarted(not_started);
-            FinishedRun { run, end, measured: Vec::new(), seen: None, conclude: Span::none() }
+            FinishedRun { run, end, measured: RunCoverage::default(), seen: None, conclude: Span::none() }
         }
     }
 }
@@ -116,7 +121,7 @@ pub async fn drive(task: RunTask, prepared: PreparedRun, slot: RunSlot) -> Finis
 /// A run that has a report.
 struct RunOutput {
     report: Report,
-    measured: Vec<CoverageMeasurement>,
+    measured: RunCoverage,
     /// Span of its conclusion.
     conclude: Span,
 }
@@ -141,13 +146,14 @@ async fn run_to_end(
         if let Some(reason) = wait_for_turn(&task, &mut slot).await? {
             let (now, note) = (task.context.clock.now(), "ended while it waited for a turn on the host");
             let report = without_running(now, task.policy.defaults, &prepared.framework, reason, note);
-            return Ok((RunOutput { report, measured: Vec::new(), conclude: Span::none() }, None));
+            return Ok((RunOutput { report, measured: RunCoverage::default(), conclude: Span::none() }, None));
         }
         task.log.record_turn().await;
     }
     task.trace.end_wait();
     let (context, policy) = (Arc::clone(&task.context), Arc::clone(&task.policy));
-    let (recorder, seen_files) = (recorder(&task), seen_files_recorder(&mut task));
+    let (recorder, untested) = (recorder(&task), untested_recorder(&task));
+    let seen_files = seen_files_recorder(&mut task);
     let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(&context.run_threads, move || {
         let mut completed = run_in_turn(task, prepared);
         // The next run of the host does not wait for the history; this run's report, and with it the next run of this
@@ -158,6 +164,9 @@ async fn run_to_end(
         }
         let report = completed.ran.as_ref().ok().map(|ran| &ran.report);
         let seen = seen_files.zip(report).and_then(|(seen_files, report)| seen_files.record(report));
+        if let (Some(untested), Ok(ran)) = (untested, &mut completed.ran) {
+            untested.record(&mut ran.report, &mut ran.measured, seen.as_ref());
+        }
         (completed, seen)
     })
     .await?;
@@ -178,6 +187,20 @@ fn seen_files_recorder(task: &mut RunTask) -> Option<SeenFilesRecorder> {
         earlier: task.earlier.take(),
         selected_at: task.affected.as_ref().map(|affected| affected.selected_at),
         tools: std::mem::take(&mut task.tools),
+    })
+}
+
+/// Finds the changed lines that no test executed.
+fn untested_recorder(task: &RunTask) -> Option<UntestedRecorder> {
+    (task.kind == RunKind::Tests).then(|| UntestedRecorder {
+        context: Arc::clone(&task.context),
+        scan_permits: task.scan_permits.clone(),
+        runtime: task.runtime.clone(),
+        workspace: task.workspace.clone(),
+        index: Arc::clone(&task.index),
+        baseline: task.baseline.clone(),
+        selected_at: task.affected.as_ref().map(|affected| affected.selected_at),
+        is_whole: task.request.selection.is_whole(),
     })
 }
 

@@ -24,8 +24,9 @@ pub mod scheduler;
 mod seen_files;
 mod stack_capture;
 mod tally;
+mod untested;
 
-pub use affected::{SinceError, affected_tests, covering_in, request_for};
+pub use affected::{AskedLines, CoveringLines, FunctionError, SinceError, affected_tests, covering_in, request_for};
 pub use changed_paths::{CheckScope, changed_since};
 pub use driver::{FinishedRun, RunTask, drive};
 pub use event_log::{

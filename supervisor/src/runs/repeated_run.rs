@@ -13,7 +13,7 @@ use crate::runs::context::ScanPermit;
 use crate::runs::prepare::{PrepareError, PreparedRun};
 use crate::workspace::WorkspaceScan;
 use proctor_core::bounds::NOTES_MAX;
-use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::coverage::RunCoverage;
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{KillReason, Outcome};
 use proctor_core::repetition::{ExecutionTally, Repetition, Repetitions, flaky_notes};
@@ -30,10 +30,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// Only of the first execution. What keeps a later one from starting is a note in the report.
-pub(super) fn execute(
-    task: &mut RunTask,
-    prepared: PreparedRun,
-) -> Result<(Report, Vec<CoverageMeasurement>), NotStarted> {
+pub(super) fn execute(task: &mut RunTask, prepared: PreparedRun) -> Result<(Report, RunCoverage), NotStarted> {
     let repetition = task.request.repetition;
     let mut run = RepeatedRun::new(task, &prepared);
     run.note_files_before_the_first();
@@ -135,7 +132,7 @@ impl<'a> RepeatedRun<'a> {
     }
 
     /// Executes a prepared run with what is left of the limits.
-    fn execute_next(&mut self, mut prepared: PreparedRun) -> Result<(Report, Vec<CoverageMeasurement>), NotStarted> {
+    fn execute_next(&mut self, mut prepared: PreparedRun) -> Result<(Report, RunCoverage), NotStarted> {
         prepared.spec.jail = self.jail.clone();
         prepared.spec.limits = Limits {
             wall_ms_max: self.limits.wall_ms_max.saturating_sub(self.elapsed_ms()).max(1),

@@ -10,7 +10,7 @@ use proctor_core::bounds::{
     NOTE_BYTES_MAX, NOTES_MAX, REPORT_ARTIFACTS_BYTES_MAX, REPORT_NOT_RUN_BYTES_MAX, SECRET_BYTES_MAX, TAIL_BYTES_MAX,
     clip,
 };
-use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::coverage::RunCoverage;
 use proctor_core::hung_test::HungTest;
 use proctor_core::isolation::Isolation;
 use proctor_core::limits::Limits;
@@ -51,7 +51,7 @@ pub(super) struct ReportBuilder {
 }
 
 /// Builds the report, and returns it with the measured coverage.
-pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasurement>) {
+pub(super) fn build_report(builder: ReportBuilder) -> (Report, RunCoverage) {
     let ReportBuilder {
         state,
         ending,
@@ -167,6 +167,7 @@ pub(super) fn build_report(builder: ReportBuilder) -> (Report, Vec<CoverageMeasu
         repetitions: None,
         quarantined: None,
         affected: None,
+        untested: None,
         check,
         checked_since: None,
         truncated: Truncated { not_run, stdout_bytes, stderr_bytes, ..truncated },
@@ -238,9 +239,9 @@ fn harvest(
     workspace: &Workspace,
     (files, left_out): (&[(String, Vec<u8>)], u64),
     finished: &BTreeMap<String, BTreeSet<String>>,
-) -> (Vec<CoverageMeasurement>, CoverageSummary) {
+) -> (RunCoverage, CoverageSummary) {
     let (Some(chosen), Some(root)) = (chosen, workspace.root().to_str()) else {
-        return (Vec::new(), CoverageSummary::default());
+        return (RunCoverage::default(), CoverageSummary::default());
     };
     let mut harvest = chosen.ingest_coverage(root, files, finished);
     if left_out > 0 {
@@ -254,7 +255,7 @@ fn harvest(
         files: covered.len() as u64,
         notes: bounded_notes(harvest.notes),
     };
-    (harvest.measured, summary)
+    (RunCoverage { tests: harvest.measured, sources: harvest.sources }, summary)
 }
 
 // The end of a stream as text without escape sequences and with known kinds of secrets redacted, and the number of bytes
@@ -327,6 +328,7 @@ pub fn without_running(now: Timestamp, limits: Limits, framework: &str, killed: 
         repetitions: None,
         quarantined: None,
         affected: None,
+        untested: None,
         check: None,
         checked_since: None,
         truncated: Truncated::default(),

@@ -11,6 +11,7 @@ use crate::runs::{FinishedRun, KillOnDrop, LogWriter, NotStarted, RunEnd, RunHan
 use crate::telemetry::traces::run::RunTrace;
 use crate::tenants::allowance::Reservation;
 use futures_util::FutureExt;
+use proctor_core::coverage::RunCoverage;
 use proctor_core::event::RunEvent;
 use proctor_core::id::RunId;
 use proctor_core::outcome::KillReason;
@@ -362,7 +363,7 @@ impl Actor {
                 let Some(run) = self.session.running().cloned() else { return };
                 let text = "the supervisor failed while it read this run; its operator finds the reason in the log";
                 let end = RunEnd::NotStarted(NotStarted::Host { text: text.to_owned() });
-                FinishedRun { run, end, measured: Vec::new(), seen: None, conclude: Span::none() }
+                FinishedRun { run, end, measured: RunCoverage::default(), seen: None, conclude: Span::none() }
             }
         };
         let run = finished.run;
@@ -375,7 +376,7 @@ impl Actor {
         });
         let ended = run.clone();
         let has_checked = matches!(&finished.end, RunEnd::Report(report) if report.check.is_some());
-        let has_learnt = !finished.measured.is_empty() || finished.seen.is_some() || has_checked;
+        let has_learnt = !finished.measured.tests.is_empty() || finished.seen.is_some() || has_checked;
         self.step(match &finished.end {
             RunEnd::Report(report) => {
                 let (measured, seen) = (finished.measured, finished.seen);

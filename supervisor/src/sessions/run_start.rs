@@ -8,6 +8,7 @@ use crate::runs::scheduler::{EnterError, RunSlot, SlotRequest};
 use crate::runs::{self, FinishedRun, KillOnDrop, NotStarted, RunEnd, RunKiller, RunTask, Spools};
 use crate::telemetry::traces::run::{RunTrace, ScanTrace};
 use crate::tenants::allowance::Reservation;
+use proctor_core::coverage::RunCoverage;
 use proctor_core::event::RunEvent;
 use proctor_core::id::{RunId, TenantId};
 use proctor_core::queue::{Priority, QueueEntry};
@@ -174,7 +175,7 @@ impl Actor {
         self.drivers.spawn(std::future::ready(FinishedRun {
             run,
             end,
-            measured: Vec::new(),
+            measured: RunCoverage::default(),
             seen: None,
             conclude: Span::none(),
         }));
@@ -260,6 +261,8 @@ impl Actor {
             affected,
             earlier: self.session.baseline().map(|baseline| Arc::clone(&baseline.seen.snapshot)),
             earlier_checks: Arc::clone(self.session.checks()),
+            index: self.session.shared_index(),
+            baseline: self.session.baseline().cloned(),
             tools,
             notes,
             accepted_at: entry.accepted_at,

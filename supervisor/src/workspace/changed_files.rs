@@ -5,8 +5,10 @@ use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
 use super::snapshot::{link_hash, text_of_source};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
+use proctor_core::bounds::UNTESTED_SOURCES_MAX;
 use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, Snapshot};
 use proctor_core::timestamp::Timestamp;
+use proctor_core::untested::ChangedSource;
 use rustix::fs::OFlags;
 use sha1::{Digest, Sha1};
 use std::fs::File;
@@ -80,6 +82,33 @@ impl Workspace {
             }
         }
         Ok((before.commit.to_string(), changes))
+    }
+
+    /// The sources for which `is_wanted` that differ from those of the commit that `revision` names, at most [`UNTESTED_SOURCES_MAX`],
+    /// and the hash of this commit. A renamed file has its earlier text.
+    pub fn sources_changed_since_commit(
+        &self,
+        revision: &str,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<(String, Vec<ChangedSource>), GitError> {
+        let mut repository = Repository::open(self)?;
+        let before = repository.files_at(revision)?;
+        let differences = self.differences(&mut repository, &before)?;
+        let (mut changed, mut removed) = (Vec::new(), Vec::new());
+        for change in differences.into_iter().filter(|change| is_wanted(&change.path)).take(UNTESTED_SOURCES_MAX) {
+            let path = change.path;
+            let old = match before.files.get(&path).filter(|entry| entry.is_regular) {
+                Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(&path, &content)),
+                None => None,
+            };
+            match (self.source_text(&path), old) {
+                (Some((new, source)), old) => changed.push(ChangedSource { path, old, new, source }),
+                (None, Some(old)) => removed.push((path, old)),
+                (None, None) => {}
+            }
+        }
+        let changed = changed.into_iter().map(|source| source.with_old_name(&removed)).collect();
+        Ok((before.commit.to_string(), changed))
     }
 
     fn differences(&self, repository: &mut Repository, before: &CommitFiles) -> Result<Vec<FileChange>, GitError> {

@@ -24,7 +24,7 @@ use proctor_sandbox::exhausted_resource;
 use rustix::fs::{FileType, OFlags, readlink};
 use rustix::io::Errno;
 use scan::ScanError;
-pub use snapshot::metadata_hash;
+pub use snapshot::{FILE_TIME_LAG_MS, metadata_hash};
 use std::ffi::OsString;
 
 use std::hash::{Hash, Hasher};

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 const CONTENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// How much the kernel's file times may lag behind its clock, in milliseconds: a tick of the slowest configuration.
-const FILE_TIME_LAG_MS: u64 = 10;
+pub const FILE_TIME_LAG_MS: u64 = 10;
 
 /// How much is read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -63,6 +63,16 @@ impl Workspace {
     pub fn text_now(&self, path: &str) -> Option<FileText> {
         let mut bytes_left = SNAPSHOT_READ_BYTES_MAX;
         text_of(path, open_regular(self.dir(), path).ok()??, &mut bytes_left).ok()
+    }
+
+    /// The text of a source in any language, of at most [`TEXT_BYTES_MAX`], by line and as it is.
+    #[must_use]
+    pub fn source_text(&self, path: &str) -> Option<(FileText, String)> {
+        let mut content = Vec::new();
+        let file = open_regular(self.dir(), path).ok()??;
+        file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut content).ok()?;
+        let text = text_of_source(path, &content);
+        (content.len() <= TEXT_BYTES_MAX).then(|| (text, String::from_utf8_lossy(&content).into_owned()))
     }
 
     /// The text of the sources in `snapshot` by which a selection finds imports; `None` if they are too large together.

@@ -131,7 +131,7 @@ async fn answers_every_query_during_a_run() {
     let failures = client.failures(&session_id).await;
     assert_eq!(failures.run_id, before.run_id, "the failures are those of the previous run");
     let covering =
-        TestsCoveringRequest { session_id: session_id.clone(), file: "x.go".to_owned(), line: None, limit: 0 };
+        TestsCoveringRequest { session_id: session_id.clone(), file: "x.go".to_owned(), ..Default::default() };
     client.results.clone().tests_covering(covering).await.unwrap();
     let report = GetReportRequest { session_id: session_id.clone(), ..GetReportRequest::default() };
     let report = client.results.clone().get_report(report).await.unwrap().into_inner();

@@ -12,7 +12,7 @@ async fn two_sessions_on_one_workspace_share_nothing() {
     client.run(&one).await;
     assert_eq!(client.failures(&one).await.total, 4);
     assert!(!client.failures(&two).await.has_run);
-    let request = v1::TestsCoveringRequest { session_id: two, file: "greet.go".to_owned(), line: None, limit: 0 };
+    let request = v1::TestsCoveringRequest { session_id: two, file: "greet.go".to_owned(), ..Default::default() };
     assert!(!client.results.clone().tests_covering(request).await.unwrap().into_inner().has_coverage);
 }
 

@@ -127,7 +127,7 @@ async fn check_covering(row: &Row, client: &Client, session: &str) {
             session_id: session.to_owned(),
             file: covering.file.to_owned(),
             line: Some(covering.line),
-            limit: 0,
+            ..TestsCoveringRequest::default()
         };
         let answer = client.results.clone().tests_covering(request).await.unwrap().into_inner();
         let mut packages: Vec<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();

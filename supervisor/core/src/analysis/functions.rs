@@ -2,14 +2,36 @@
 //! multi-line string is taken for one; a wrong name appears in an analysis only.
 
 use crate::coverage::LineSpan;
+use crate::untested::SourceLanguage;
 
 /// A function or method.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Function {
+pub struct Function {
     /// Its name, with its class or receiver: `Cart.total`.
-    pub(super) name: String,
+    pub name: String,
     /// From its first line to the line before the next one.
-    pub(super) lines: LineSpan,
+    pub lines: LineSpan,
+}
+
+/// Most functions of one name that are looked for in a file.
+const NAMED_MAX: usize = 10;
+
+/// The functions of a source with this name, `total` or `Cart.total`, at most ten. Lines of a Python function are those of its body.
+#[must_use]
+pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
+    let is_javascript = SourceLanguage::of_path(path) == Some(SourceLanguage::JavaScript);
+    let source = SourceFunctions::new(path, text.to_owned());
+    let own = name.rsplit('.').next().unwrap_or(name);
+    let lines = (0..source.lines.len()).filter(|at| source.raw(*at).is_some_and(|line| line.contains(own)));
+    let function = |at: usize| {
+        if is_javascript {
+            return source.javascript_function(at, name);
+        }
+        let found = if source.is_go { source.go_function(at) } else { source.python_function_at(at) }?;
+        let has_name = found.name == name || found.name.strip_suffix(name).is_some_and(|before| before.ends_with('.'));
+        (has_name && (!source.is_go || found.lines.first == span(at, at).first)).then_some(found)
+    };
+    lines.filter_map(function).take(NAMED_MAX).collect()
 }
 
 /// A source text by line.
@@ -58,6 +80,51 @@ impl SourceFunctions {
         })??;
         let last = (at..self.lines.len()).find(|below| self.raw(*below).is_some_and(|line| line.starts_with('}')));
         Some(Function { name: first.1, lines: span(first.0, last.unwrap_or(first.0).max(at)) })
+    }
+
+    // A function that is defined in this line.
+    fn python_function_at(&self, at: usize) -> Option<Function> {
+        let line = self.raw(at)?.trim_start();
+        line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ")?;
+        let code = |at: &usize| self.raw(*at).and_then(indentation).is_some();
+        let Function { name, lines } = self.python_function((at + 1..self.lines.len()).find(code)?)?;
+        // The signature runs when the module is loaded, and so for any test.
+        let last = (at..usize::try_from(lines.last).ok()?).rev().find(code).unwrap_or(at);
+        let signature = (at..last).find(|at| self.raw(*at).is_some_and(|line| line.trim_end().ends_with(':')));
+        (lines.first == span(at, at).first)
+            .then(|| Function { name, lines: span(signature.map_or(at, |end| end + 1), last) })
+    }
+
+    // A declaration, a constant with a function, or a method. It ends with a bracket that is indented like its first line.
+    fn javascript_function(&self, at: usize, name: &str) -> Option<Function> {
+        let line = self.raw(at)?;
+        let mut code = line.trim_start();
+        for word in ["export ", "default ", "public ", "private ", "protected ", "static ", "async ", "get ", "set "] {
+            code = code.strip_prefix(word).unwrap_or(code);
+        }
+        let declared = ["function* ", "function ", "const ", "let ", "var "]
+            .iter()
+            .find_map(|word| Some((code.strip_prefix(word)?, !word.starts_with("function"))));
+        let (code, is_variable) = declared.unwrap_or((code, false));
+        let rest = code.strip_prefix(name)?;
+        let is_function = match (declared, is_variable) {
+            (Some(_), false) => rest.starts_with(['(', '<']),
+            (Some(_), true) => {
+                !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                    && (rest.contains("=>") || rest.contains("function"))
+            }
+            (None, _) => rest.starts_with(['(', '<']) && line.trim_end().ends_with('{'),
+        };
+        let is_open = !line.trim_end().ends_with([';', '}']);
+        let indent = line.len() - line.trim_start().len();
+        let ends = |below: &usize| {
+            self.raw(*below).is_some_and(|line| {
+                let code = line.trim_start();
+                code.starts_with(['}', ')']) && line.len() - code.len() == indent && !code.ends_with(['{', '('])
+            })
+        };
+        let end = if is_open { (at + 1..self.lines.len()).find(ends)? } else { at };
+        is_function.then(|| Function { name: name.to_owned(), lines: span(at, end) })
     }
 
     // A definition ends where a line is indented no more than it.
@@ -130,6 +197,33 @@ mod tests {
             Some(format!("{line} {} {}-{}", found.name, found.lines.first, found.lines.last))
         };
         (0..=u32::try_from(text.lines().count()).unwrap() + 2).filter_map(row).collect::<Vec<_>>().join(", ")
+    }
+
+    #[test]
+    fn finds_functions_by_name() {
+        let row = |path: &str, text: &str, name: &str| {
+            let found = functions_named(path, text, name).into_iter();
+            found
+                .map(|one| format!("{} {}-{}", one.name, one.lines.first, one.lines.last))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let python = "class Cart:\n    def total(self):\n        return 1\n\n\nclass Order:\n    async def total(self):\n        \
+                      return self.total()\n\n\ndef total_of(x):\n    return x\n";
+        assert_eq!(row("a.py", python, "total"), "Cart.total 3-3, Order.total 8-8");
+        assert_eq!(row("a.py", python, "Order.total"), "Order.total 8-8");
+        assert_eq!(row("a.py", python, "total_of"), "total_of 12-12");
+        let go =
+            "package a\n\nfunc (c *Cart) Total() int {\n\treturn Total()\n}\n\nfunc Total() int {\n\treturn 1\n}\n";
+        assert_eq!(row("a.go", go, "Total"), "Cart.Total 3-5, Total 7-9");
+        assert_eq!(row("a.go", go, "Cart.Total"), "Cart.Total 3-5");
+        let js = "export async function load(a) {\n  if (a) {\n    b();\n  }\n}\n\nconst twice = (n) => 2 * n;\nconst f = (n) => {\n  \
+                  return n;\n};\nclass A {\n  total(x) {\n    total(x);\n  }\n}\n";
+        assert_eq!(row("a.ts", js, "load"), "load 1-5");
+        assert_eq!(row("a.ts", js, "twice"), "twice 7-7");
+        assert_eq!(row("a.ts", js, "f"), "f 8-10");
+        assert_eq!(row("a.ts", js, "total"), "total 12-14");
+        assert_eq!(row("a.ts", js, "none"), "");
     }
 
     #[test]

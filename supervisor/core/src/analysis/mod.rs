@@ -25,6 +25,7 @@ mod template;
 mod tests;
 
 pub use changes::{Change, ChangedFile, ChangedFiles, FileChange, TestSource, WorkspaceChanges, test_files};
+pub use functions::{Function, functions_named};
 pub use imported_paths::imported_paths;
 pub use pattern_kind::PatternKind;
 pub use suspects::{SourceText, Suspect, SuspectMeasure, Suspects};

@@ -3,7 +3,7 @@
 use super::snapshot::Snapshot;
 use super::text::{FileText, LineMap};
 use crate::bounds::{BASELINE_TESTS_BYTES_MAX, EARLIER_TEXTS_MAX};
-use crate::coverage::{CoverageIndex, CoveringTests, LineSpan};
+use crate::coverage::{CoverageIndex, CoveringTests, LineSpan, united};
 use crate::id::RunId;
 use crate::outcome::Outcome;
 use crate::report::Report;
@@ -286,6 +286,14 @@ impl Baseline {
         Some(texts).filter(|texts| !texts.is_empty())
     }
 
+    /// The text of `file` with this number ([`FileText::content_number`]) that tests were measured with, if it is remembered.
+    #[must_use]
+    pub fn text_with(&self, file: &str, content: u64) -> Option<&FileText> {
+        let own = self.seen.snapshot.file(file).map(|own| &own.text);
+        let earlier = self.earlier.get(file).into_iter().flat_map(|earlier| &earlier.texts);
+        own.into_iter().chain(earlier).find(|text| text.content_number() == content)
+    }
+
     /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -330,44 +338,34 @@ pub struct CoveringNow {
     pub is_moved: bool,
 }
 
-/// The tests that executed a line of `now`, the current text of `file`, or any line: lines are moved along the edits since
+/// The tests that executed one of `lines` of `now`, the current text of `file`, or any line: lines are moved along the edits since
 /// each measurement.
 #[must_use]
 pub fn covering_now(
     baseline: Option<&Baseline>,
     index: &CoverageIndex,
     file: &str,
-    line: Option<u32>,
+    lines: Option<LineSpan>,
     now: Option<&FileText>,
 ) -> CoveringNow {
-    let unmoved = |is_edited| CoveringNow { covering: index.covering(file, line), is_edited, is_moved: false };
+    let covering = |lines: Option<LineSpan>| match lines {
+        Some(lines) => index.tests_of_lines(file, &[lines]),
+        None => index.covering(file, None),
+    };
+    let unmoved = |is_edited| CoveringNow { covering: covering(lines), is_edited, is_moved: false };
     let texts = baseline.and_then(|baseline| baseline.measured_texts(file));
     let (Some(texts), Some(now)) = (texts, now) else { return unmoved(None) };
     let is_edited = texts.iter().any(|text| text.content != now.content);
-    let Some(line) = line.filter(|_| is_edited) else { return unmoved(Some(is_edited)) };
-    let mut found = CoveringTests::default();
-    let mut lines: Vec<u32> = Vec::new();
+    let Some(lines) = lines.filter(|_| is_edited) else { return unmoved(Some(is_edited)) };
+    let mut old: Vec<LineSpan> = Vec::new();
     for text in &texts {
         let map = LineMap::new(text, now);
         if !map.knows_lines() {
             return unmoved(Some(true));
         }
-        let old = map.old_lines(LineSpan { first: line, last: line });
-        lines.extend(old.iter().flat_map(|span| span.first..=span.last));
+        old.extend(map.old_lines(lines));
     }
-    lines.sort_unstable();
-    lines.dedup();
-    let is_moved = !lines.is_empty();
-    for line in lines {
-        let more = index.covering(file, Some(line));
-        found.attribution = found.attribution.max(more.attribution);
-        found.measured_at = match (found.measured_at, more.measured_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        found.tests.extend(more.tests);
-    }
-    found.tests.sort_unstable();
-    found.tests.dedup();
+    let is_moved = !old.is_empty();
+    let found = index.tests_of_lines(file, &united(old));
     CoveringNow { covering: found, is_edited: Some(true), is_moved }
 }

@@ -464,7 +464,13 @@ fn a_run_of_affected_tests_moves_the_baseline_and_keeps_what_was_measured() {
     let texts = project.baseline.measured_texts("a/a.go").unwrap();
     assert_eq!(texts.len(), 2);
     let now = text_of("a/a.go", &edited["a/a.go"]);
-    let found = covering_now(Some(&project.baseline), &project.index, "a/a.go", Some(12), Some(&now));
+    let found = covering_now(
+        Some(&project.baseline),
+        &project.index,
+        "a/a.go",
+        Some(LineSpan { first: 12, last: 12 }),
+        Some(&now),
+    );
     assert_eq!((found.is_edited, found.is_moved), (Some(true), true));
     assert_eq!(found.covering.tests.iter().map(|test| test.name.as_str()).collect::<Vec<_>>(), ["TestF", "TestG"]);
     assert!(project.baseline.memory_bytes() > 1_000);

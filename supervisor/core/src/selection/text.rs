@@ -2,7 +2,7 @@
 //! measurement can be moved along later edits without keeping the text.
 
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
-use crate::coverage::LineSpan;
+use crate::coverage::{LineSpan, common_lines};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::fmt::Write;
@@ -79,6 +79,30 @@ impl FileText {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         size_of::<FileText>() + self.lines() * size_of::<u32>()
+    }
+
+    /// A number that tells the contents of one file apart.
+    #[must_use]
+    pub fn content_number(&self) -> u64 {
+        let ContentHash([a, b, c, d, e, f, g, h, ..]) = self.content;
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// Number of lines that another text has as well, in any order.
+    #[must_use]
+    pub fn lines_in_common(&self, other: &FileText) -> usize {
+        let sorted = |text: &FileText| {
+            let mut hashes = text.lines.as_ref().map_or_else(Vec::new, |lines| lines.0.to_vec());
+            hashes.sort_unstable();
+            hashes
+        };
+        let (own, others) = (sorted(self), sorted(other));
+        let (mut others, mut common) = (others.iter().peekable(), 0);
+        for hash in &own {
+            while others.next_if(|other| *other < hash).is_some() {}
+            common += usize::from(others.next_if_eq(&hash).is_some());
+        }
+        common
     }
 
     fn is_body(&self, line: usize) -> bool {
@@ -171,6 +195,35 @@ impl LineMap {
     pub fn changed_lines(&self) -> Vec<LineSpan> {
         let spans = self.hunks.iter().flatten();
         spans.filter_map(|hunk| span(&widened(&hunk.new, self.new_lines))).collect()
+    }
+
+    /// Lines of the new text that the old one does not have, from 1: none where only lines were removed or only line endings
+    /// changed. `None` if the files can only be compared as a whole.
+    #[must_use]
+    pub fn new_lines(old: &FileText, new: &FileText) -> Option<Vec<LineSpan>> {
+        let (Some(before), Some(after)) = (&old.lines, &new.lines) else {
+            return (old.content == new.content).then(Vec::new);
+        };
+        Some(diff(&before.0, &after.0).iter().filter_map(|hunk| span(&hunk.new)).collect())
+    }
+
+    /// Where those of the old `lines` that did not change are in the new text; none if the files can only be compared as a
+    /// whole. `lines` are sorted and disjoint.
+    #[must_use]
+    pub fn moved(&self, lines: &[LineSpan]) -> Vec<LineSpan> {
+        let Some(hunks) = &self.hunks else { return Vec::new() };
+        let tail = Hunk { old: self.old_lines..self.old_lines, new: self.new_lines..self.new_lines };
+        let (mut moved, mut old_at, mut new_at) = (Vec::new(), 0, 0);
+        for hunk in hunks.iter().chain([&tail]) {
+            let unchanged = span(&(old_at..hunk.old.start));
+            for kept in unchanged.map(|unchanged| common_lines(lines, &[unchanged])).unwrap_or_default() {
+                let place =
+                    |line: u32| u32::try_from((line as usize + new_at).saturating_sub(old_at)).unwrap_or(u32::MAX);
+                moved.push(LineSpan { first: place(kept.first), last: place(kept.last) });
+            }
+            (old_at, new_at) = (hunk.old.end, hunk.new.end);
+        }
+        moved
     }
 
     /// The old lines that became `lines` of the new text. Of new lines those that they replaced, else those around the
@@ -324,6 +377,17 @@ mod tests {
                 }
                 let around = map.old_lines_around(span(line, line));
                 prop_assert!(old.is_empty() || !around.is_empty(), "a changed line has old lines beside it");
+            }
+            let lines_of = |spans: &[LineSpan]| spans.iter().flat_map(|span| span.first..=span.last).collect::<Vec<u32>>();
+            let added = LineMap::new_lines(&text(&join(&old)), &text(&join(&new))).unwrap();
+            let all_old: Vec<LineSpan> = (1..=u32::try_from(old.len()).unwrap()).map(|line| span(line, line)).collect();
+            let moved = lines_of(&map.moved(&all_old));
+            let mut all = [lines_of(&added), moved.clone()].concat();
+            all.sort_unstable();
+            prop_assert_eq!(all, (1..=u32::try_from(new.len()).unwrap()).collect::<Vec<u32>>(), "new or kept");
+            for line in moved {
+                let found = map.old_lines(span(line, line));
+                prop_assert_eq!(map.moved(&found), vec![span(line, line)]);
             }
             let json = serde_json::to_string(&text(&join(&old))).unwrap();
             prop_assert_eq!(serde_json::from_str::<FileText>(&json).unwrap(), text(&join(&old)));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::check::{CheckKind, CheckReportBuilder, CheckRequest, CheckerStatus};
-use crate::coverage::{Attribution, LineSpan};
+use crate::coverage::{Attribution, CoverageMeasurement, LineSpan};
 use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
 use crate::report::tests::report;
@@ -36,7 +36,12 @@ fn files(name: &str) -> Selection {
 }
 
 fn ended(name: &str, outcome: Outcome, tests: Vec<TestCase>) -> SessionEvent {
-    SessionEvent::Ended { run: run(name), report: Arc::new(report(outcome, tests)), measured: Vec::new(), seen: None }
+    SessionEvent::Ended {
+        run: run(name),
+        report: Arc::new(report(outcome, tests)),
+        measured: RunCoverage::default(),
+        seen: None,
+    }
 }
 
 fn started(effects: &[Effect]) -> Vec<&str> {
@@ -236,7 +241,8 @@ fn a_pass_of_some_tests_keeps_the_failures_that_it_did_not_run() {
         let mut typo = report(Outcome::NoTests, Vec::new());
         typo.evidence.not_run = vec![TestId { package: String::new(), name: "typo".into() }];
         typo.evidence.running = vec![TestId { package: "p".into(), name: "H".into() }];
-        let end = SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: Vec::new(), seen: None };
+        let end =
+            SessionEvent::Ended { run: run("e"), report: Arc::new(typo), measured: RunCoverage::default(), seen: None };
         let _ = session.step(Timestamp(at), end);
         assert_eq!(left(&session), []);
     }
@@ -265,7 +271,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         let end = SessionEvent::Ended {
             run: run(test),
             report: Arc::new(report),
-            measured: vec![measured(test)],
+            measured: RunCoverage { tests: vec![measured(test)], ..RunCoverage::default() },
             seen: None,
         };
         at += 1;
@@ -400,7 +406,12 @@ fn a_check_leaves_what_is_known_of_tests_alone_and_is_remembered() {
         let report = Report { check: Some(check), ..report(Outcome::Failed, Vec::new()) };
         let effects = session.step(
             Timestamp(at + 1),
-            SessionEvent::Ended { run: run(&name), report: Arc::new(report), measured: Vec::new(), seen: None },
+            SessionEvent::Ended {
+                run: run(&name),
+                report: Arc::new(report),
+                measured: RunCoverage::default(),
+                seen: None,
+            },
         );
         assert_eq!(effects, [], "its events are kept for readers");
     }

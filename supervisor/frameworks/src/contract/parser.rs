@@ -3,7 +3,7 @@
 use crate::contract::Step;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::check::CheckReport;
-use proctor_core::coverage::CoverageMeasurement;
+use proctor_core::coverage::{CoverageMeasurement, LoadedSource};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
@@ -104,6 +104,8 @@ pub struct StreamSummary {
 pub struct CoverageHarvest {
     /// Sets of tests and the lines they executed.
     pub measured: Vec<CoverageMeasurement>,
+    /// Sources that tests loaded, each once.
+    pub sources: Vec<LoadedSource>,
     /// Why coverage is missing or incomplete.
     pub notes: Vec<String>,
 }

@@ -3,6 +3,7 @@
 pub(crate) mod assertion_values;
 pub(crate) mod bounded_measurements;
 pub(crate) mod line_splitter;
+pub(crate) mod loaded_sources;
 pub(crate) mod notes;
 pub(crate) mod output_tail;
 pub(crate) mod proof_tracker;

@@ -7,6 +7,7 @@ use crate::contract::{
     StackOutput, Step, StreamSummary,
 };
 use crate::contract::{Project, owns_source};
+use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::stack_frames::declared_test;
 use crate::run::remedy_parser::RemedyParser;
 use proctor_core::artifact::ArtifactKind;
@@ -192,14 +193,18 @@ impl FrameworkChoice {
         files: &[(String, Vec<u8>)],
         finished: &BTreeMap<String, BTreeSet<String>>,
     ) -> CoverageHarvest {
-        let mut all = CoverageHarvest::default();
+        let (mut all, mut sources) = (CoverageHarvest::default(), LoadedSources::default());
         let measured = |detected: &&DetectedFramework| detected.framework.manifest().options.coverage;
         for DetectedFramework { framework, projects } in self.detected.iter().filter(measured) {
             let harvest = framework.ingest_coverage(projects, workspace, files, finished);
             all.measured.extend(harvest.measured);
             all.notes.extend(harvest.notes);
+            // Two frameworks may load the same file.
+            for source in harvest.sources {
+                sources.add(&source.path, source.executable.as_deref());
+            }
         }
-        all
+        CoverageHarvest { sources: sources.into_vec(), ..all }
     }
 }
 

@@ -4,6 +4,7 @@ use super::super::budget::{Budget, beginning, cut};
 use super::super::context::SourceExcerpt;
 use super::super::entries::{Entry, Subject};
 use super::super::{RenderError, ReportInput, escaped_json};
+use crate::grpc::convert;
 use crate::history::query::{HistoryAnswer, PastRun};
 use proctor_core::analysis::Suspects;
 use proctor_core::human_units::format_bytes;
@@ -13,6 +14,7 @@ use proctor_core::test_case::TestId;
 use proctor_core::usage_samples::UsageSample;
 use proctor_proto::printable::{block as printable, line};
 use proctor_proto::test_times::Subtests;
+use proctor_proto::untested_text::untested_line;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -286,8 +288,10 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
         let (new, fixed, still) = (since.new.total, since.fixed.total, since.still_failing.total);
         format!("{new} new, {fixed} fixed, {still} still failing")
     });
+    let untested = report.untested.as_ref().and_then(|untested| untested_line(&convert::untested(untested)));
     let all = [
         ("Since the last run", since),
+        ("Untested", untested),
         ("Wall time", Some(s(used.wall_s))),
         ("CPU, user", Some(s(used.cpu_user_s))),
         ("CPU, system", Some(s(used.cpu_system_s))),

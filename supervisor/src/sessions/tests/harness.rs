@@ -167,6 +167,8 @@ impl World {
             affected: None,
             earlier: None,
             earlier_checks: Arc::default(),
+            index: Arc::default(),
+            baseline: None,
             tools: std::collections::BTreeMap::new(),
             notes: Vec::new(),
             accepted_at: clock.now(),

@@ -61,7 +61,7 @@ impl Client {
     /// The tests that execute a line.
     pub(crate) async fn covering(&mut self, session_id: &str, file: &str, line: u32) -> Result<TestsCoveringResponse> {
         let (session_id, file) = (session_id.to_owned(), file.to_owned());
-        let request = TestsCoveringRequest { session_id, file, line: Some(line), limit: 0 };
+        let request = TestsCoveringRequest { session_id, file, line: Some(line), ..Default::default() };
         Ok(self.results.tests_covering(request).await.map_err(to_error)?.into_inner())
     }
 }

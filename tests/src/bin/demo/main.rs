@@ -181,7 +181,7 @@ impl Demo {
         let (file, line) = COVERED_LINE;
         let answer = self.client.covering(session, file, line).await?;
         output::line("covering", &format!("which tests execute {file}:{line}?"));
-        output::block(&text::covering(&answer, file, Some(line), Reader::Person));
+        output::block(&text::covering(&answer, file, Reader::Person));
         let packages: BTreeSet<&str> = answer.tests.iter().map(|test| test.package.as_str()).collect();
         let good = packages == BTreeSet::from(COVERING_PACKAGES);
         self.record(good, &format!("tests of {} packages cover it", packages.len()));

@@ -18,6 +18,8 @@ const bytesOf = Buffer.from.bind(Buffer);
 // Ten times as fast as that of plain arrays of bytes, and most of what a test costs.
 const { copy, indexOf } = Buffer.prototype;
 const { apply } = Reflect;
+const Numbers = Uint32Array;
+const { sort } = Numbers.prototype;
 const nextMark = (bytes, from) => (from < bytes.length ? apply(indexOf, bytes, [1, from]) : -1);
 
 // A collection whose methods stay those that it has now.
@@ -58,6 +60,8 @@ let unsaid;
 // The file of the last record.
 let last;
 const named = new KeptSet();
+// Tables of files whose lines this process has written.
+const described = new KeptSet();
 
 function append(place, content) {
   const file = openSync(place, 'a', 0o600);
@@ -102,7 +106,7 @@ class Lines {
   #numbers = new KeptMap();
   // Words of each probe, by file of `hits`.
   #tables = [];
-  // Files of `hits` that were looked at for a reason of having no probes.
+  // Files of `hits` that were looked at: for their lines, or for a reason of having no probes.
   #asked = 0;
   #shared = new KeptSet();
   #active = new KeptSet();
@@ -195,7 +199,8 @@ class Lines {
   #sayMissing() {
     const { files, isIncomplete } = this.#hits;
     for (; this.#asked < files.length; this.#asked += 1) {
-      const { path: file, why } = files[this.#asked];
+      const { path: file, why, table } = files[this.#asked];
+      this.#describe(file, why === undefined ? table : undefined);
       if (why === undefined || named.has(file) || named.size > NAMED_MAX) continue;
       named.add(file);
       this.note(named.size > NAMED_MAX ? 'the lines of more files are not measured' : `the lines of ${file} are not measured: ${why}`);
@@ -203,21 +208,35 @@ class Lines {
     if (isIncomplete) giveUp(END.failed);
   }
 
+  // Writes which lines of a file can be executed, once in this process; without a table, that the file was loaded.
+  #describe(file, table) {
+    const key = `${file}\0${table}`;
+    if (described.has(key)) return;
+    described.add(key);
+    const number = this.#number(file);
+    if (number !== undefined && table !== undefined) this.#write('lines', { of: number, spans: linesOf(table) });
+  }
+
   // The words of each probe of a file.
   #table({ path: file, table }) {
+    const number = this.#number(file);
+    // Beyond 31 bits an operator's result would be negative.
+    return number === undefined ? [] : wordsOf(table, number * 2 ** FILE_SHIFT);
+  }
+
+  #number(file) {
     let number = this.#numbers.get(file);
     if (number === undefined) {
       number = this.#numbers.size;
       if (number >= FILES_MAX) {
         if (!named.has(FILES_MAX)) this.note(`only the lines of the first ${FILES_MAX} files that are loaded are measured`);
         named.add(FILES_MAX);
-        return [];
+        return undefined;
       }
       this.#numbers.set(file, number);
       this.#write('file', { path: file });
     }
-    // Beyond 31 bits an operator's result would be negative.
-    return wordsOf(table, number * 2 ** FILE_SHIFT);
+    return number;
   }
 
   #write(kind, fields, words) {
@@ -271,6 +290,29 @@ function wordsOf(table, base) {
     }
   }
   return probes;
+}
+
+// The lines of all probes of a table, such as `1,3-5,8`.
+function linesOf(table) {
+  const lines = new KeptSet();
+  const probes = wordsOf(table, 0);
+  for (let probe = 0; probe < probes.length; probe += 1) {
+    for (let at = 0; at < probes[probe].length; at += 1) lines.add(probes[probe][at] & (OWN_LINE - 1));
+  }
+  const sorted = new Numbers(lines.size);
+  let count = 0;
+  lines.forEach((line) => {
+    sorted[count] = line;
+    count += 1;
+  });
+  apply(sort, sorted, []);
+  let text = '';
+  for (let at = 0; at < count; at += 1) {
+    const first = sorted[at];
+    while (at + 1 < count && sorted[at + 1] === sorted[at] + 1) at += 1;
+    text += (text === '' ? '' : ',') + (first === sorted[at] ? first : `${first}-${sorted[at]}`);
+  }
+  return text;
 }
 
 // The variables by which proctor asks for the measurement, with the names that settings have here.

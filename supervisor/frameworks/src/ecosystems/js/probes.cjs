@@ -5,7 +5,7 @@
 'use strict';
 
 // Part of the key of cached code: changes with what is inserted.
-const VERSION = 'proctor-lines-3';
+const VERSION = 'proctor-lines-4';
 
 // Beyond, a file has no probes.
 const CODE_MAX = 2 * 1024 * 1024;
@@ -78,7 +78,8 @@ function withProbes(code, map, file, program, isStep) {
   const table = tableOf(text, lines, found, map && !file.isSource && sourceSegments(map, file.absolute));
   const insertions = textsOf(found.probes);
   const known = `${stringify(file.path)},${found.probes.length},${stringify(table)}`;
-  const end = `\nvar $pl;function $pi(){return $pl=typeof $proctor_lines=="function"?$proctor_lines(${known}):[]}\n`;
+  // The call at the end: a module that has only functions is known to be loaded, although no probe ran.
+  const end = `\nvar $pl;function $pi(){return $pl=typeof $proctor_lines=="function"?$proctor_lines(${known}):[]}$pl||$pi();\n`;
   const shift = map && !isStep ? shifted : identity;
   const newMap = shift(map, code, lines, insertions, file);
   const comment = isStep ? undefined : MAP_COMMENT.exec(code);

@@ -10,7 +10,7 @@ What runs outside of any test (at import, during collection, in fixtures of a cl
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
 
 The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
-`n` says. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
+`n` says. A record of the kind `lines` has the lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
 """
 
 import array
@@ -34,6 +34,9 @@ FILES_MAX = 1 << (32 - FILE_SHIFT)
 
 # Most code objects that are measured. A large application has 100,000.
 CODES_MAX = 500_000
+
+# Most pieces of code of which the lines that can be executed are written: a file is mostly one piece.
+PIECES_MAX = 4 * FILES_MAX
 
 # Most bytes that one process writes: proctor reads 128 MiB of all processes.
 BYTES_MAX = 48 * 1024 * 1024
@@ -131,15 +134,16 @@ class Lines:
         self._monitoring.register_callback(self._tool, events.PY_START, began)
 
     def watch(self, code, base):
-        """Asks for the lines of a code object, whose words begin at `base`."""
+        """Asks for the lines of a code object, whose words begin at `base`. Returns them, or nothing if they are watched already."""
         if id(code) in self._codes or len(self._codes) >= CODES_MAX or self._stopped:
-            return
+            return ()
         self._codes[id(code)] = code
         first, lines = code.co_firstlineno, {line for _, _, line in code.co_lines() if line}
         self._add(code, base, max(lines, default=first) - first + 1)
         events = self._monitoring.events
         # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
         self._monitoring.set_local_events(self._tool, code, events.LINE | (events.PY_START if lines == {first} else 0))
+        return lines
 
     def _add(self, code, base, count):
         self._bases[id(code)] = base
@@ -256,6 +260,8 @@ class Measurement:
         self._start = os.getcwd()
         self._own = proctor_python.workspace() + "/"
         self._files, self._numbers = [], {}
+        # Pieces of code whose lines are written already.
+        self._described = set()
         # Words that are written already, by the tests that share them.
         self._shared = {}
         self._test = None
@@ -290,12 +296,20 @@ class Measurement:
             base = self._numbers[code.co_filename] = self._number(code)
         if base < 0:
             return
-        codes = [(code, OWN_LINE)]
-        for code, flag in codes:
-            if code.co_firstlineno < OWN_LINE:
-                flag = 0 if code.co_flags & CO_OPTIMIZED else flag
-                self._lines.watch(code, base + flag)
-                codes.extend((one, flag) for one in code.co_consts if type(one) is types.CodeType)
+        codes, lines = [(code, OWN_LINE)], set()
+        for one, flag in codes:
+            if one.co_firstlineno < OWN_LINE:
+                flag = 0 if one.co_flags & CO_OPTIMIZED else flag
+                lines.update(self._lines.watch(one, base + flag))
+                codes.extend((inner, flag) for inner in one.co_consts if type(inner) is types.CodeType)
+        self._describe(base >> FILE_SHIFT, code, lines)
+
+    def _describe(self, number, code, lines):
+        """Writes which lines of a file can be executed, once for each piece of code that is loaded from it."""
+        piece = number, code.co_firstlineno, code.co_name
+        if lines and piece not in self._described and len(self._described) < PIECES_MAX:
+            self._described.add(piece)
+            self._records.write("lines", {"of": number, "spans": spans(lines)})
 
     # Bound before a test can replace or count it.
     def _number(self, code, status_of=os.stat):
@@ -403,6 +417,17 @@ class Measurement:
         stems = (os.path.basename(path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path) for path in self._files)
         stems = (stem.partition(".")[0].encode() for stem in stems)
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
+
+
+def spans(lines):
+    """Lines as text, `3-5,8`."""
+    found = []
+    for line in sorted(lines):
+        if found and line == found[-1][1] + 1:
+            found[-1][1] = line
+        else:
+            found.append([line, line])
+    return ",".join("%d" % first if first == last else "%d-%d" % (first, last) for first, last in found)
 
 
 def processes():

@@ -7,9 +7,10 @@
 
 use crate::contract::{ARTIFACTS, CoverageHarvest, Plan, PlanRequest};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
+use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan, spans_from_text};
 use proctor_core::request::CoverageMode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,8 @@ pub(crate) fn plan_measurement(plan: &mut Plan, framework: &str, request: &PlanR
 enum Record {
     /// The file with the next number, relative to the workspace.
     File { path: String },
+    /// Lines of a file that can be executed, `3-5,8`. A file may have several such records.
+    Lines { of: u32, spans: String },
     /// Where the runner was started, relative to the workspace.
     Dir { path: String },
     /// Lines of a test.
@@ -82,6 +85,8 @@ struct TestLines {
 #[derive(Debug, Default)]
 struct ProcessLines {
     dir: String,
+    /// Lines that can be executed, by the number of their file.
+    executable: BTreeMap<u32, Vec<LineSpan>>,
     /// By number; `None` for a path that cannot be one of the workspace.
     files: Vec<Option<String>>,
     tests: Vec<TestLines>,
@@ -138,6 +143,9 @@ impl ProcessLines {
                 let is_sound = !path.is_empty() && path.len() <= PATH_BYTES_MAX && !leaves_workspace(&path);
                 self.files.push(is_sound.then_some(path));
             }
+            Record::Lines { of, spans } => {
+                self.executable.entry(of).or_default().extend(spans_from_text(&spans).into_iter().flatten());
+            }
             Record::Dir { path } => self.dir = path,
             Record::Test { package, name, uses, processes, .. } => {
                 // Lines of an import are the test's, and in the way of any other that imports the same module later.
@@ -161,6 +169,15 @@ impl ProcessLines {
             Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
             Record::Note { text } => _ = self.notes.insert(text),
+        }
+    }
+
+    /// Adds the files that the process loaded.
+    fn add_sources(&self, sources: &mut LoadedSources) {
+        for (number, path) in (0..).zip(&self.files) {
+            if let Some(path) = path {
+                sources.add(path, self.executable.get(&number).map(Vec::as_slice));
+            }
         }
     }
 
@@ -240,12 +257,14 @@ pub(crate) fn ingest(
     let mut harvest = BoundedMeasurements::default();
     let mut notes = BTreeSet::new();
     let mut with_processes = BTreeSet::new();
+    let mut sources = LoadedSources::default();
     for (path, content) in artifacts {
         let is_own = path.strip_prefix(&directory).is_some_and(|rest| rest.starts_with('/'));
         if !is_own {
             continue;
         }
         let mut process = ProcessLines::parse(content, finished);
+        process.add_sources(&mut sources);
         let started = process.tests.iter().filter(|test| test.started_processes);
         with_processes.extend(started.map(|test| format!("{} of {}", test.name, test.package)));
         notes.append(&mut process.notes);
@@ -257,7 +276,7 @@ pub(crate) fn ingest(
         notes.insert(format!("{count} test(s) started processes, of which no line is measured: {named}"));
     }
     notes.extend(harvest.note());
-    CoverageHarvest { measured: harvest.measured, notes: notes.into_iter().collect() }
+    CoverageHarvest { measured: harvest.measured, sources: sources.into_vec(), notes: notes.into_iter().collect() }
 }
 
 fn add_process(

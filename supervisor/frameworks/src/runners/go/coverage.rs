@@ -10,10 +10,11 @@ use super::run_expression::{Extent, RunExpression};
 use super::test_sets::TestSets;
 use crate::contract::Project;
 use crate::contract::{CoverageHarvest, InjectedFile, Step};
+use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::LineSpan;
+use proctor_core::coverage::{LineSpan, LoadedSource};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directory below scratch in which every test binary gets a directory of its own.
@@ -107,6 +108,7 @@ pub(super) fn ingest(
         }
     }
     let mut sets = TestSets::new(projects);
+    let mut blocks = Blocks::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
     for BinaryArtifacts { origin, profile, tests } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
@@ -118,11 +120,11 @@ pub(super) fn ingest(
         if finished.iter().all(Vec::is_empty) {
             continue;
         }
-        let Some(files) = parse_profile(profile, projects) else { continue };
+        let Some(files) = parse_profile(profile, projects, &mut blocks) else { continue };
         measured.insert(package.clone());
         sets.add(&package, finished, &files, tests);
     }
-    let mut harvest = sets.into_harvest();
+    let mut harvest = CoverageHarvest { sources: blocks.into_sources(projects), ..sets.into_harvest() };
     // Other frameworks' packages may have finished in the same run.
     let is_of_these_projects = |package: &str| {
         projects
@@ -172,27 +174,76 @@ fn package_at(projects: &[Project], paths: &WorkspacePaths, dir: &[u8]) -> Optio
     Some(if below.is_empty() { module.name.clone() } else { format!("{}/{below}", module.name) })
 }
 
-/// Lines with a count above 0, by file; `None` if it is no profile (<https://pkg.go.dev/golang.org/x/tools/cover>).
-fn parse_profile(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Vec<LineSpan>)>> {
+/// Lines of all blocks by file, as profiles name it. The profiles of all binaries list the same blocks of a file, which are
+/// read from the first of them.
+#[derive(Debug, Default)]
+struct Blocks {
+    /// With the number of the profile that lists them.
+    files: HashMap<Vec<u8>, (usize, Vec<LineSpan>)>,
+    profiles: usize,
+}
+
+impl Blocks {
+    /// The blocks to add to if an earlier profile did not have this file.
+    fn of_new_file(&mut self, name: &[u8]) -> Option<&mut Vec<LineSpan>> {
+        if !self.files.contains_key(name) {
+            if self.files.len() >= COVERED_FILES_MAX {
+                return None;
+            }
+            self.files.insert(name.to_owned(), (self.profiles, Vec::new()));
+        }
+        let (profile, spans) = self.files.get_mut(name)?;
+        (*profile == self.profiles).then_some(spans)
+    }
+
+    fn into_sources(self, projects: &[Project]) -> Vec<LoadedSource> {
+        let mut sources = LoadedSources::default();
+        for (name, (_, spans)) in self.files {
+            if let Some(path) = std::str::from_utf8(&name).ok().and_then(|name| file_of(projects, name)) {
+                sources.add(&path, Some(&merged(spans)));
+            }
+        }
+        sources.into_vec()
+    }
+}
+
+/// Lines with a count above 0, by file; `None` if it is no profile (<https://pkg.go.dev/golang.org/x/tools/cover>). Adds the
+/// lines of all counts to `blocks`.
+fn parse_profile(profile: &[u8], projects: &[Project], blocks: &mut Blocks) -> Option<Vec<(String, Vec<LineSpan>)>> {
     let mut lines = profile.split(|byte| *byte == b'\n');
     if !lines.next()?.starts_with(b"mode: ") {
         return None;
     }
+    blocks.profiles += 1;
     let mut files: HashMap<&[u8], Vec<LineSpan>> = HashMap::new();
     let (mut current, mut spans): (&[u8], Vec<LineSpan>) = (b"", Vec::new());
+    let mut of_current: Option<&mut Vec<LineSpan>> = None;
     for line in lines {
+        // Most lines: blocks of a file that is known, without a count.
+        let is_executed = !line.ends_with(b" 0");
+        let is_of_current = line.strip_prefix(current).is_some_and(|rest| rest.starts_with(b":"));
+        if !is_executed && is_of_current && of_current.is_none() {
+            continue;
+        }
         let Some((name, span)) = parse_block(line) else { continue };
-        // Blocks come file by file, so the map is looked up once per file.
+        // Blocks come file by file, so the maps are looked up once per file.
         if name != current {
             files.entry(current).or_default().append(&mut spans);
             current = name;
+            of_current = blocks.of_new_file(name);
         }
-        push_merged(&mut spans, span);
+        if is_executed {
+            push_merged(&mut spans, span);
+        }
+        if let Some(all) = &mut of_current {
+            push_merged(all, span);
+        }
     }
     files.entry(current).or_default().append(&mut spans);
     let mut relative: BTreeMap<String, Vec<LineSpan>> = BTreeMap::new();
     for (name, spans) in files {
         if let Some(path) = std::str::from_utf8(name).ok().and_then(|name| file_of(projects, name))
+            && !spans.is_empty()
             && relative.len() < COVERED_FILES_MAX
         {
             relative.entry(path).or_default().extend(spans);
@@ -201,12 +252,9 @@ fn parse_profile(profile: &[u8], projects: &[Project]) -> Option<Vec<(String, Ve
     Some(relative.into_iter().map(|(path, spans)| (path, merged(spans))).collect())
 }
 
-/// Parses `example.com/m/a.go:5.24,7.2 1 2`: the file and the lines, if the count is above 0.
+/// Parses `example.com/m/a.go:5.24,7.2 1 2`: the file and the lines.
 fn parse_block(line: &[u8]) -> Option<(&[u8], LineSpan)> {
     let blank = memchr::memrchr(b' ', line)?;
-    if line.get(blank + 1..)? == b"0" {
-        return None;
-    }
     let colon = memchr::memrchr(b':', &line[..blank])?;
     let range = &line[colon + 1..blank];
     let comma = memchr::memchr(b',', range)?;
@@ -295,6 +343,10 @@ mod tests {
             }]
         );
         assert_eq!(harvest.notes, ["no coverage of m/sub: the test process ended early, or ran without coverage"]);
+        let source =
+            |path: &str, executable| LoadedSource { path: path.to_owned(), executable: Some(executable), text: None };
+        let executable = [source("a/a.go", vec![span(5, 9), span(20, 21)]), source("sub/b.go", vec![span(3, 3)])];
+        assert_eq!(harvest.sources, executable, "blocks without a count can be executed, too");
     }
 
     #[test]
