@@ -5,10 +5,13 @@ use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
 use super::snapshot::{link_hash, text_of_source};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
-use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, Snapshot};
+use proctor_core::bounds::TEXT_BYTES_MAX;
+use proctor_core::coverage::LineSpan;
+use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, LineMap, Snapshot};
 use proctor_core::timestamp::Timestamp;
 use rustix::fs::OFlags;
 use sha1::{Digest, Sha1};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -38,6 +41,26 @@ impl Workspace {
         let before = repository.files_at(revision)?;
         let changes = self.differences(&mut repository, &before)?;
         Ok((before.commit.to_string(), changes))
+    }
+
+    /// Lines of each file that are not as in the commit that `revision` names; all lines of a file that it does not have or
+    /// that cannot be compared by line. Reads as much as [`Workspace::files_changed_since_commit`], so not for a tokio thread.
+    pub fn lines_changed_since_commit(&self, revision: &str) -> Result<BTreeMap<String, Vec<LineSpan>>, GitError> {
+        let mut repository = Repository::open(self)?;
+        let before = repository.files_at(revision)?;
+        let mut lines = BTreeMap::new();
+        for change in self.differences(&mut repository, &before)? {
+            let now = self.read_source(&change.path, TEXT_BYTES_MAX as u64);
+            let Some(now) = now.map(|now| text_of_source(&change.path, &now)) else { continue };
+            let old = match before.files.get(&change.path).filter(|entry| entry.is_regular) {
+                Some(entry) => repository.content(entry.id)?.map(|old| text_of_source(&change.path, &old)),
+                None => None,
+            };
+            let compared = old.map(|old| LineMap::new(&old, &now)).filter(LineMap::knows_lines);
+            let all = || vec![LineSpan { first: 1, last: u32::MAX }];
+            lines.insert(change.path, compared.map_or_else(all, |map| map.changed_lines()));
+        }
+        Ok(lines)
     }
 
     /// The same with the texts of the commit and those of `now`, for a selection of tests. Files that git does not track and
