@@ -7,13 +7,15 @@
 
 use nix::sys::signal::Signal;
 use proctor_tests::process::{
-    Process, descendants, processes_matching, proctor_mounts, signal, supervisor_cgroups, wait_for_exit, wait_until,
+    Process, ProcessOutput, descendants, ensure_installed, processes_matching, proctor_mounts, search_path, signal,
+    supervisor_cgroups, tools, wait_for_exit, wait_until,
 };
 use proctor_tests::test_workspace::{TestWorkspace, copy, tree};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::Command;
+use std::sync::Once;
 
 const PYTHON: &str = "\
 def price(n):
@@ -123,6 +125,21 @@ test('count', () => {
 });
 ";
 
+/// A command of proctor with a Python on PATH that reports lines.
+fn command(workspace: &TestWorkspace, arguments: &[&str]) -> Command {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| ensure_installed("pytest-lines"));
+    let known = search_path();
+    let dirs = [tools().join("pytest-lines/bin")].into_iter().chain(std::env::split_paths(&known));
+    let mut command = workspace.command("proctor");
+    command.args(arguments).env("PATH", std::env::join_paths(dirs).unwrap());
+    command
+}
+
+fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
+    wait_for_exit(command(workspace, arguments).spawn().unwrap())
+}
+
 /// What `proctor mutate` reported.
 struct Mutation {
     status: i32,
@@ -131,7 +148,7 @@ struct Mutation {
 
 impl Mutation {
     fn new(workspace: &TestWorkspace, arguments: &[&str]) -> Mutation {
-        let output = workspace.proctor(&[&["mutate", "--output", "json"], arguments].concat());
+        let output = proctor(workspace, &[&["mutate", "--output", "json"], arguments].concat());
         assert!(output.stdout.starts_with('{'), "{output:?}");
         Mutation { status: output.status, document: output.json() }
     }
@@ -163,7 +180,7 @@ fn mutate(workspace: &TestWorkspace, file: &str) -> Mutation {
     let mutation = Mutation::new(workspace, &[file, "--jobs", "1"]);
     assert!(tree(&workspace.path) == before, "the workspace was changed");
     assert_eq!(mutation.status, 1, "{:#}", mutation.document);
-    let after = workspace.proctor(&["run", "--output", "json"]);
+    let after = proctor(workspace, &["run", "--output", "json"]);
     assert_eq!(after.status, 0, "a run after a mutant sees the original: {after:?}");
     mutation
 }
@@ -226,12 +243,7 @@ fn lists_the_survivors_of_typescript() {
 }
 
 fn assert_scripts(mutation: &Mutation) {
-    assert_eq!(
-        mutation.survivors(),
-        ["if (n <= 10) {", "if (n < 11) {", "let total = 1;"],
-        "{:#}",
-        mutation.document
-    );
+    assert_eq!(mutation.survivors(), ["if (n <= 10) {", "if (n < 11) {", "let total = 1;"], "{:#}", mutation.document);
     assert_eq!(mutation.verdicts()["total -= 1;"], "timed_out");
     assert_eq!(mutation.verdicts()["return n / 2;"], "killed");
     assert_eq!(mutation.verdicts()["return undefined;"], "killed");
@@ -251,7 +263,7 @@ fn a_test_that_fails_without_a_mutant_shows_nothing() {
     assert_eq!(mutation.status, 0, "{:#}", mutation.document);
     assert!(mutation.mutants().all(|mutant| mutant["line"] == 2 && mutant["verdict"] == "killed"));
     assert!(mutation.document["without_sound_tests"].as_u64().unwrap() > 0);
-    let human = workspace.proctor(&["mutate"]);
+    let human = proctor(&workspace, &["mutate"]);
     assert!(human.stdout.contains("1 test(s) fail without a mutant and are left out"), "{human:?}");
     assert!(human.stdout.contains("score 100 %"), "{human:?}");
 }
@@ -271,22 +283,22 @@ fn a_revision_leaves_only_what_changed_since() {
     let mutation = Mutation::new(&workspace, &["--framework", "pytest", "--since", "HEAD"]);
     let files: Vec<&str> = mutation.mutants().map(|mutant| mutant["file"].as_str().unwrap()).collect();
     assert!(!files.is_empty() && files.iter().all(|file| *file == "shop/extra.py"), "{files:?}");
-    let unknown = workspace.proctor(&["mutate", "--framework", "pytest", "--since", "no-such-branch"]);
+    let unknown = proctor(&workspace, &["mutate", "--framework", "pytest", "--since", "no-such-branch"]);
     assert_eq!((unknown.status, unknown.stderr.contains("since: no commit no-such-branch")), (2, true), "{unknown:?}");
 }
 
 #[test]
 fn what_cannot_be_mutated_is_refused_with_the_remedy() {
     let workspace = TestWorkspace::with_fixture("pytest/pass");
-    let refused = workspace.proctor(&["mutate", "no-such-file.py"]);
+    let refused = proctor(&workspace, &["mutate", "no-such-file.py"]);
     assert_eq!(refused.status, 2, "{refused:?}");
-    let tests = workspace.proctor(&["mutate", "--since", "HEAD"]);
+    let tests = proctor(&workspace, &["mutate", "--since", "HEAD"]);
     assert_eq!((tests.status, tests.stderr.contains("since: ")), (2, true), "{tests:?}");
     // A command whose tests are known, and no line that they execute.
     let workspace = TestWorkspace::empty();
     workspace.write(".proctor.yaml", "command: sh check.sh\nreport: report.xml\n");
     workspace.write("check.sh", "echo '<testsuite><testcase name=\"a\" classname=\"b\"/></testsuite>' > report.xml\n");
-    let refused = workspace.proctor(&["mutate"]);
+    let refused = proctor(&workspace, &["mutate"]);
     assert_eq!(refused.status, 2, "{refused:?}");
     assert!(refused.stderr.starts_with("proctor: no executed lines were measured for custom"), "{refused:?}");
     assert!(refused.stderr.contains("proctor measures them for go,"), "{refused:?}");
@@ -302,9 +314,7 @@ fn an_interrupt_ends_every_mutant_and_leaves_nothing_behind() {
         "import time\nfrom shop import price\n\n\ndef test_price():\n    if price(1) != 2:\n        \
          open('reached', 'w').close()\n        time.sleep(600)\n",
     );
-    let mut command = workspace.command("proctor");
-    command.args(["mutate", "--output", "json", "--jobs", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let child = command(&workspace, &["mutate", "--output", "json", "--jobs", "1"]).spawn().unwrap();
     let pid = child.id();
     wait_until("a mutant runs", || workspace.path.join("reached").exists());
     let family = descendants(pid);

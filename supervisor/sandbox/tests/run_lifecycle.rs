@@ -282,7 +282,11 @@ fn a_replaced_file_has_its_other_content_only_inside() {
         assert_eq!((lines[0], lines.len()), ("echo mutant", 2), "{}", events.stdout);
         let time = std::fs::metadata(root.join("src/a.sh")).unwrap().modified().unwrap();
         let time = time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
-        assert_ne!(lines[1].parse::<u64>().unwrap(), time, "a cache of compiled code must not take it for the original");
+        assert_ne!(
+            lines[1].parse::<u64>().unwrap(),
+            time,
+            "a cache of compiled code must not take it for the original"
+        );
         assert_eq!(std::fs::read_to_string(root.join("src/a.sh")).unwrap(), "echo original\n");
     }
 }
