@@ -182,6 +182,8 @@ fn mutate(workspace: &TestWorkspace, file: &str) -> Mutation {
     assert_eq!(mutation.status, 1, "{:#}", mutation.document);
     let after = proctor(workspace, &["run", "--output", "json"]);
     assert_eq!(after.status, 0, "a run after a mutant sees the original: {after:?}");
+    let history = proctor(workspace, &["history", "--output", "json"]).json();
+    assert_eq!(history["runs"].as_array().unwrap().len(), 1, "a run with a mutant is in no history: {history:#}");
     mutation
 }
 

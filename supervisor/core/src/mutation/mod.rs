@@ -107,7 +107,7 @@ pub fn mutants(language: Language, text: &str) -> Vec<Mutant> {
     found.retain(|mutant| {
         !text[mutant.range.clone()].contains('\n') && text[mutant.range.clone()] != mutant.replacement
     });
-    found.sort_by(|a, b| (a.range.start, a.range.end, a.operator).cmp(&(b.range.start, b.range.end, b.operator)));
+    found.sort_by_key(|mutant| (mutant.range.start, mutant.range.end, mutant.operator));
     found.dedup_by(|a, b| a.range == b.range && a.replacement == b.replacement);
     found
 }

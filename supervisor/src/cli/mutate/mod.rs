@@ -15,7 +15,7 @@ mod verdict;
 use super::arguments::Output;
 use super::mutate_arguments::{MUTATE_JOBS_MAX, MutateArgs};
 use super::signals::Signals;
-use super::{CANCELLED, CommandError, in_process, print};
+use super::{CommandError, in_process, print};
 use crate::sessions::SessionHandle;
 use crate::workspace::Workspace;
 use baseline::Baseline;
@@ -23,11 +23,7 @@ use campaign::Campaign;
 use candidates::Candidates;
 use report::MutationReport;
 
-/// Exit status if a mutant survived.
-const SURVIVORS: u8 = 1;
-
-/// Runs the command. Exit status 0 if no mutant survived, 1 if one did, 2 if there is nothing to mutate, 130 if it was
-/// cancelled.
+/// Runs the command. Exit status 2 if there is nothing to mutate, else that of the report.
 pub(super) fn mutate(arguments: &MutateArgs) -> Result<u8, CommandError> {
     let workspace = in_process::workspace(&arguments.workspace)?;
     let files = candidates::named_files(&workspace, &arguments.files)?;
@@ -44,11 +40,7 @@ pub(super) fn mutate(arguments: &MutateArgs) -> Result<u8, CommandError> {
             Output::Human => print::text(&report.text())?,
             Output::Json => print::document(&report.document())?,
         }
-        Ok(match (report.is_cancelled(), report.survived()) {
-            (true, _) => CANCELLED,
-            (false, 0) => 0,
-            (false, _) => SURVIVORS,
-        })
+        Ok(report.exit_status())
     })
 }
 

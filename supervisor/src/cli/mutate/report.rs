@@ -4,6 +4,7 @@ use super::baseline::Baseline;
 use super::campaign::MutantResult;
 use super::candidates::{Candidate, Candidates, source_text};
 use super::verdict::Verdict;
+use crate::cli::{CANCELLED, HOST};
 use crate::workspace::Workspace;
 use proctor_core::bounds::clip;
 use proctor_core::test_case::TestId;
@@ -11,6 +12,9 @@ use proctor_proto::printable::line;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+
+/// Exit status if a mutant survived.
+const SURVIVORS: u8 = 1;
 
 /// Most bytes of a source line that are shown.
 const LINE_BYTES_MAX: usize = 120;
@@ -79,11 +83,18 @@ impl MutationReport {
         }
     }
 
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.unfinished > 0
+    /// Exit status: 130 if it was cancelled, 1 if a mutant survived, 5 if the host could run none of them, else 0.
+    pub(super) fn exit_status(&self) -> u8 {
+        let has_not_run = self.judged.iter().any(|judged| matches!(judged.result.verdict, Verdict::NotRun(_)));
+        match self.score() {
+            _ if self.unfinished > 0 => CANCELLED,
+            Some(_) if self.survived() > 0 => SURVIVORS,
+            None if has_not_run => HOST,
+            _ => 0,
+        }
     }
 
-    pub(super) fn survived(&self) -> usize {
+    fn survived(&self) -> usize {
         self.judged.iter().filter(|judged| judged.result.verdict == Verdict::Survived).count()
     }
 
