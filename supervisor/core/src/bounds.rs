@@ -348,6 +348,15 @@ pub const SNAPSHOT_BYTES_MAX: usize = 12 * MIB;
 /// Most bytes of files that are read for one snapshot. Files that were read for the one before are not read again.
 pub const SNAPSHOT_READ_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
+/// Largest file whose content a run may replace, in bytes: sources that are compared by line.
+pub const REPLACED_FILE_BYTES_MAX: usize = TEXT_BYTES_MAX;
+
+/// Most mutants of one `proctor mutate`: a day of tests that take ten seconds.
+pub const MUTANTS_MAX: u32 = 10_000;
+
+/// Mutants of a `proctor mutate` that names no number: some minutes for most projects.
+pub const MUTANTS_DEFAULT: u32 = 200;
+
 /// Longest file that is compared by line, in bytes and lines. A longer one counts as changed entirely.
 pub const TEXT_BYTES_MAX: usize = 2 * MIB;
 /// See [`TEXT_BYTES_MAX`].

@@ -21,6 +21,7 @@ pub mod hung_test;
 pub mod id;
 pub mod isolation;
 pub mod limits;
+pub mod mutation;
 pub mod outcome;
 pub mod proof;
 pub mod queue;

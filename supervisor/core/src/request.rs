@@ -10,6 +10,7 @@ use crate::test_name::TestName;
 use crate::test_order::TestOrder;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,6 +57,22 @@ pub struct RunRequest {
     /// What a check is to find; `None` for tests, and in what is stored of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<Box<RequestedCheck>>,
+    /// Whether the runner stops at the first failure, where it has such an option.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stop_at_first_failure: bool,
+    /// A source file that has other content in this run. No caller can ask for it and none of it is stored: mutation
+    /// testing sets it.
+    #[serde(skip)]
+    pub replaced_file: Option<Arc<ReplacedFile>>,
+}
+
+/// A file of the workspace that has other content in one run. The workspace keeps its own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ReplacedFile {
+    /// Path of an existing regular file, relative to the workspace.
+    pub path: String,
+    /// Its content in the run, at most [`REPLACED_FILE_BYTES_MAX`](crate::bounds::REPLACED_FILE_BYTES_MAX).
+    pub text: String,
 }
 
 impl RunRequest {

@@ -34,6 +34,7 @@ pub(crate) enum Step {
     PrivatePts,
     PrivateTmp,
     PrivateShm,
+    ReplacedFile,
     UntraceableInit,
     Rlimits,
     Capabilities,
@@ -99,13 +100,13 @@ use SupervisorKind::{Any, Privileged, Unprivileged};
 ///
 /// The pid namespace is structural because its init kills with `kill(-1)`; the mount namespace because [`SCRATCH`] is
 /// the same path in every run; the user namespace, for an unprivileged supervisor, because it grants the right to make
-/// the other namespaces.
+/// the other namespaces; the replaced file because without it the run would test another program.
 ///
 /// Rows that protect others than the run itself are required even if the caller does not require their layer. On any
 /// host, no run has or gains a capability (`no_new_privs`). No run that root starts goes without the filter: nothing
 /// else keeps set-id programs out of the files that it leaves, or its core dumps from a program that the kernel starts
 /// as root. An unprivileged user on a kernel without filters risks only his own privilege, and the report says so.
-const ORDER: [(SupervisorKind, PlanRow); 34] = [
+const ORDER: [(SupervisorKind, PlanRow); 35] = [
     (Privileged, row(Step::NoCoreDumps, Layer::Rlimits, Launcher, Required)),
     (Unprivileged, row(Step::NoCoreDumps, Layer::Rlimits, Launcher, Optional)),
     (Privileged, row(Step::HostTrees, Layer::PivotRoot, Launcher, RequiredOfRoot)),
@@ -133,6 +134,7 @@ const ORDER: [(SupervisorKind, PlanRow); 34] = [
     (Any, row(Step::PrivatePts, Layer::PivotRoot, Init, RequiredOfRoot)),
     (Any, row(Step::PrivateTmp, Layer::MountNamespace, Init, Structural)),
     (Any, row(Step::PrivateShm, Layer::MountNamespace, Init, Optional)),
+    (Any, row(Step::ReplacedFile, Layer::MountNamespace, Init, Structural)),
     (Any, row(Step::UntraceableInit, Layer::PidNamespace, Init, Structural)),
     (Any, row(Step::Rlimits, Layer::Rlimits, Init, Optional)),
     (Any, row(Step::Capabilities, Layer::Capabilities, Init, Required)),
@@ -295,6 +297,7 @@ impl Step {
             Step::PrivatePts => "private /dev/pts",
             Step::PrivateTmp => "private /tmp",
             Step::PrivateShm => "private /dev/shm",
+            Step::ReplacedFile => "replaced source file",
             Step::UntraceableInit => "untraceable init",
             Step::Rlimits => "resource limits",
             Step::Capabilities => "no capabilities",
@@ -336,6 +339,7 @@ impl Step {
             Step::PrivateProc => "in a container, run it with an unmasked /proc",
             Step::PrivateTmp => "check that the workspace exists and that tmpfs can be mounted",
             Step::PrivateShm => "check that /dev/shm exists and that tmpfs can be mounted",
+            Step::ReplacedFile => "check that the file still exists, and that no directory above it is a link",
             Step::PrivatePts => "use a kernel with devpts",
             Step::Landlock => "use a kernel with landlock, and name it in the boot parameter lsm=",
             Step::Seccomp | Step::CompileFilter => "use a kernel with seccomp filters (CONFIG_SECCOMP_FILTER)",

@@ -6,8 +6,10 @@ use proctor_core::isolation::{Isolation, Layer, Network};
 use proctor_core::limits::{LimitKind, Limits};
 use proctor_core::outcome::{Exit, KillReason, LimitHit};
 use proctor_core::report::Resources;
+use proctor_core::request::ReplacedFile;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Scratch directory of a run, inside its private `/tmp`; it is gone when the run is.
 ///
@@ -73,6 +75,9 @@ pub struct Jail {
     /// Symlinks that each run has below [`SCRATCH`]: their paths relative to it, and the absolute directories that they
     /// point to. A missing directory is created if the run may create it.
     pub links: Vec<(String, PathBuf)>,
+    /// A file of the workspace that has other content inside, read-only; the workspace on the host keeps its own. It must
+    /// exist and no part of its path may be a link.
+    pub replaced_file: Option<Arc<ReplacedFile>>,
     /// User and group of the run on this host.
     pub run_as: RunAs,
     /// Whether the run gets a network.
@@ -97,6 +102,7 @@ impl Jail {
             writable: Vec::new(),
             writable_id: None,
             links: Vec::new(),
+            replaced_file: None,
             run_as: RunAs::Supervisor,
             network: Network::None,
             required_layers: Vec::new(),

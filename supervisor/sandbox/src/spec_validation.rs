@@ -3,6 +3,7 @@
 
 use crate::error::SandboxError;
 use crate::spec::{COMMANDS_MAX, CommandSpec, RunSpec, SCRATCH, SCRATCH_WRITABLE, StackRequest};
+use proctor_core::bounds::REPLACED_FILE_BYTES_MAX;
 use proctor_core::limits::Limits;
 use std::path::{Component, Path};
 
@@ -54,6 +55,14 @@ pub(crate) fn validate(spec: &RunSpec) -> Result<(), SandboxError> {
     }
     if !spec.jail.read_only.iter().chain(&spec.jail.writable).all(|path| is_plain_absolute(path)) {
         return refuse(format!("the path of a read-only or writable directory {PLAIN_ABSOLUTE}"));
+    }
+    if let Some(replaced) = &spec.jail.replaced_file {
+        if !is_plain_relative(&replaced.path) {
+            return refuse(format!("the path of a replaced file {PLAIN_RELATIVE}"));
+        }
+        if replaced.text.len() > REPLACED_FILE_BYTES_MAX {
+            return refuse(format!("a replaced file is larger than {REPLACED_FILE_BYTES_MAX} bytes"));
+        }
     }
     if let Err(rule) = scratch_rule(spec).and_then(|()| limits_rule(&spec.limits)) {
         return refuse(rule);
@@ -134,6 +143,8 @@ pub(crate) fn is_scratch_writable(path: &str) -> bool {
 mod tests {
     use super::*;
     use crate::spec::{Jail, ScratchFile};
+    use proctor_core::request::ReplacedFile;
+    use std::sync::Arc;
 
     fn valid_spec() -> RunSpec {
         let command = CommandSpec {
@@ -186,6 +197,14 @@ mod tests {
             |spec| spec.artifacts = "a/../../srv".into(),
             |spec| {
                 spec.scratch_files.push(ScratchFile { path: "..".into(), bytes: vec![], executable: false });
+            },
+            |spec| {
+                let replaced = ReplacedFile { path: "../srv".into(), text: String::new() };
+                spec.jail.replaced_file = Some(Arc::new(replaced));
+            },
+            |spec| {
+                let text = "a".repeat(REPLACED_FILE_BYTES_MAX + 1);
+                spec.jail.replaced_file = Some(Arc::new(ReplacedFile { path: "a".into(), text }));
             },
             |spec| spec.limits.pids_max = 0,
             |spec| spec.limits.wall_ms_max = 0,

@@ -7,6 +7,7 @@ use crate::user_limits::UserLimits;
 use crate::workspace_fd::DirId;
 use proctor_core::isolation::Layer;
 use proctor_core::outcome::Exit;
+use proctor_core::request::ReplacedFile;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,8 @@ pub(crate) struct ZygotePlan {
     pub(crate) read_only: Vec<PathBuf>,
     /// Paths that are visible inside at the same path and writable. Missing ones are ignored.
     pub(crate) writable: Vec<PathBuf>,
+    /// A file of the workspace that has other content inside.
+    pub(crate) replaced_file: Option<ReplacedFile>,
     /// Those of all paths that a private directory would hide.
     pub(crate) kept_paths: Vec<PathBuf>,
     /// Whether the run has the host's network and needs its name servers.

@@ -368,6 +368,7 @@ fn zygote_plan(jail: &Jail, workspace_id: DirId, privileged: bool) -> Result<Zyg
         workspace_id,
         read_only: jail.read_only.clone(),
         writable: jail.writable.clone(),
+        replaced_file: jail.replaced_file.as_deref().cloned(),
         kept_paths: layer_plan::paths_to_keep(jail),
         has_network: jail.network == Network::Host,
     })

@@ -6,7 +6,9 @@ mod support;
 use proctor_core::isolation::{Layer, Network};
 use proctor_core::limits::LimitKind;
 use proctor_core::outcome::{Exit, KillReason};
+use proctor_core::request::ReplacedFile;
 use proctor_sandbox::{Jail, KillSwitch, LAYERS, LinuxSandbox, PoolBounds, RunAs, Sandbox, SandboxError, ScratchFile};
+use std::sync::Arc;
 use std::time::Duration;
 use support::*;
 
@@ -256,6 +258,53 @@ fn the_modification_time_of_a_scratch_file_depends_on_its_content() {
     assert_eq!(times_of("print(1)"), first);
     let then = times_of("print(2)");
     assert!(then[0] != first[0] && then[1] == first[1], "{first:?} {then:?}");
+}
+
+/// The workspace is below `/tmp`, which the run has its own of, and elsewhere.
+#[test]
+fn a_replaced_file_has_its_other_content_only_inside() {
+    for parent in [std::env::temp_dir(), std::env::current_dir().unwrap()] {
+        let workspace = tempfile::tempdir_in(parent).unwrap();
+        let root = workspace.path().canonicalize().unwrap();
+        std::fs::create_dir(root.join("src")).unwrap();
+        std::fs::write(root.join("src/a.sh"), "echo original\n").unwrap();
+        let path = root.join("src/a.sh").display().to_string();
+        let mut replaced = spec(&format!(
+            "cat {path}; stat -c %Y {path}; for change in 'echo x > {path}' 'rm -f {path}' 'umount {path}'; do \
+             sh -c \"$change\" 2> /dev/null && echo \"$change\"; done; true"
+        ));
+        replaced.jail = Jail::new(&root);
+        replaced.jail.replaced_file =
+            Some(Arc::new(ReplacedFile { path: "src/a.sh".into(), text: "echo mutant\n".into() }));
+        let (ending, events) = run(&replaced);
+        assert_exits(&ending, &[Exit::Code(0)]);
+        let lines: Vec<&str> = events.stdout.lines().collect();
+        assert_eq!((lines[0], lines.len()), ("echo mutant", 2), "{}", events.stdout);
+        let time = std::fs::metadata(root.join("src/a.sh")).unwrap().modified().unwrap();
+        let time = time.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        assert_ne!(
+            lines[1].parse::<u64>().unwrap(),
+            time,
+            "a cache of compiled code must not take it for the original"
+        );
+        assert_eq!(std::fs::read_to_string(root.join("src/a.sh")).unwrap(), "echo original\n");
+    }
+}
+
+#[test]
+fn no_file_behind_a_link_or_outside_the_workspace_is_replaced() {
+    let (workspace, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let root = workspace.path().canonicalize().unwrap();
+    std::fs::write(outside.path().join("a"), "original").unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.join("dir")).unwrap();
+    std::os::unix::fs::symlink(outside.path().join("a"), root.join("link")).unwrap();
+    for path in ["dir/a", "link", "missing", "."] {
+        let mut replaced = spec("true");
+        replaced.jail = Jail::new(&root);
+        replaced.jail.replaced_file = Some(Arc::new(ReplacedFile { path: path.into(), text: "mutant".into() }));
+        let refused = try_run(&replaced, &KillSwitch::new().unwrap(), |_| {});
+        assert!(refused.is_err(), "{path}");
+    }
 }
 
 #[test]

@@ -156,6 +156,7 @@ mod tests {
             coverage: CoverageMode::Auto,
             parallel: None,
             order: TestOrder::Project,
+            stop_at_first_failure: false,
             network: Network::None,
             workspace: workspace.root().to_str().unwrap(),
             scratch: SCRATCH,

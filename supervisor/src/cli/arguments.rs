@@ -1,6 +1,7 @@
 //! The command line: subcommands, options and their help.
 
 use super::check_arguments::CheckArgs;
+use super::mutate_arguments::MutateArgs;
 use super::report_arguments::{FormatName, RunOutput, RunReportFiles};
 use super::resource_arguments::ResourceArgs;
 use crate::config::units::{Bytes, Duration, milliseconds};
@@ -62,6 +63,8 @@ pub(super) enum Command {
     History(HistoryArgs),
     /// Look for what makes a test fail at times: alone, among all tests, and after the test before its failure.
     Flaky(FlakyArgs),
+    /// Change one line of the product at a time, and list the changes that no test notices.
+    Mutate(MutateArgs),
     /// Print the report of the last run in this workspace.
     Report(ReportArgs),
     /// Write a project file for a workspace, with every key explained.

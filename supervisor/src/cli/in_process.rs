@@ -186,6 +186,21 @@ pub(super) fn session(workspace: Workspace) -> Result<(SessionHandle, LastRunSto
     Ok((handle, store))
 }
 
+/// Opens `count` sessions on `workspace` whose runs can go on at the same time. They know nothing of earlier runs, and their
+/// own are recorded nowhere.
+pub(super) fn unrecorded_sessions(workspace: &Workspace, count: usize) -> Result<Vec<SessionHandle>, CommandError> {
+    let context = context(HostSettings::for_single_user(PoolBounds::NONE))?;
+    let quota = Quota { running_runs_max: u32::try_from(count).unwrap_or(u32::MAX), ..Quota::UNBOUNDED };
+    let policy = Policy { quota, history: None, ..policy(workspace)? };
+    let open = |_| {
+        let id = random_id().ok_or_else(|| CommandError::host("the kernel gives no random numbers"))?;
+        let memory = SessionMemory::default();
+        let (handle, _actor) = sessions::open(id, Arc::clone(&context), policy.clone(), workspace.clone(), memory);
+        Ok(handle)
+    };
+    (0..count.max(1)).map(open).collect()
+}
+
 /// A runtime with one thread per two processors: its tasks only pass data on, and idle threads looking for work slow
 /// the runs down.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {

@@ -22,6 +22,8 @@ mod list;
 mod live_output;
 mod log_writer;
 mod logging;
+mod mutate;
+mod mutate_arguments;
 mod print;
 mod progress_line;
 mod report_arguments;
@@ -97,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Covering(arguments) => last_run::covering(&arguments),
         Command::History(arguments) => history::history(&arguments),
         Command::Flaky(arguments) => flaky::flaky(&arguments),
+        Command::Mutate(arguments) => mutate::mutate(&arguments),
         Command::Report(arguments) => last_run::report(&arguments),
         Command::Init(arguments) => init::init(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),

@@ -432,6 +432,8 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
             retry_failed: arguments.retry_failed.unwrap_or(0),
         },
         check: None,
+        stop_at_first_failure: false,
+        replaced_file: None,
     })
 }
 

@@ -101,6 +101,8 @@ fn parse_run_tests(message: &v1::RunTestsRequest, workspace: &Workspace) -> Resu
         fresh: message.fresh,
         repetition: repetition(message)?,
         check: None,
+        stop_at_first_failure: false,
+        replaced_file: None,
     };
     check_command(&request)?;
     Ok(request)

@@ -222,6 +222,7 @@ pub fn prepare(
         coverage: request.coverage,
         parallel: request.parallel,
         order: request.order,
+        stop_at_first_failure: request.stop_at_first_failure,
         network,
         workspace: root,
         scratch: SCRATCH,
@@ -278,13 +279,14 @@ pub fn prepare(
     notes.extend(environment_note(workspace, &read_only, &plan.steps));
     let mut required_layers = policy.required_layers.clone();
     required_layers.retain(|layer| network == Network::None || *layer != Layer::NetNamespace);
+    let is_single = request.fresh || request.replaced_file.is_some();
     let is_scoped = has_scope && !scope.is_everything();
     let file = |file: InjectedFile| ScratchFile { path: file.path, bytes: file.bytes, executable: file.executable };
     let spec = RunSpec {
         jail: Jail {
             owner: policy.owner.clone(),
-            // No worker is prepared in advance for throw-away caches.
-            session: if request.fresh { String::new() } else { session.to_string() },
+            // No worker is prepared in advance for throw-away caches or for one content of a file.
+            session: if is_single { String::new() } else { session.to_string() },
             workspace: workspace.root().to_owned(),
             workspace_id: Some(workspace.identity()),
             read_only,
@@ -292,6 +294,7 @@ pub fn prepare(
             // Set when the run has its turn, after the directory is created.
             writable_id: None,
             links: caches.links,
+            replaced_file: request.replaced_file.clone(),
             run_as: policy.run_as,
             network,
             required_layers,

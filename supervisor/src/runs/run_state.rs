@@ -363,6 +363,7 @@ mod tests {
             coverage: CoverageMode::Off,
             parallel: None,
             order: TestOrder::Project,
+            stop_at_first_failure: false,
             network: Network::None,
             workspace: "/workspace",
             scratch: "/scratch",

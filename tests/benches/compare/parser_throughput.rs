@@ -126,6 +126,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         coverage: CoverageMode::Off,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
+        stop_at_first_failure: false,
         network: Network::None,
         workspace: go_event_stream::WORKSPACE,
         scratch: "/scratch",

@@ -26,6 +26,7 @@ pub fn want(selection: &Selection) -> PlanRequest<'_> {
         coverage: CoverageMode::Auto,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
+        stop_at_first_failure: false,
         network: Network::None,
         workspace: WORKSPACE,
         scratch: "/scratch",

@@ -116,6 +116,15 @@ pub struct ChangedSource {
 }
 
 impl ChangedSource {
+    /// Lines that are new or changed; `None` if its texts cannot be compared by line.
+    #[must_use]
+    pub fn changed_lines(&self) -> Option<Vec<LineSpan>> {
+        match &self.old {
+            Some(old) => LineMap::new_lines(old, &self.new),
+            None => Some(whole(&self.new)).filter(|lines| !lines.is_empty()),
+        }
+    }
+
     /// Gives a new file the text of the removed one that it was renamed from: the one with most lines in common, at least half of
     /// its own. `removed` are such files with their paths.
     #[must_use]
@@ -228,12 +237,8 @@ impl<'a> RunLines<'a> {
 
     fn find(&self, source: &ChangedSource) -> Finding {
         let nothing = Finding::Lines { changed: 0, untested: Vec::new() };
-        let changed = match &source.old {
-            Some(old) => LineMap::new_lines(old, &source.new),
-            None => Some(whole(&source.new)).filter(|lines| !lines.is_empty()),
-        };
         let code = code_lines(&source.path, &source.source);
-        let changed = match changed {
+        let changed = match source.changed_lines() {
             Some(changed) => common_lines(&changed, &code),
             None if source.source.is_empty() => return nothing,
             None => return Finding::NotKnown,

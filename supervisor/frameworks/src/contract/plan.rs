@@ -31,6 +31,8 @@ pub struct PlanRequest<'a> {
     pub parallel: Option<u32>,
     /// The order of the tests: one that the manifest's [`OrderSupport`](crate::OrderSupport) has.
     pub order: TestOrder,
+    /// Whether to stop at the first failure, for runners with such an option.
+    pub stop_at_first_failure: bool,
     /// Whether the run will have a network.
     pub network: Network,
     /// Absolute path of the workspace inside the sandbox, without a trailing slash.
@@ -64,6 +66,7 @@ impl<'a> PlanRequest<'a> {
             coverage: CoverageMode::Off,
             parallel: None,
             order: TestOrder::Project,
+            stop_at_first_failure: false,
             network: Network::None,
             workspace: "/w",
             scratch: "/s",

@@ -12,6 +12,7 @@ pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
         coverage: CoverageMode::Off,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
+        stop_at_first_failure: false,
         network: Network::None,
         workspace: "/workspace",
         scratch: "/scratch",

@@ -160,6 +160,9 @@ impl LayerInstaller {
                 Ok(())
             }
             Step::PrivateShm => run_mounts::mount_private_shm(&self.plan, self.init_limits()?),
+            Step::ReplacedFile => self.plan.replaced_file.as_ref().map_or(Ok(()), |replaced| {
+                run_mounts::mount_replaced_file((&self.plan.workspace, self.plan.workspace_id), replaced)
+            }),
             Step::UntraceableInit => make_init_untraceable(),
             Step::Rlimits => limit_resources(self.init_limits()?.files_max),
             Step::Capabilities => capabilities::drop_all(),

@@ -1,12 +1,15 @@
 //! The mounts that each run has for itself: `/proc`, its cgroup, terminals, a private `/tmp` with the kept paths bound
-//! back, and the scratch directory. `root_fs` has what all runs of a zygote share.
+//! back, the scratch directory, and a replaced source file. `root_fs` has what all runs of a zygote share.
 
 use super::mount_attributes::MountAttributes;
 use crate::layer_plan::TERMINALS_MAX;
 use crate::spec::{SCRATCH, SCRATCH_WRITABLE};
 use crate::spec_validation::{SHM, TMP, is_scratch_writable};
 use crate::worker_protocol::{InitLimits, RunPlan, ZygotePlan};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, open};
+use crate::workspace_fd::{DirId, open_workspace};
+use proctor_core::bounds::REPLACED_FILE_BYTES_MAX;
+use proctor_core::request::ReplacedFile;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind, mount_change,
@@ -124,6 +127,40 @@ fn clone_kept_trees<'a>(plan: &'a ZygotePlan, hidden: &str) -> io::Result<Vec<(&
         }
     }
     Ok(trees)
+}
+
+/// Mounts the other content of a file of the workspace over it, read-only. The file is opened below the workspace's checked
+/// descriptor and without following links, so that no file outside can be covered.
+pub(super) fn mount_replaced_file((workspace, id): (&Path, DirId), replaced: &ReplacedFile) -> io::Result<()> {
+    let (dir, _) = open_workspace(workspace, Some(id))?;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let original = openat2(&dir, &*replaced.path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?;
+    let found = fstat(&original)?;
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    // A file system of its own above `/tmp`, which is uncovered again: a mount can only be cloned where it is attached.
+    let tmp = Path::new(TMP);
+    let options = CString::new(format!("size={},nr_inodes=4,mode=755", 2 * REPLACED_FILE_BYTES_MAX))?;
+    mount("replaced", tmp, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options.as_c_str())?;
+    let tree = write_replaced_file(&tmp.join("file"), replaced, (found.st_mode & 0o777, found.st_mtime));
+    unmount(tmp, UnmountFlags::DETACH)?;
+    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(move_mount(tree?, "", original, "", how)?)
+}
+
+/// Writes the content and returns a clone of its mount. Its modification time is never that of the original file: caches of
+/// compiled code recognise a file by path, size and time.
+fn write_replaced_file(path: &Path, replaced: &ReplacedFile, (mode, mtime): (u32, i64)) -> io::Result<OwnedFd> {
+    fs::write(path, &replaced.text)?;
+    let time = mtime_for_content(replaced.text.as_bytes());
+    let is_same =
+        time.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| i64::try_from(since.as_secs()) == Ok(mtime));
+    fs::File::open(path)?.set_modified(if is_same { time + Duration::from_secs(1) } else { time })?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    let tree = open_tree(CWD, path, OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC)?;
+    MountAttributes::READ_ONLY_MOUNT.set(tree.try_clone()?)?;
+    Ok(tree)
 }
 
 fn mount_tmpfs(at: &Path, init_limits: InitLimits, mode: u32) -> io::Result<()> {

@@ -44,6 +44,7 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     if let Some(parallel) = request.parallel {
         common.push(format!("-parallel={}", parallel.max(1)));
     }
+    common.extend(request.stop_at_first_failure.then(|| "-failfast".to_owned()));
     common.extend(shuffle(request.order));
     common.extend(scope::skip_expression(request.scope).map(|names| format!("-skip={names}")));
     for group in scope::apply(groups(projects, tree, request.selection)?, tree, projects, request.scope)? {

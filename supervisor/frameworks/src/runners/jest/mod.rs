@@ -257,6 +257,7 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
     let in_parallel = |option: &String| option == "--runInBand" || option.starts_with("--maxWorkers=");
     args.extend(options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option)));
     args.extend(request.parallel.map(|parallel| format!("--maxWorkers={}", parallel.max(1))));
+    args.extend(request.stop_at_first_failure.then(|| "--bail".to_owned()));
     if let TestOrder::Shuffled { seed } = request.order {
         // Within each file; Jest prints the seed that it picks.
         args.extend(["--randomize", "--showSeed"].map(str::to_owned));

@@ -235,6 +235,7 @@ fn arguments(group: &TestGroup<'_>, mut options: ForwardedOptions, request: &Pla
         options = options.without(FILTERS);
         args.push(format!("--grep={names}"));
     }
+    args.extend(request.stop_at_first_failure.then(|| "--bail".to_owned()));
     args.extend(options.into_args());
     args.extend(files);
     args

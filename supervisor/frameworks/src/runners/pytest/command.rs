@@ -24,6 +24,7 @@ pub(super) fn plan(
         let mut args: Vec<String> =
             ["-m", START_MODULE, "pytest", "-p", "proctor_pytest", "-o"].map(str::to_owned).into();
         args.push(format!("cache_dir={}/pytest{}/{dir}", request.cache, request.workspace));
+        args.extend(request.stop_at_first_failure.then(|| "--exitfirst".to_owned()));
         args.extend(more.iter().map(|argument| (*argument).to_owned()));
         args.extend(share.filter.iter().map(|filter| format!("-k={filter}")));
         if share.paths.is_empty() {

@@ -188,11 +188,12 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Res
         let in_parallel = |option: &String| option.starts_with("--maxWorkers=");
         let positional = std::mem::take(&mut options.positional);
         let kept = options.into_args().filter(|option| request.parallel.is_none() || !in_parallel(option));
+        let bail = request.stop_at_first_failure.then(|| "--bail=1".to_owned());
         let launch = js::launch_with_report(tree, &group, request, "vitest/run.mjs", &script);
         plan.steps.push(
             launch
                 .with_env("PROCTOR_VITEST", settings(&group, request))
-                .step(positional.into_iter().chain(kept).chain(order_options(request.order))),
+                .step(positional.into_iter().chain(kept).chain(order_options(request.order)).chain(bail)),
         );
     }
     Ok(plan)
