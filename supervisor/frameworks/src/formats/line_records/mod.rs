@@ -9,7 +9,7 @@ use crate::contract::{ARTIFACTS, CoverageHarvest, Plan, PlanRequest};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
-use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::bounds::{COVERAGE_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan, spans_from_text};
 use proctor_core::request::CoverageMode;
 use serde::Deserialize;
@@ -23,6 +23,12 @@ const OWN_LINE: u32 = 1 << LINE_BITS;
 
 /// Place of the file's number in a word.
 const FILE_SHIFT: u32 = LINE_BITS + 1;
+
+/// Longest text of the executable lines of one file: a span has at most twelve digits and two signs.
+const SPANS_BYTES_MAX: usize = 14 * SPANS_PER_FILE_MAX;
+
+/// Most spans of executable lines in one file of records: as many as a coverage index can hold.
+const EXECUTABLE_SPANS_MAX: usize = COVERAGE_BYTES_MAX / size_of::<LineSpan>();
 
 /// Most tests named in a note.
 const NAMED_MAX: usize = 5;
@@ -87,6 +93,8 @@ struct ProcessLines {
     dir: String,
     /// Lines that can be executed, by the number of their file.
     executable: BTreeMap<u32, Vec<LineSpan>>,
+    /// Number of these spans.
+    executable_spans: usize,
     /// By number; `None` for a path that cannot be one of the workspace.
     files: Vec<Option<String>>,
     tests: Vec<TestLines>,
@@ -144,7 +152,13 @@ impl ProcessLines {
                 self.files.push(is_sound.then_some(path));
             }
             Record::Lines { of, spans } => {
-                self.executable.entry(of).or_default().extend(spans_from_text(&spans).into_iter().flatten());
+                let spans = Some(spans).filter(|spans| spans.len() <= SPANS_BYTES_MAX);
+                let spans = spans.and_then(|spans| spans_from_text(&spans));
+                let fits = |spans: &Vec<LineSpan>| self.executable_spans + spans.len() <= EXECUTABLE_SPANS_MAX;
+                if let Some(spans) = spans.filter(fits) {
+                    self.executable_spans += spans.len();
+                    self.executable.entry(of).or_default().extend(spans);
+                }
             }
             Record::Dir { path } => self.dir = path,
             Record::Test { package, name, uses, processes, .. } => {

@@ -1,6 +1,7 @@
 //! Tests of the files with the lines of each test.
 
 use super::*;
+use proctor_core::coverage::LoadedSource;
 use proptest::prelude::*;
 
 const A: &str = "sub/test_a.py";
@@ -69,6 +70,18 @@ fn described(harvest: &CoverageHarvest) -> Vec<String> {
         )
     })
     .collect()
+}
+
+#[test]
+fn reads_which_lines_of_the_loaded_files_can_be_executed() {
+    let lines = |of: u32, spans: &str| record(&format!(r#"{{"kind":"lines","of":{of},"spans":"{spans}"}}"#), &[]);
+    let hostile = "1,".repeat(SPANS_BYTES_MAX) + "1";
+    let records = [lines(0, "1-3,9"), lines(0, "4,20"), lines(1, "9,3"), lines(77, "1"), lines(1, &hostile)];
+    let harvest = read(&[content(), records.concat()].concat());
+    let span = |first, last| LineSpan { first, last };
+    let source = |path: &str, executable| LoadedSource { path: path.to_owned(), executable, text: None };
+    let expected = [source("src/m.py", Some(vec![span(1, 4), span(9, 9), span(20, 20)])), source(A, None)];
+    assert_eq!(harvest.sources, expected, "a file without sound lines is loaded and not measured");
 }
 
 #[test]
