@@ -354,6 +354,9 @@ pub const REPLACED_FILE_BYTES_MAX: usize = TEXT_BYTES_MAX;
 /// Most mutants of one `proctor mutate`: a day of tests that take ten seconds.
 pub const MUTANTS_MAX: u32 = 10_000;
 
+/// Most mutants at a time: the run of each may use the memory of a whole suite.
+pub const MUTATE_JOBS_MAX: u32 = 64;
+
 /// Mutants of a `proctor mutate` that names no number: some minutes for most projects.
 pub const MUTANTS_DEFAULT: u32 = 200;
 

@@ -92,6 +92,34 @@ fn orders_are_applied_or_refused_as_declared() {
 }
 
 #[test]
+fn runners_with_such_an_option_stop_at_the_first_failure() {
+    let options = [
+        ("go", "-failfast"),
+        ("jest", "--bail"),
+        ("mocha", "--bail"),
+        ("pytest", "--exitfirst"),
+        ("vitest", "--bail=1"),
+    ];
+    let selection = Selection::All;
+    for framework in FRAMEWORKS {
+        let (name, tree) = (framework.name(), sample(*framework));
+        let choice = detection::choose(&tree, Some(name), &selection).unwrap();
+        let steps = |stop_at_first_failure| {
+            let request = PlanRequest { stop_at_first_failure, ..want(&selection) };
+            choice.plan(RunKind::Tests, &tree, &request, BrowserOptions::default()).unwrap().0.steps
+        };
+        let (without, with) = (steps(false), steps(true));
+        match options.iter().find(|(known, _)| *known == name) {
+            Some((_, option)) => {
+                let has = |step: &proctor_frameworks::Step| step.args.iter().any(|argument| argument == option);
+                assert!(with.iter().all(has) && !without.iter().any(has), "{name}: {with:?}");
+            }
+            None => assert_eq!(with, without, "{name}"),
+        }
+    }
+}
+
+#[test]
 fn patterns_and_exclude_are_applied_or_refused_as_declared() {
     let globs = |entry: &str| ScopeGlobs::parse(&[entry.to_owned()]).unwrap();
     for framework in FRAMEWORKS {

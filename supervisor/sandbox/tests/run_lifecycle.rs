@@ -302,8 +302,8 @@ fn no_file_behind_a_link_or_outside_the_workspace_is_replaced() {
         let mut replaced = spec("true");
         replaced.jail = Jail::new(&root);
         replaced.jail.replaced_file = Some(Arc::new(ReplacedFile { path: path.into(), text: "mutant".into() }));
-        let refused = try_run(&replaced, &KillSwitch::new().unwrap(), |_| {});
-        assert!(refused.is_err(), "{path}");
+        let refused = try_run(&replaced, &KillSwitch::new().unwrap(), |_| {}).unwrap_err();
+        assert!(format!("{refused:?}").contains("replaced "), "{path}: {refused:?}");
     }
 }
 

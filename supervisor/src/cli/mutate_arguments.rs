@@ -3,11 +3,8 @@
 use super::arguments::Output;
 use crate::config::units::Duration;
 use clap::Args;
-use proctor_core::bounds::{MUTANTS_DEFAULT, MUTANTS_MAX};
+use proctor_core::bounds::{MUTANTS_DEFAULT, MUTANTS_MAX, MUTATE_JOBS_MAX};
 use std::path::PathBuf;
-
-/// Most mutants at a time: each run may use the memory of a whole suite.
-pub(super) const MUTATE_JOBS_MAX: u32 = 64;
 
 const MUTATE_HELP: &str = "\
 A mutant is a change of one line that a test should notice: `<` for `<=`, `or`

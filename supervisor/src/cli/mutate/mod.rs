@@ -13,7 +13,7 @@ mod tests;
 mod verdict;
 
 use super::arguments::Output;
-use super::mutate_arguments::{MUTATE_JOBS_MAX, MutateArgs};
+use super::mutate_arguments::MutateArgs;
 use super::signals::Signals;
 use super::{CommandError, in_process, print};
 use crate::sessions::SessionHandle;
@@ -21,6 +21,7 @@ use crate::workspace::Workspace;
 use baseline::Baseline;
 use campaign::Campaign;
 use candidates::Candidates;
+use proctor_core::bounds::MUTATE_JOBS_MAX;
 use report::MutationReport;
 
 /// Runs the command. Exit status 2 if there is nothing to mutate, else that of the report.
