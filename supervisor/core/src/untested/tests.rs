@@ -170,7 +170,7 @@ fn a_renamed_file_has_the_text_that_it_had() {
 
 #[test]
 fn lists_are_bounded_and_the_rest_is_counted() {
-    let lines = "a".repeat(1) + &"xb".repeat(30);
+    let lines = format!("a{}", "xb".repeat(30));
     let source = changed("a.py", Some(&"b".repeat(30)), &lines);
     let evens: Vec<String> = (1..31).map(|at| (2 * at).to_string()).collect();
     let found = whole_run(&source, &evens.join(","), "");
