@@ -33,11 +33,10 @@ const CRATE: &str = "supervisor/sandbox";
 /// The executable of each of the crate's suites, as the build of this suite left them. Cargo is not asked for them: a build within the
 /// tests would have other settings, and compile everything anew.
 fn built_suites() -> Vec<PathBuf> {
-    let sources = source_root().join(CRATE);
-    let mut names = vec![("proctor_sandbox".to_owned(), sources.join("src"))];
-    let of_several_files = files(&sources.join("tests")).filter(|path| path.join("main.rs").exists());
-    names.extend(rust_files(&sources.join("tests")).chain(of_several_files).map(|path| (stem(&path), path)));
-    let shared = [sources.join("src"), sources.join("tests/support")].map(|dir| modified(&dir));
+    let [sources, tests] = ["src", "tests"].map(|dir| source_root().join(CRATE).join(dir));
+    let of_several_files = files(&tests).filter(|path| path.join("main.rs").exists());
+    let suites = rust_files(&tests).chain(of_several_files).map(|path| (stem(&path), path));
+    let shared = [modified(&sources), modified(&tests.join("support"))];
     let build = std::env::current_exe().unwrap();
     let built: Vec<PathBuf> = files(build.parent().unwrap()).collect();
     let newest = |(name, source): (String, PathBuf)| {
@@ -50,7 +49,8 @@ fn built_suites() -> Vec<PathBuf> {
             executable.filter(|path| shared.iter().chain([&modified(&source)]).all(|time| *time <= modified(path)));
         executable.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --bins --examples --tests"))
     };
-    names.into_iter().map(newest).collect()
+    let of_sources = ("proctor_sandbox".to_owned(), sources.clone());
+    std::iter::once(of_sources).chain(suites).map(newest).collect()
 }
 
 /// Programs that the suites expect beside them.
@@ -59,11 +59,11 @@ fn built_examples() -> Vec<PathBuf> {
     rust_files(&source_root().join(CRATE).join("examples")).map(|path| dir.join(stem(&path))).collect()
 }
 
-fn files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn files(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path())
 }
 
-fn rust_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+fn rust_files(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     files(dir).filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
 }
 
