@@ -341,10 +341,7 @@ mod tests {
         let values = json!({"fil": "x"});
         let schema = schema.as_object().unwrap();
         let Err(error) = Arguments::new("tests_covering", schema, values.as_object().cloned()) else { panic!() };
-        assert_eq!(
-            error.to_string(),
-            "tests_covering: unknown argument `fil`; it takes: file, line, last_line, function"
-        );
+        assert_eq!(error.to_string(), "tests_covering: unknown argument `fil`; it takes: file, line");
     }
 
     #[test]

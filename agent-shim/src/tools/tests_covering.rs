@@ -1,4 +1,4 @@
-//! The tool `tests_covering`: the tests that execute a file or a line.
+//! The tool `tests_covering`: the tests that execute a file, a line or a function.
 
 use super::Answer;
 use super::tool_spec::ToolSpec;
@@ -13,19 +13,17 @@ use proctor_proto::v1::{Attribution, LineRange, TestsCoveringRequest, TestsCover
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
-Which tests execute a file or a line of it, as runs of this session measured (Go, Python, Jest, Vitest, Mocha). Call it before you change \
-code, to know what guards it, or after, to run only these: pass their names to run_tests. Needs a run_tests before. \
-Runs nothing.";
+The tests that execute a file, line or function, as measured (Go, Python, Jest, Vitest, Mocha). Call it before you \
+change code, to see what guards it, or after: run_tests with these names runs only them. Needs a run_tests. Runs nothing.";
 
 pub(super) fn spec() -> ToolSpec {
     ToolSpec {
-        title: "Tests that execute a file or line",
+        title: "Tests that execute code",
         description: DESCRIPTION,
         input: vec![
-            ("file", string("Source file, relative to the workspace.")),
-            ("line", number("From 1. Leave it out for any line of the file.")),
-            ("last_line", number("Ends a range that begins with line.")),
-            ("function", string("Instead of line: total or Cart.total")),
+            ("file", string("Relative to the workspace.")),
+            ("line", number("From 1")),
+            ("function", string("Instead of line: Cart.total")),
         ],
         required: &["file"],
         output: Some(vec![
@@ -33,9 +31,7 @@ pub(super) fn spec() -> ToolSpec {
             ("total", plain("number")),
             ("attribution", string("test, or coarser: file, package")),
             ("file_changed", boolean("since it was measured")),
-            ("range", string("")),
-            ("executable_lines", plain("number")),
-            ("not_executed", string("lines of the range that no test executes")),
+            ("not_executed", string("of the function")),
         ]),
         read_only: true,
     }
@@ -44,12 +40,11 @@ pub(super) fn spec() -> ToolSpec {
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
     let file = relative(&arguments.required_text("file")?, call.session().workspace());
     let line = arguments.count("line", u32::MAX)?;
-    let last_line = arguments.count("last_line", u32::MAX)?;
     let function = arguments.text("function")?.unwrap_or_default();
     let mut answer = call
         .request_in_session(|mut clients, session_id| {
             let (file, function) = (file.clone(), function.clone());
-            let request = TestsCoveringRequest { session_id, file, line, limit: 0, last_line, function };
+            let request = TestsCoveringRequest { session_id, file, line, limit: 0, last_line: None, function };
             async move { Ok(clients.results.tests_covering(request).await?.into_inner()) }
         })
         .await?;
@@ -59,7 +54,7 @@ pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> R
     Ok(Box::new(CoveringTests { answer, file, is_missing }))
 }
 
-/// The tests that execute `file`, or one line of it.
+/// The tests that execute `file`, or some lines of it.
 struct CoveringTests {
     answer: TestsCoveringResponse,
     file: String,
@@ -83,10 +78,8 @@ impl Draw for CoveringTests {
             ("attribution", attribution(answer).into()),
             ("file_changed", answer.file_changed.into()),
         ];
-        if let Some(range) = answer.range.filter(|range| range.first_line < range.last_line) {
+        if answer.executable_lines.is_some() && answer.range.is_some_and(|range| range.first_line < range.last_line) {
             let ranges: Vec<String> = answer.not_executed.iter().map(text::range_text).collect();
-            members.push(("range", text::range_text(&range).into()));
-            members.push(("executable_lines", answer.executable_lines.into()));
             members.push(("not_executed", ranges.join(",").into()));
         }
         let missing = format!("{file} is not in the workspace: the path is relative to its root");
