@@ -339,6 +339,9 @@ pub const UNTESTED_SOURCE_BYTES_MAX: usize = 512;
 /// Most changed sources that are compared line by line after a run: a large merge.
 pub const UNTESTED_SOURCES_MAX: usize = 1_000;
 
+/// Most bytes of these sources together. Their lines take up to ten times as much memory while they are compared.
+pub const UNTESTED_BYTES_MAX: usize = 8 * MIB;
+
 /// Most files whose text a session remembers, to see later what changed: a large repository. Beyond, all tests run.
 pub const SNAPSHOT_FILES_MAX: usize = 30_000;
 

@@ -103,6 +103,9 @@ pub struct CoverageIndex {
     /// Missing in an index that an earlier version stored.
     #[serde(default)]
     sources: BTreeMap<String, SourceLines>,
+    /// Whether a loaded source had no room in `sources`.
+    #[serde(default)]
+    misses_sources: bool,
 }
 
 /// Tests that were measured together.
@@ -160,6 +163,7 @@ impl CoverageIndex {
             self.units.clear();
             self.files.clear();
             self.sources.clear();
+            self.misses_sources = false;
         } else {
             self.remove_tests(&measured);
         }

@@ -26,7 +26,7 @@ that fail as they are show nothing and are left out. Tests that write to fixed
 places of the workspace disturb each other with several jobs: use --jobs 1.
 
 Exit status: 0 no survivor, 1 survivors, 2 nothing to mutate or no lines by test,
-130 cancelled, 5 the host could run none; else that of the suite as it is.
+5 some could not be run, 130 cancelled; else that of the suite as it is.
 
 Examples:
   proctor mutate --since main               the lines of this branch

@@ -1,14 +1,14 @@
 //! Finds the changed lines that no test executed, once a run has ended, and which text of each source the run loaded.
 
 use super::context::{Context, ScanPermit, ScanPermits};
-use crate::workspace::{FILE_TIME_LAG_MS, Workspace, commit_name};
-use proctor_core::bounds::{SNAPSHOT_READ_BYTES_MAX, UNTESTED_SOURCES_MAX};
+use crate::workspace::{FILE_TIME_LAG_MS, GitError, Workspace, commit_name};
+use proctor_core::bounds::SNAPSHOT_READ_BYTES_MAX;
 use proctor_core::coverage::{CoverageIndex, RunCoverage};
 use proctor_core::report::Report;
 use proctor_core::request::EarlierState;
 use proctor_core::selection::{Baseline, HowChanged, SeenFiles};
 use proctor_core::timestamp::Timestamp;
-use proctor_core::untested::{ChangedSource, RunExtent, SourceLanguage, UntestedInput, untested_lines};
+use proctor_core::untested::{ChangedSources, RunExtent, SourceLanguage, UntestedInput, untested_lines};
 use std::collections::HashSet;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -49,6 +49,7 @@ impl UntestedRecorder {
         let changes = self.changes(seen, is_wanted);
         drop(permit);
         let Some((since, changed)) = changes.filter(|(_, changed)| !changed.is_empty()) else { return };
+        let (changed, not_read) = changed.finish();
         let extent = match report.extent(self.is_whole) {
             extent if measured.has_all_tests_of(report) => extent,
             _ => RunExtent::SomeTests,
@@ -56,6 +57,7 @@ impl UntestedRecorder {
         report.untested = Some(untested_lines(UntestedInput {
             since,
             changed,
+            not_read,
             measured,
             extent,
             index: &self.index,
@@ -81,31 +83,27 @@ impl UntestedRecorder {
     }
 
     /// What changed since the last commit; without a repository, since every test passed. With the earlier state in words.
-    fn changes(
-        &self,
-        seen: Option<&SeenFiles>,
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> Option<(String, Vec<ChangedSource>)> {
+    fn changes(&self, seen: Option<&SeenFiles>, is_wanted: impl Fn(&str) -> bool) -> Option<(String, ChangedSources)> {
         match self.workspace.sources_changed_since_commit(LAST_COMMIT, &is_wanted) {
             Ok((commit, changed)) => return Some((commit_name(&commit), changed)),
-            Err(error) => tracing::debug!(%error, "no commit to compare the lines of a run with"),
+            Err(GitError::NoRepository | GitError::NoSuchRevision { .. }) => {}
+            Err(error) => {
+                tracing::debug!(%error, "the lines of a run cannot be compared with the last commit");
+                return None;
+            }
         }
         let green = self.baseline.as_ref()?.files_at(&EarlierState::LastGreen)?;
         let changes = green.changes(&seen?.snapshot);
-        let changes = changes.into_iter().filter(|change| is_wanted(&change.path)).take(UNTESTED_SOURCES_MAX);
-        let (mut changed, mut removed) = (Vec::new(), Vec::new());
-        for change in changes {
+        let mut sources = ChangedSources::default();
+        for change in changes.into_iter().filter(|change| is_wanted(&change.path)) {
+            let path = change.path;
             match (change.how, change.old) {
-                (HowChanged::Removed, old) => removed.extend(old.map(|old| (change.path, old))),
+                (HowChanged::Removed, Some(old)) => sources.add_removed(path, old),
                 // What it was when every test passed is not known.
-                (HowChanged::WrittenDuringRun, _) => {}
-                (_, old) => {
-                    let Some((new, source)) = self.workspace.source_text(&change.path) else { continue };
-                    changed.push(ChangedSource { path: change.path, old, new, source });
-                }
+                (HowChanged::Removed | HowChanged::WrittenDuringRun, _) => {}
+                (_, old) => sources.add(path.clone(), old, || self.workspace.source_text(&path)),
             }
         }
-        let changed = changed.into_iter().map(|source| source.with_old_name(&removed)).collect();
-        Some(("the last state at which every test passed".to_owned(), changed))
+        Some(("the last state at which every test passed".to_owned(), sources))
     }
 }

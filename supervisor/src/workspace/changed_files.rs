@@ -5,10 +5,9 @@ use super::lookup::{LookupMode, open_beneath, open_regular, open_without_links};
 use super::snapshot::{link_hash, text_of_source};
 use super::{Workspace, WorkspaceError};
 use proctor_core::analysis::{Change, FileChange};
-use proctor_core::bounds::UNTESTED_SOURCES_MAX;
 use proctor_core::selection::{ChangedFile, Ecosystem, FileText, HowChanged, Snapshot};
 use proctor_core::timestamp::Timestamp;
-use proctor_core::untested::ChangedSource;
+use proctor_core::untested::ChangedSources;
 use rustix::fs::OFlags;
 use sha1::{Digest, Sha1};
 use std::fs::File;
@@ -38,7 +37,7 @@ impl Workspace {
     pub fn files_changed_since_commit(&self, revision: &str) -> Result<(String, Vec<FileChange>), GitError> {
         let mut repository = Repository::open(self)?;
         let before = repository.files_at(revision)?;
-        let changes = self.differences(&mut repository, &before)?;
+        let changes = self.differences(&mut repository, &before, |_| true)?;
         Ok((before.commit.to_string(), changes))
     }
 
@@ -54,7 +53,7 @@ impl Workspace {
         let before = repository.files_at(revision)?;
         let mut changes = Vec::new();
         let untracked: Vec<ChangedFile> = last_run.changes(now);
-        for change in self.differences(&mut repository, &before)? {
+        for change in self.differences(&mut repository, &before, |_| true)? {
             let path = &change.path;
             if !change.is_tracked && Ecosystem::of_source(path).is_none() {
                 changes.extend(untracked.iter().find(|untracked| untracked.path == *path).cloned());
@@ -84,39 +83,42 @@ impl Workspace {
         Ok((before.commit.to_string(), changes))
     }
 
-    /// The sources for which `is_wanted` that differ from those of the commit that `revision` names, at most [`UNTESTED_SOURCES_MAX`],
-    /// and the hash of this commit. A renamed file has its earlier text.
+    /// The sources for which `is_wanted` that differ from those of the commit that `revision` names, and the hash of this commit.
     pub fn sources_changed_since_commit(
         &self,
         revision: &str,
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<(String, Vec<ChangedSource>), GitError> {
+    ) -> Result<(String, ChangedSources), GitError> {
         let mut repository = Repository::open(self)?;
         let before = repository.files_at(revision)?;
-        let differences = self.differences(&mut repository, &before)?;
-        let (mut changed, mut removed) = (Vec::new(), Vec::new());
-        for change in differences.into_iter().filter(|change| is_wanted(&change.path)).take(UNTESTED_SOURCES_MAX) {
-            let path = change.path;
+        let mut sources = ChangedSources::default();
+        for FileChange { path, change, .. } in self.differences(&mut repository, &before, is_wanted)? {
             let old = match before.files.get(&path).filter(|entry| entry.is_regular) {
                 Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(&path, &content)),
                 None => None,
             };
-            match (self.source_text(&path), old) {
-                (Some((new, source)), old) => changed.push(ChangedSource { path, old, new, source }),
-                (None, Some(old)) => removed.push((path, old)),
-                (None, None) => {}
+            match (change, old) {
+                (Change::Removed, Some(old)) => sources.add_removed(path, old),
+                (Change::Removed, None) => {}
+                (Change::Added | Change::Changed, old) => sources.add(path.clone(), old, || self.source_text(&path)),
             }
         }
-        let changed = changed.into_iter().map(|source| source.with_old_name(&removed)).collect();
-        Ok((before.commit.to_string(), changed))
+        Ok((before.commit.to_string(), sources))
     }
 
-    fn differences(&self, repository: &mut Repository, before: &CommitFiles) -> Result<Vec<FileChange>, GitError> {
+    /// The files for which `is_wanted` that differ from those of a commit.
+    fn differences(
+        &self,
+        repository: &mut Repository,
+        before: &CommitFiles,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<Vec<FileChange>, GitError> {
         let index = repository.index()?;
         let scan = self.scan().map_err(|error| GitError::Host(std::io::Error::other(error)))?;
         let mut changes = Vec::new();
         let change = |path: &str, change, is_tracked| FileChange { path: path.to_owned(), change, is_tracked };
-        for (path, entry) in before.files.iter().filter(|(_, entry)| entry.is_regular) {
+        let wanted = before.files.iter().filter(|(path, entry)| entry.is_regular && is_wanted(path));
+        for (path, entry) in wanted {
             let Some(file) = open_regular(self.dir(), path)? else {
                 // A link or a directory may have taken its place.
                 let is_there = open_without_links(self.dir(), path, OFlags::PATH | OFlags::NOFOLLOW).is_ok();
@@ -131,7 +133,7 @@ impl Workspace {
                 changes.push(change(path, Change::Changed, true));
             }
         }
-        let added = scan.tree.files().filter(|path| !before.files.contains_key(*path));
+        let added = scan.tree.files().filter(|path| !before.files.contains_key(*path) && is_wanted(path));
         changes.extend(added.map(|path| change(path, Change::Added, index.has(path))));
         Ok(changes)
     }

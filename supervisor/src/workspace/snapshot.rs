@@ -72,7 +72,7 @@ impl Workspace {
         let file = open_regular(self.dir(), path).ok()??;
         file.take(TEXT_BYTES_MAX as u64 + 1).read_to_end(&mut content).ok()?;
         let text = text_of_source(path, &content);
-        (content.len() <= TEXT_BYTES_MAX).then(|| (text, String::from_utf8_lossy(&content).into_owned()))
+        (content.len() <= TEXT_BYTES_MAX).then_some((text, String::from_utf8(content).ok()?))
     }
 
     /// The text of the sources in `snapshot` by which a selection finds imports; `None` if they are too large together.

@@ -47,7 +47,8 @@ fn built_suites() -> Vec<PathBuf> {
         let executable = of_name.max_by_key(|path| modified(path)).cloned();
         let executable =
             executable.filter(|path| shared.iter().chain([&modified(&source)]).all(|time| *time <= modified(path)));
-        executable.unwrap_or_else(|| panic!("{name} is not built: cargo build --workspace --bins --examples --tests"))
+        assert!(executable.is_some(), "{name} is not built: cargo build --workspace --bins --examples --tests");
+        executable.unwrap()
     };
     let of_sources = ("proctor_sandbox".to_owned(), sources.clone());
     std::iter::once(of_sources).chain(suites).map(newest).collect()

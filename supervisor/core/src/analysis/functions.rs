@@ -16,13 +16,22 @@ pub struct Function {
 /// Most functions of one name that are looked for in a file.
 const NAMED_MAX: usize = 10;
 
+/// Most declarations of one name of which class and end are looked for, which may read the whole file.
+const DECLARATIONS_MAX: usize = 100;
+
 /// The functions of a source with this name, `total` or `Cart.total`, at most ten. Lines of a Python function are those of its body.
 #[must_use]
 pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
-    let is_javascript = SourceLanguage::of_path(path) == Some(SourceLanguage::JavaScript);
     let source = SourceFunctions::new(path, text.to_owned());
+    let is_javascript = SourceLanguage::of_path(path) == Some(SourceLanguage::JavaScript);
     let own = name.rsplit('.').next().unwrap_or(name);
-    let lines = (0..source.lines.len()).filter(|at| source.raw(*at).is_some_and(|line| line.contains(own)));
+    let declares = |line: &str| {
+        if is_javascript {
+            return declares_javascript(line, name);
+        }
+        let declared = if source.is_go { declared_go(line) } else { declared_python(line) };
+        declared == Some(own)
+    };
     let function = |at: usize| {
         if is_javascript {
             return source.javascript_function(at, name);
@@ -31,7 +40,46 @@ pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
         let has_name = found.name == name || found.name.strip_suffix(name).is_some_and(|before| before.ends_with('.'));
         (has_name && (!source.is_go || found.lines.first == span(at, at).first)).then_some(found)
     };
-    lines.filter_map(function).take(NAMED_MAX).collect()
+    let declarations = (0..source.lines.len()).filter(|at| source.raw(*at).is_some_and(declares));
+    declarations.take(DECLARATIONS_MAX).filter_map(function).take(NAMED_MAX).collect()
+}
+
+/// The name of the function that a line of Go declares.
+fn declared_go(line: &str) -> Option<&str> {
+    let declared = line.strip_prefix("func ")?;
+    let declared = match declared.strip_prefix('(') {
+        Some(receiver) => receiver.split_once(')')?.1.trim_start(),
+        None => declared,
+    };
+    declared.split(['(', '[']).next()
+}
+
+/// The name of the function that a line of Python defines.
+fn declared_python(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let defined = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ")?;
+    defined.split(['(', '[']).next().map(str::trim)
+}
+
+/// Whether a line of JavaScript declares a function of this name, a constant with one, or a method.
+fn declares_javascript(line: &str, name: &str) -> bool {
+    let mut code = line.trim_start();
+    for word in ["export ", "default ", "public ", "private ", "protected ", "static ", "async ", "get ", "set "] {
+        code = code.strip_prefix(word).unwrap_or(code);
+    }
+    let declared = ["function* ", "function ", "const ", "let ", "var "]
+        .iter()
+        .find_map(|word| Some((code.strip_prefix(word)?, !word.starts_with("function"))));
+    let (code, is_variable) = declared.unwrap_or((code, false));
+    let Some(rest) = code.strip_prefix(name) else { return false };
+    match (declared, is_variable) {
+        (Some(_), false) => rest.starts_with(['(', '<']),
+        (Some(_), true) => {
+            !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+                && (rest.contains("=>") || rest.contains("function"))
+        }
+        (None, _) => rest.starts_with(['(', '<']) && line.trim_end().ends_with('{'),
+    }
 }
 
 /// A source text by line.
@@ -84,8 +132,6 @@ impl SourceFunctions {
 
     // A function that is defined in this line.
     fn python_function_at(&self, at: usize) -> Option<Function> {
-        let line = self.raw(at)?.trim_start();
-        line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ")?;
         let code = |at: &usize| self.raw(*at).and_then(indentation).is_some();
         let Function { name, lines } = self.python_function((at + 1..self.lines.len()).find(code)?)?;
         // The signature runs when the module is loaded, and so for any test.
@@ -95,26 +141,9 @@ impl SourceFunctions {
             .then(|| Function { name, lines: span(signature.map_or(at, |end| end + 1), last) })
     }
 
-    // A declaration, a constant with a function, or a method. It ends with a bracket that is indented like its first line.
+    // A function that is declared in this line ends with a bracket that is indented like it.
     fn javascript_function(&self, at: usize, name: &str) -> Option<Function> {
         let line = self.raw(at)?;
-        let mut code = line.trim_start();
-        for word in ["export ", "default ", "public ", "private ", "protected ", "static ", "async ", "get ", "set "] {
-            code = code.strip_prefix(word).unwrap_or(code);
-        }
-        let declared = ["function* ", "function ", "const ", "let ", "var "]
-            .iter()
-            .find_map(|word| Some((code.strip_prefix(word)?, !word.starts_with("function"))));
-        let (code, is_variable) = declared.unwrap_or((code, false));
-        let rest = code.strip_prefix(name)?;
-        let is_function = match (declared, is_variable) {
-            (Some(_), false) => rest.starts_with(['(', '<']),
-            (Some(_), true) => {
-                !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_')
-                    && (rest.contains("=>") || rest.contains("function"))
-            }
-            (None, _) => rest.starts_with(['(', '<']) && line.trim_end().ends_with('{'),
-        };
         let is_open = !line.trim_end().ends_with([';', '}']);
         let indent = line.len() - line.trim_start().len();
         let ends = |below: &usize| {
@@ -124,7 +153,7 @@ impl SourceFunctions {
             })
         };
         let end = if is_open { (at + 1..self.lines.len()).find(ends)? } else { at };
-        is_function.then(|| Function { name: name.to_owned(), lines: span(at, end) })
+        Some(Function { name: name.to_owned(), lines: span(at, end) })
     }
 
     // A definition ends where a line is indented no more than it.

@@ -24,7 +24,7 @@ pub struct SourceLines {
     /// Lines that can be executed, of the newest of `texts`.
     #[serde(with = "spans_as_text")]
     executable: Vec<LineSpan>,
-    /// Hash of the text by the start of the run that loaded it, oldest first, at most [`EARLIER_TEXTS_MAX`].
+    /// Hash of the text by the start of the first run that loaded it, oldest first, at most [`EARLIER_TEXTS_MAX`].
     texts: Vec<(Timestamp, u64)>,
     /// Hash of the text of which every test is known that executes a line of it.
     complete: Option<u64>,
@@ -46,7 +46,7 @@ impl SourceLines {
     /// Hash of the text that a run loaded which began at `began_at`.
     #[must_use]
     pub fn text_at(&self, began_at: Timestamp) -> Option<u64> {
-        self.texts.iter().rev().find(|(at, _)| *at == began_at).map(|(_, text)| *text)
+        self.texts.iter().rev().find(|(at, _)| *at <= began_at).map(|(_, text)| *text)
     }
 
     /// Whether every test is known that executes a line of the text with hash `text`.
@@ -58,7 +58,9 @@ impl SourceLines {
     fn after(self, mut executable: Vec<LineSpan>, text: u64, is_complete: bool, began_at: Timestamp) -> SourceLines {
         executable.truncate(SPANS_PER_FILE_MAX);
         let mut texts = self.texts;
-        texts.push((began_at, text));
+        if texts.last().is_none_or(|(_, newest)| *newest != text) {
+            texts.push((began_at, text));
+        }
         texts.drain(..texts.len().saturating_sub(EARLIER_TEXTS_MAX));
         SourceLines { executable, texts, complete: if is_complete { Some(text) } else { self.complete } }
     }
@@ -99,12 +101,20 @@ impl CoverageIndex {
             let bytes = file_memory_bytes(&path) + lines.memory_bytes();
             if bytes > bytes_left || self.sources.len() >= COVERED_FILES_MAX {
                 left_out += 1;
+                self.misses_sources = true;
                 continue;
             }
             bytes_left -= bytes;
             self.sources.insert(path, lines);
         }
         (left_out > 0).then(|| format!("coverage index full: the executable lines of {left_out} files left out"))
+    }
+
+    /// Whether some test may load the source `file`: unless the index knows every loaded source, and this is none of them.
+    #[must_use]
+    pub fn may_be_loaded(&self, file: &str) -> bool {
+        let misses_sources = self.misses_sources || self.sources.is_empty();
+        self.has_measured() && (misses_sources || self.sources.contains_key(file) || self.files.contains_key(file))
     }
 
     /// What is known of the source `file` besides its executed lines.

@@ -89,9 +89,15 @@ impl Mutant {
     }
 }
 
+/// Longest line of a text that has mutants, in bytes: longer ones are generated.
+const LINE_BYTES_MAX: usize = 4 * 1024;
+
 /// Every mutant of a text, by line and place.
 #[must_use]
 pub fn mutants(language: Language, text: &str) -> Vec<Mutant> {
+    if text.lines().any(|line| line.len() > LINE_BYTES_MAX) {
+        return Vec::new();
+    }
     let tokens = tokens::tokens(language, text);
     let mut found = operators::mutants(language, text, &tokens);
     found.retain(|mutant| {

@@ -88,21 +88,12 @@ impl FileText {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// Number of lines that another text has as well, in any order.
+    /// The hashes of its lines, sorted; empty if it is not known by line.
     #[must_use]
-    pub fn lines_in_common(&self, other: &FileText) -> usize {
-        let sorted = |text: &FileText| {
-            let mut hashes = text.lines.as_ref().map_or_else(Vec::new, |lines| lines.0.to_vec());
-            hashes.sort_unstable();
-            hashes
-        };
-        let (own, others) = (sorted(self), sorted(other));
-        let (mut others, mut common) = (others.iter().peekable(), 0);
-        for hash in &own {
-            while others.next_if(|other| *other < hash).is_some() {}
-            common += usize::from(others.next_if_eq(&hash).is_some());
-        }
-        common
+    pub(crate) fn sorted_lines(&self) -> Vec<u32> {
+        let mut hashes = self.lines.as_ref().map_or_else(Vec::new, |lines| lines.0.to_vec());
+        hashes.sort_unstable();
+        hashes
     }
 
     fn is_body(&self, line: usize) -> bool {

@@ -9,7 +9,9 @@ mod source_language;
 
 pub use source_language::SourceLanguage;
 
-use crate::bounds::{UNTESTED_FILES_MAX, UNTESTED_SOURCE_BYTES_MAX, UNTESTED_SPANS_MAX, clip};
+use crate::bounds::{
+    UNTESTED_BYTES_MAX, UNTESTED_FILES_MAX, UNTESTED_SOURCE_BYTES_MAX, UNTESTED_SOURCES_MAX, UNTESTED_SPANS_MAX, clip,
+};
 use crate::coverage::{CoverageIndex, LineSpan, LoadedSource, RunCoverage, common_lines, count_lines, united};
 use crate::redact::redacted;
 use crate::selection::{Baseline, FileText, LineMap};
@@ -58,7 +60,7 @@ pub struct UntestedSpan {
 /// Files by name, at most [`UNTESTED_FILES_MAX`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct FileNames {
-    /// The first names, sorted.
+    /// The first names.
     pub files: Vec<String>,
     /// Number of further files.
     pub left_out: u64,
@@ -124,21 +126,85 @@ impl ChangedSource {
             None => Some(whole(&self.new)).filter(|lines| !lines.is_empty()),
         }
     }
+}
 
-    /// Gives a new file the text of the removed one that it was renamed from: the one with most lines in common, at least half of
-    /// its own. `removed` are such files with their paths.
-    #[must_use]
-    pub fn with_old_name(self, removed: &[(String, FileText)]) -> ChangedSource {
-        if self.old.is_some() {
-            return self;
-        }
-        let language = SourceLanguage::of_path(&self.path);
-        let candidates = removed.iter().take(RENAMES_MAX).filter(|(path, _)| SourceLanguage::of_path(path) == language);
-        let similar = candidates.map(|(_, text)| (self.new.lines_in_common(text), text));
-        let similar = similar.filter(|(common, text)| *common > 0 && 2 * common >= text.lines());
-        let old = similar.max_by_key(|(common, _)| *common).map(|(_, text)| text.clone());
-        ChangedSource { old, ..self }
+/// The changed sources of the product, as they are read. Their texts are bounded together.
+#[derive(Debug)]
+pub struct ChangedSources {
+    changed: Vec<ChangedSource>,
+    removed: Vec<(String, FileText)>,
+    not_read: Vec<String>,
+    bytes_left: usize,
+}
+
+impl Default for ChangedSources {
+    fn default() -> ChangedSources {
+        let (changed, removed, not_read) = Default::default();
+        ChangedSources { changed, removed, not_read, bytes_left: UNTESTED_BYTES_MAX }
     }
+}
+
+impl ChangedSources {
+    /// Adds a file that was removed, with the text that it had.
+    pub fn add_removed(&mut self, path: String, old: FileText) {
+        if self.removed.len() < RENAMES_MAX {
+            self.removed.push((path, old));
+        }
+    }
+
+    /// Adds a new or changed file. `read` returns its text now, and the same as text; `None` if it is no text or too large.
+    pub fn add(&mut self, path: String, old: Option<FileText>, read: impl FnOnce() -> Option<(FileText, String)>) {
+        let may_read = self.changed.len() < UNTESTED_SOURCES_MAX && self.bytes_left > 0;
+        match may_read.then(read).flatten() {
+            Some((new, source)) if source.len() <= self.bytes_left => {
+                self.bytes_left -= source.len();
+                self.changed.push(ChangedSource { path, old, new, source });
+            }
+            _ => self.not_read.push(path),
+        }
+    }
+
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.not_read.is_empty()
+    }
+
+    /// The sources that were read, those that were renamed with their earlier text, and the paths of the others.
+    #[must_use]
+    pub fn finish(self) -> (Vec<ChangedSource>, Vec<String>) {
+        (with_old_names(self.changed, &self.removed), self.not_read)
+    }
+}
+
+/// Gives each new file the text of the removed one that it was renamed from: the one with most lines in common, at least half of
+/// its own. `removed` are such files with their paths.
+fn with_old_names(changed: Vec<ChangedSource>, removed: &[(String, FileText)]) -> Vec<ChangedSource> {
+    let removed: Vec<(Option<SourceLanguage>, &FileText, Vec<u32>)> =
+        removed.iter().map(|(path, text)| (SourceLanguage::of_path(path), text, text.sorted_lines())).collect();
+    let with_old_name = |source: ChangedSource| {
+        if source.old.is_some() || removed.is_empty() {
+            return source;
+        }
+        let (language, own) = (SourceLanguage::of_path(&source.path), source.new.sorted_lines());
+        // A file with less than half as many lines cannot have half of them.
+        let candidates = removed.iter().filter(|(of, _, lines)| *of == language && 2 * own.len() >= lines.len());
+        let similar = candidates.map(|(_, text, lines)| (lines_in_common(&own, lines), *text, lines.len()));
+        let similar = similar.filter(|(common, _, lines)| *common > 0 && 2 * common >= *lines);
+        let old = similar.max_by_key(|(common, _, _)| *common).map(|(_, text, _)| text.clone());
+        ChangedSource { old, ..source }
+    };
+    changed.into_iter().map(with_old_name).collect()
+}
+
+/// Number of lines of one sorted list that the other has as well.
+fn lines_in_common(own: &[u32], others: &[u32]) -> usize {
+    let (mut others, mut common) = (others.iter().peekable(), 0);
+    for hash in own {
+        while others.next_if(|other| *other < hash).is_some() {}
+        common += usize::from(others.next_if_eq(&hash).is_some());
+    }
+    common
 }
 
 /// How much a run tells about the tests that it did not execute.
@@ -158,6 +224,8 @@ pub struct UntestedInput<'a> {
     pub since: String,
     /// The changed sources of the product.
     pub changed: Vec<ChangedSource>,
+    /// Paths of changed sources that were not read.
+    pub not_read: Vec<String>,
     /// What the run measured.
     pub measured: &'a RunCoverage,
     /// Which tests it executed.
@@ -185,6 +253,9 @@ pub fn untested_lines(input: UntestedInput<'_>) -> UntestedLines {
     let run = RunLines::new(&input);
     let has_processes = input.measured.has_processes();
     let mut found = UntestedLines { since: input.since.clone(), has_processes, ..UntestedLines::default() };
+    for path in &input.not_read {
+        found.not_known.push(path);
+    }
     for source in &input.changed {
         match run.find(source) {
             Finding::NotLoaded => found.not_loaded.push(&source.path),
@@ -192,13 +263,10 @@ pub fn untested_lines(input: UntestedInput<'_>) -> UntestedLines {
             Finding::Lines { changed, untested } => {
                 found.changed_lines += changed;
                 found.executed_lines += changed - count_lines(&untested);
-                for span in shown_spans(source, &untested) {
-                    if found.spans.len() < UNTESTED_SPANS_MAX {
-                        found.spans.push(span);
-                    } else {
-                        found.spans_left_out += 1;
-                    }
-                }
+                let spans = joined_spans(source, &untested);
+                let shown = spans.len().min(UNTESTED_SPANS_MAX - found.spans.len());
+                found.spans.extend(spans[..shown].iter().map(|span| with_source(source, *span)));
+                found.spans_left_out += (spans.len() - shown) as u64;
             }
         }
     }
@@ -253,6 +321,9 @@ impl<'a> RunLines<'a> {
             return match (self.input.extent, SourceLanguage::of_path(&source.path)) {
                 (RunExtent::SomeTests, Some(language)) if language.has_code(&source.source) => Finding::NotKnown,
                 (RunExtent::SomeTests, _) => nothing,
+                (RunExtent::AffectedTests, Some(_)) if self.input.index.may_be_loaded(&source.path) => {
+                    Finding::NotKnown
+                }
                 // A package that is loaded lists all of its code: this file has none, or is not built on this host.
                 (_, Some(SourceLanguage::Go)) if self.loaded_dirs.contains(directory(&source.path)) => nothing,
                 (_, Some(language)) if language.has_code(&source.source) => Finding::NotLoaded,
@@ -377,32 +448,30 @@ fn without(spans: &[LineSpan], removed: &[LineSpan]) -> Vec<LineSpan> {
     left
 }
 
-/// Untested lines with nothing but blank lines, comments and brackets between them are shown as one span.
-fn shown_spans(source: &ChangedSource, untested: &[LineSpan]) -> Vec<UntestedSpan> {
+/// Untested lines with nothing but blank lines, comments and brackets between them are one span.
+fn joined_spans(source: &ChangedSource, untested: &[LineSpan]) -> Vec<LineSpan> {
     let code = code_lines(&source.path, &source.source);
+    // The first line of code behind a line.
+    let next_code = |line: u32| {
+        let behind = code.get(code.partition_point(|span| span.last <= line))?;
+        Some(behind.first.max(line + 1))
+    };
     let mut spans: Vec<LineSpan> = Vec::new();
     for span in untested {
         match spans.last_mut() {
-            Some(last)
-                if common_lines(&code, &[LineSpan { first: last.last + 1, last: span.first }])
-                    == starts_at(span.first) =>
-            {
-                last.last = span.last;
-            }
+            Some(last) if next_code(last.last).is_some_and(|line| line >= span.first) => last.last = span.last,
             _ => spans.push(*span),
         }
     }
-    let lines: Vec<&str> = source.source.lines().collect();
-    let shown = |LineSpan { first, last }| {
-        let text = lines.get(first as usize - 1..(last as usize).min(lines.len())).unwrap_or_default().join("\n");
-        let source_text = clip(redacted(text), UNTESTED_SOURCE_BYTES_MAX);
-        UntestedSpan { file: source.path.clone(), first, last, source: source_text }
-    };
-    spans.into_iter().map(shown).collect()
+    spans
 }
 
-fn starts_at(line: u32) -> [LineSpan; 1] {
-    [LineSpan { first: line, last: line }]
+fn with_source(source: &ChangedSource, LineSpan { first, last }: LineSpan) -> UntestedSpan {
+    // Each line has at least one byte with its end.
+    let count = ((last - first) as usize + 1).min(UNTESTED_SOURCE_BYTES_MAX);
+    let lines: Vec<&str> = source.source.lines().skip((first as usize).saturating_sub(1)).take(count).collect();
+    let text = clip(redacted(lines.join("\n")), UNTESTED_SOURCE_BYTES_MAX);
+    UntestedSpan { file: source.path.clone(), first, last, source: text }
 }
 
 #[cfg(test)]

@@ -52,7 +52,16 @@ fn find(
     extent: RunExtent,
     index: &CoverageIndex,
 ) -> UntestedLines {
-    untested_lines(UntestedInput { since: "commit".to_owned(), changed, measured, extent, index, baseline: None })
+    let not_read = Vec::new();
+    untested_lines(UntestedInput {
+        since: "commit".to_owned(),
+        changed,
+        not_read,
+        measured,
+        extent,
+        index,
+        baseline: None,
+    })
 }
 
 fn whole_run(source: &ChangedSource, executable: &str, lines: &str) -> UntestedLines {
@@ -161,11 +170,12 @@ fn lines_of_tests_that_were_not_affected_count_where_the_text_is_the_same() {
 #[test]
 fn a_renamed_file_has_the_text_that_it_had() {
     let removed = [("old.py".to_owned(), text("old.py", "abcd").0), ("old.go".to_owned(), text("old.go", "abcde").0)];
-    let source = changed("new.py", None, "abcde").with_old_name(&removed);
+    let with_old_name = |source| with_old_names(vec![source], &removed).remove(0);
+    let source = with_old_name(changed("new.py", None, "abcde"));
     assert_eq!(row(&whole_run(&source, "1-5", "")), "0/1 [5]  | ");
-    assert_eq!(changed("new.py", None, "axyz").with_old_name(&removed).old, None, "another file");
+    assert_eq!(with_old_name(changed("new.py", None, "axyz")).old, None, "another file");
     let kept = changed("a.py", Some("a"), "abcd");
-    assert_eq!(kept.clone().with_old_name(&removed), kept);
+    assert_eq!(with_old_name(kept.clone()), kept);
 }
 
 #[test]

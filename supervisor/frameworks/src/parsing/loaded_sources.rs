@@ -8,35 +8,65 @@ use std::collections::BTreeMap;
 /// loaded and not measured.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedSources {
-    by_path: BTreeMap<String, Option<Vec<LineSpan>>>,
+    by_path: BTreeMap<String, Option<ExecutableLines>>,
     spans: usize,
+}
+
+/// Lines of one source.
+#[derive(Debug, Default)]
+struct ExecutableLines {
+    spans: Vec<LineSpan>,
+    /// How many of them are sorted and disjoint. The others are united with them once they are as many, so that a source of many
+    /// processes is not sorted for each.
+    united: usize,
+}
+
+impl ExecutableLines {
+    fn add(&mut self, more: &[LineSpan]) {
+        if self.spans[..self.united] == *more {
+            return;
+        }
+        self.spans.extend(more);
+        if self.spans.len() > 2 * self.united {
+            self.unite();
+        }
+    }
+
+    fn unite(&mut self) {
+        self.spans = united(std::mem::take(&mut self.spans));
+        self.spans.truncate(SPANS_PER_FILE_MAX);
+        self.united = self.spans.len();
+    }
 }
 
 impl LoadedSources {
     /// Adds what one process loaded; `None` for a file that it did not measure. Processes that load different parts of a file add to
     /// its lines.
     pub(crate) fn add(&mut self, path: &str, executable: Option<&[LineSpan]>) {
-        let known = self.by_path.get(path).and_then(Option::as_deref);
-        let executable = executable.filter(|spans| known.is_none_or(|known| known != *spans));
+        if !self.by_path.contains_key(path) {
+            if self.by_path.len() >= COVERED_FILES_MAX {
+                return;
+            }
+            self.by_path.insert(path.to_owned(), None);
+        }
         let executable =
             executable.filter(|spans| self.spans + spans.len() <= COVERAGE_BYTES_MAX / size_of::<LineSpan>());
-        self.spans += executable.map_or(0, <[LineSpan]>::len);
-        if let Some(known) = self.by_path.get_mut(path) {
-            match (known.as_mut(), executable) {
-                (Some(known), Some(more)) => {
-                    *known = united(known.iter().chain(more).copied().collect());
-                    known.truncate(SPANS_PER_FILE_MAX);
-                }
-                (None, Some(first)) => *known = Some(united(first.to_vec())),
-                _ => {}
-            }
-        } else if self.by_path.len() < COVERED_FILES_MAX {
-            self.by_path.insert(path.to_owned(), executable.map(|spans| united(spans.to_vec())));
+        if let (Some(known), Some(more)) = (self.by_path.get_mut(path), executable) {
+            let known = known.get_or_insert_default();
+            let before = known.spans.len();
+            known.add(more);
+            self.spans += known.spans.len().saturating_sub(before);
         }
     }
 
     pub(crate) fn into_vec(self) -> Vec<LoadedSource> {
-        let source = |(path, executable)| LoadedSource { path, executable, text: None };
+        let source = |(path, executable): (String, Option<ExecutableLines>)| {
+            let executable = executable.map(|mut lines| {
+                lines.unite();
+                lines.spans
+            });
+            LoadedSource { path, executable, text: None }
+        };
         self.by_path.into_iter().map(source).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The tests as they are: one run that measures which test executes which line, and one without measuring, which shows how
 //! long the suite takes. A test that fails in one of them cannot show anything about a mutant.
 
+use super::verdict::Unmutated;
 use crate::cli::arguments::Output;
 use crate::cli::mutate_arguments::MutateArgs;
 use crate::cli::signals::Signals;
@@ -26,8 +27,8 @@ const TIME_FACTOR: f64 = 10.0;
 pub(super) struct Baseline {
     pub(super) framework: String,
     pub(super) index: CoverageIndex,
-    /// Tests that failed without a mutant.
-    pub(super) failing: BTreeSet<TestId>,
+    /// How the suite ended.
+    pub(super) unmutated: Unmutated,
     /// Tests that passed in the run that measured.
     pub(super) passed: usize,
     /// Tests that started processes, of which no line is known.
@@ -81,7 +82,7 @@ impl Baseline {
             framework: measured.framework.clone(),
             with_processes: memory.index.tests_with_processes(),
             index: memory.index,
-            failing,
+            unmutated: Unmutated { failing, outcome: timed.outcome, collectors: timed.collectors.len() },
             passed,
             durations: tests().filter_map(seconds).collect(),
             suite_s: timed.duration_s,
@@ -105,9 +106,14 @@ impl Baseline {
         limit_ms(self.suite_s, 0.0)
     }
 
+    /// Whether a test shows something: it passes without a mutant.
+    pub(super) fn is_sound(&self, test: &TestId) -> bool {
+        !self.unmutated.failing.contains(test)
+    }
+
     /// The tests among these that show something.
     pub(super) fn sound(&self, tests: Vec<TestId>) -> Vec<TestId> {
-        tests.into_iter().filter(|test| !self.failing.contains(test)).collect()
+        tests.into_iter().filter(|test| self.is_sound(test)).collect()
     }
 }
 

@@ -68,7 +68,9 @@ impl<'a> Campaign<'a> {
             while !*cancelled.borrow() {
                 let index = next.replace(next.get() + 1);
                 let Some(candidate) = chosen.get(index) else { break };
-                let result = self.judge(session, candidate, cancelled.clone()).await?;
+                let result = self.judge(session, candidate, cancelled.clone()).await;
+                // The others need not go on for results that nobody gets.
+                let result = result.inspect_err(|_| _ = cancel.send(true))?;
                 survived.set(survived.get() + u64::from(result.verdict == Verdict::Survived));
                 bar.inc(1);
                 bar.set_message(format!("{} survived", survived.get()));
@@ -124,10 +126,10 @@ impl<'a> Campaign<'a> {
                 }
             };
             let is_all = matches!(stage, Tests::All);
-            let shown = match Verdict::from_report(&report, &self.baseline.failing, is_all) {
+            let shown = match Verdict::from_report(&report, &self.baseline.unmutated, is_all) {
                 Some(shown) => shown,
                 None => match self.run_stage(session, candidate, &Tests::All, cancelled.clone()).await? {
-                    Ok(report) => Verdict::from_report(&report, &self.baseline.failing, true)
+                    Ok(report) => Verdict::from_report(&report, &self.baseline.unmutated, true)
                         .unwrap_or_else(|| Verdict::NotRun(report.outcome.name().to_owned())),
                     Err(why) => Verdict::NotRun(why),
                 },
@@ -180,7 +182,7 @@ impl<'a> Campaign<'a> {
         RunRequest {
             framework: Some(self.baseline.framework.clone()),
             // A run of all tests would stop at a test that fails without the mutant.
-            stop_at_first_failure: selection != Selection::All || self.baseline.failing.is_empty(),
+            stop_at_first_failure: selection != Selection::All || self.baseline.unmutated.failing.is_empty(),
             selection,
             limits: LimitRequest { wall_ms: Some(wall_ms), ..LimitRequest::default() },
             coverage: CoverageMode::Off,

@@ -61,7 +61,9 @@ impl Candidates {
                 let (_, sources) = sources.map_err(|error| CommandError::usage(format!("since: {error}")))?;
                 let all = || vec![LineSpan { first: 1, last: u32::MAX }];
                 let lines = |source: &ChangedSource| source.changed_lines().unwrap_or_else(all);
-                Some(sources.iter().map(|source| (source.path.clone(), lines(source))).collect())
+                let (sources, not_read) = sources.finish();
+                let compared = sources.iter().map(|source| (source.path.clone(), lines(source)));
+                Some(compared.chain(not_read.into_iter().map(|path| (path, all()))).collect())
             }
             None => None,
         };
@@ -78,21 +80,23 @@ impl Candidates {
             if spans == Some(None) {
                 continue;
             }
-            let Some(text) = source_text(workspace, path) else { continue };
+            let Some(text) = measured_text(workspace, baseline, path) else { continue };
             let text: Arc<str> = text.into();
+            // Whether a line is executed, and by a test that can notice something.
+            let mut lines: BTreeMap<u32, (bool, bool)> = BTreeMap::new();
             for mutant in mutants(language, &text) {
                 let is_in = |span: &LineSpan| (span.first..=span.last).contains(&mutant.line);
                 if spans.flatten().is_some_and(|spans| !spans.iter().any(is_in)) {
                     continue;
                 }
-                let covering = baseline.index.covering(path, Some(mutant.line)).tests;
-                let is_executed = !covering.is_empty();
-                let tests = baseline.sound(covering);
-                if tests.is_empty() {
-                    without_tests += usize::from(is_executed);
-                    continue;
+                let (is_executed, has_tests) = *lines.entry(mutant.line).or_insert_with(|| {
+                    let covering = baseline.index.covering(path, Some(mutant.line)).tests;
+                    (!covering.is_empty(), covering.iter().any(|test| baseline.is_sound(test)))
+                });
+                without_tests += usize::from(is_executed && !has_tests);
+                if has_tests {
+                    found.push((path, Arc::clone(&text), mutant));
                 }
-                found.push(Candidate { file: path.to_owned(), text: Arc::clone(&text), mutant, tests });
             }
         }
         let scope = scope(arguments, files);
@@ -102,15 +106,25 @@ impl Candidates {
                  mutant; `proctor covering FILE` shows which tests execute a file"
             )));
         }
-        let lines: Vec<(&str, u32)> =
-            found.iter().map(|candidate| (candidate.file.as_str(), candidate.mutant.line)).collect();
+        let lines: Vec<(&str, u32)> = found.iter().map(|(file, _, mutant)| (*file, mutant.line)).collect();
         let max = usize::try_from(arguments.max).unwrap_or(usize::MAX);
         let mut wanted = choose(&lines, max).into_iter().peekable();
         let total = found.len();
         let is_wanted = |(index, candidate)| wanted.next_if_eq(&index).map(|_| candidate);
-        let chosen: Vec<Candidate> = found.into_iter().enumerate().filter_map(is_wanted).collect();
+        let with_tests = |(file, text, mutant): (&str, Arc<str>, Mutant)| {
+            let tests = baseline.sound(baseline.index.covering(file, Some(mutant.line)).tests);
+            Candidate { file: file.to_owned(), text, mutant, tests }
+        };
+        let chosen: Vec<Candidate> = found.into_iter().enumerate().filter_map(is_wanted).map(with_tests).collect();
         Ok(Candidates { left_out: total - chosen.len(), chosen, without_tests, scope })
     }
+}
+
+/// The text of a source; `None` unless it is the one whose lines were measured.
+fn measured_text(workspace: &Workspace, baseline: &Baseline, path: &str) -> Option<String> {
+    let (text, source) = workspace.source_text(path)?;
+    let (_, measured) = baseline.index.source(path)?.newest()?;
+    (text.content_number() == measured).then_some(source)
 }
 
 /// The text of a source; `None` if it is no UTF-8 or too large.

@@ -83,13 +83,13 @@ impl MutationReport {
         }
     }
 
-    /// Exit status: 130 if it was cancelled, 1 if a mutant survived, 5 if the host could run none of them, else 0.
+    /// Exit status: 130 if it was cancelled, 1 if a mutant survived, 5 if some could not be run, else 0.
     pub(super) fn exit_status(&self) -> u8 {
         let has_not_run = self.judged.iter().any(|judged| matches!(judged.result.verdict, Verdict::NotRun(_)));
         match self.score() {
             _ if self.unfinished > 0 => CANCELLED,
             Some(_) if self.survived() > 0 => SURVIVORS,
-            None if has_not_run => HOST,
+            _ if has_not_run => HOST,
             _ => 0,
         }
     }

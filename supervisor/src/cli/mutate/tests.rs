@@ -1,6 +1,6 @@
 //! What a report of a run shows of a mutant.
 
-use super::verdict::Verdict;
+use super::verdict::{Unmutated, Verdict};
 use proctor_core::limits::Limits;
 use proctor_core::outcome::{KillReason, Outcome};
 use proctor_core::report::Report;
@@ -22,7 +22,7 @@ fn report(outcome: Outcome, failed: &[&str]) -> Report {
 
 #[test]
 fn a_mutant_is_noticed_only_by_evidence() {
-    let before = BTreeSet::from([id("broken")]);
+    let before = Unmutated { failing: BTreeSet::from([id("broken")]), outcome: Outcome::Failed, collectors: 0 };
     let killed = |name: &str| Some(Verdict::Killed { by: vec![id(name)] });
     for (outcome, failed, ran_all, expected) in [
         (Outcome::Passed, &[][..], false, Some(Verdict::Survived)),
@@ -37,6 +37,9 @@ fn a_mutant_is_noticed_only_by_evidence() {
         (Outcome::CollectionFailed, &[], false, None),
         (Outcome::NoTests, &[], false, None),
         (Outcome::Failed, &["broken"], true, Some(Verdict::Survived)),
+        // A threshold of the project fails the suite without a failed test, as before.
+        (Outcome::Failed, &[], true, Some(Verdict::Survived)),
+        (Outcome::Failed, &[], false, None),
         (Outcome::Cancelled, &["a"], false, Some(Verdict::NotRun("cancelled".to_owned()))),
         (Outcome::WorkerLost, &[], false, Some(Verdict::NotRun("worker_lost".to_owned()))),
     ] {
@@ -56,5 +59,10 @@ fn what_no_compiler_takes_does_not_count() {
         message: "src/a.ts:3:1 - error TS2367: no overlap".to_owned(),
         output: String::new(),
     }];
-    assert_eq!(Verdict::from_report(&report, &BTreeSet::new(), false), Some(Verdict::NotCompiled));
+    let mut before = Unmutated { failing: BTreeSet::new(), outcome: Outcome::Passed, collectors: 0 };
+    assert_eq!(Verdict::from_report(&report, &before, false), Some(Verdict::NotCompiled));
+    report.collectors[0].message = "cannot find module".to_owned();
+    assert_eq!(Verdict::from_report(&report, &before, true), Some(Verdict::NotLoaded));
+    before = Unmutated { outcome: Outcome::CollectionFailed, collectors: 1, ..before };
+    assert_eq!(Verdict::from_report(&report, &before, true), Some(Verdict::Survived), "it could not be loaded before");
 }

@@ -27,14 +27,26 @@ pub(super) enum Verdict {
     NotRun(String),
 }
 
+/// How the suite ends without a mutant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unmutated {
+    /// Tests that fail.
+    pub(super) failing: BTreeSet<TestId>,
+    pub(super) outcome: Outcome,
+    /// Number of files and packages that cannot be built or loaded.
+    pub(super) collectors: usize,
+}
+
 impl Verdict {
     /// What the run of some tests shows; `None` if the runner could not select them, so that only all tests can show it.
-    pub(super) fn from_report(report: &Report, failing_before: &BTreeSet<TestId>, ran_all: bool) -> Option<Verdict> {
+    pub(super) fn from_report(report: &Report, before: &Unmutated, ran_all: bool) -> Option<Verdict> {
         let failed = report.own_failures().map(proctor_core::test_case::TestCase::id);
-        let by: Vec<TestId> = failed.filter(|test| !failing_before.contains(test)).collect();
+        let by: Vec<TestId> = failed.filter(|test| !before.failing.contains(test)).collect();
+        let ended_as_before = report.outcome == before.outcome && report.collectors.len() <= before.collectors;
         Some(match report.outcome {
             Outcome::Cancelled => Verdict::NotRun("cancelled".to_owned()),
             _ if !by.is_empty() => Verdict::Killed { by },
+            _ if ran_all && ended_as_before => Verdict::Survived,
             Outcome::TimedOut => Verdict::TimedOut,
             Outcome::OutOfMemory
             | Outcome::DiskFull
@@ -47,8 +59,6 @@ impl Verdict {
             // A test whose name depends on the mutated code is not found under the old one.
             Outcome::CollectionFailed | Outcome::NoTests if !ran_all => return None,
             Outcome::Passed => Verdict::Survived,
-            // Only what failed before.
-            Outcome::Failed if ran_all && !failing_before.is_empty() => Verdict::Survived,
             // The runner failed without a failed test: its own exit shows the mutant.
             Outcome::Failed if ran_all => Verdict::Ended(report.outcome),
             Outcome::Failed => return None,

@@ -21,6 +21,9 @@ const LINE_BITS: u32 = 17;
 /// Flag of a module's or class's own line.
 const OWN_LINE: u32 = 1 << LINE_BITS;
 
+/// Most files that words can name.
+const FILES_MAX: usize = 1 << (u32::BITS - FILE_SHIFT);
+
 /// Place of the file's number in a word.
 const FILE_SHIFT: u32 = LINE_BITS + 1;
 
@@ -149,7 +152,10 @@ impl ProcessLines {
         match record {
             Record::File { path } => {
                 let is_sound = !path.is_empty() && path.len() <= PATH_BYTES_MAX && !leaves_workspace(&path);
-                self.files.push(is_sound.then_some(path));
+                // No word can name a file beyond.
+                if self.files.len() < FILES_MAX {
+                    self.files.push(is_sound.then_some(path));
+                }
             }
             Record::Lines { of, spans } => {
                 let spans = Some(spans).filter(|spans| spans.len() <= SPANS_BYTES_MAX);
