@@ -255,6 +255,15 @@ mod tests {
         assert_eq!(row("a.ts", js, "none"), "");
     }
 
+    /// The end of each is at the end of the file: with each line looked at for each, this would take minutes.
+    #[test]
+    fn a_file_of_declarations_of_one_name_is_read_a_bounded_number_of_times() {
+        for (path, line) in [("a.py", " def a():\n"), ("a.go", "a\n"), ("a.ts", "function a(\n")] {
+            assert_eq!(functions_named(path, &line.repeat(50_000), "X.a"), []);
+        }
+        assert_eq!(functions_named("a.ts", &"function a(\n".repeat(50_000), "a"), []);
+    }
+
     #[test]
     fn finds_the_functions_of_python() {
         let text = "\

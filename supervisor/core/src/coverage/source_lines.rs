@@ -271,6 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn many_runs_of_one_text_are_one_text() {
+        let mut index = CoverageIndex::default();
+        for run in 1..10 {
+            index.add_sources(vec![loaded(&[(2, 4)], Some(7))], run == 1, Timestamp(run));
+        }
+        index.add_sources(vec![loaded(&[(2, 4)], Some(8))], false, Timestamp(10));
+        let lines = index.source("a.py").unwrap();
+        let texts = [0, 1, 9, 10, 11].map(|at| lines.text_at(Timestamp(at)));
+        assert_eq!(texts, [None, Some(7), Some(7), Some(8), Some(8)]);
+    }
+
+    #[test]
+    fn knows_that_a_file_is_loaded_by_no_test_only_if_it_knows_all_that_are() {
+        let mut index = CoverageIndex::default();
+        assert!(!index.may_be_loaded("b.py"), "nothing was measured");
+        index.ingest(vec![measured("A", 1, 1)], true, Timestamp(1));
+        assert!(index.may_be_loaded("b.py"), "an index of an earlier version has no sources");
+        index.add_sources(vec![loaded(&[(1, 3)], Some(7))], true, Timestamp(1));
+        assert!(index.may_be_loaded("a.py") && !index.may_be_loaded("b.py"));
+    }
+
+    #[test]
     fn counts_the_memory_of_sources() {
         let mut index = CoverageIndex::default();
         index.add_sources(vec![loaded(&[(2, 4), (9, 9)], Some(1))], true, Timestamp(1));

@@ -38,7 +38,7 @@ pub struct UntestedLines {
     /// Changed files that no test loaded.
     pub not_loaded: FileNames,
     /// Changed files of which the run does not tell: some of the tests that may execute their changed lines did not run since, or a file was
-    /// written during the run.
+    /// written during the run, is no UTF-8, or did not fit.
     pub not_known: FileNames,
     /// Whether tests started other processes, whose lines are not measured.
     pub has_processes: bool,

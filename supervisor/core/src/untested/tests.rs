@@ -179,6 +179,21 @@ fn a_renamed_file_has_the_text_that_it_had() {
 }
 
 #[test]
+fn sources_that_are_too_large_together_or_no_text_are_not_known() {
+    let mut sources = ChangedSources::default();
+    assert!(sources.is_empty());
+    let large = "a\n".repeat(UNTESTED_BYTES_MAX / 4);
+    for path in ["a.py", "b.py", "c.py", "d.py"] {
+        sources.add(path.to_owned(), None, || (path != "b.py").then(|| (text(path, "a").0, large.clone())));
+    }
+    sources.add("e.py".to_owned(), None, || panic!("nothing more is read"));
+    sources.add_removed("f.py".to_owned(), text("f.py", "ab").0);
+    let (changed, not_read) = sources.finish();
+    let changed: Vec<&str> = changed.iter().map(|source| source.path.as_str()).collect();
+    assert_eq!((changed, not_read), (vec!["a.py", "c.py"], ["b.py", "d.py", "e.py"].map(str::to_owned).to_vec()));
+}
+
+#[test]
 fn lists_are_bounded_and_the_rest_is_counted() {
     let lines = format!("a{}", "xb".repeat(30));
     let source = changed("a.py", Some(&"b".repeat(30)), &lines);

@@ -90,4 +90,19 @@ mod tests {
         let expected = [("a.py", Some(vec![span(1, 3), span(9, 9)])), ("b.py", None), ("c.py", Some(vec![]))];
         assert_eq!(found, expected.map(|(path, executable)| (path.to_owned(), executable)));
     }
+
+    #[test]
+    fn a_source_of_many_small_records_is_united_seldom() {
+        let span = |line| LineSpan { first: line, last: line };
+        let all: Vec<LineSpan> = (0..20_000).map(|line| span(4 * line + 1)).collect();
+        let mut sources = LoadedSources::default();
+        sources.add("a.py", Some(&all));
+        for line in 0..20_000 {
+            sources.add("a.py", Some(&[span(4 * line + 3)]));
+        }
+        let lines = &sources.by_path["a.py"];
+        assert_eq!(lines.as_ref().unwrap().united, 20_000, "not for each record");
+        let found = sources.into_vec().remove(0).executable.unwrap();
+        assert_eq!((found.len(), found[1]), (40_000, span(3)));
+    }
 }
