@@ -38,7 +38,7 @@ pub fn untested_line(untested: &UntestedLines) -> Option<String> {
 #[must_use]
 pub fn not_known_line(untested: &UntestedLines) -> Option<String> {
     let files = (!untested.not_known.is_empty()).then(|| named(&untested.not_known, untested.not_known_left_out))?;
-    Some(format!("not known for {files}: not all tests ran on their text as it is now"))
+    Some(format!("not known for {files}: not all tests ran on their text as it is now, or it could not be read"))
 }
 
 /// Where the lines are, `shop/cart.py:12-14`.
@@ -75,8 +75,8 @@ mod tests {
         assert_eq!(untested_line(&untested).unwrap(), text);
         untested.not_known = vec!["b.py".to_owned()];
         untested.has_processes = true;
-        let more = "; not known for b.py: not all tests ran on their text as it is now; lines in processes that tests start are \
-                    not measured";
+        let more = "; not known for b.py: not all tests ran on their text as it is now, or it could not be read; \
+                    lines in processes that tests start are not measured";
         assert_eq!(untested_line(&untested).unwrap(), format!("{text}{more}"));
     }
 
