@@ -20,9 +20,6 @@ const MESSAGE_COLUMNS: usize = 400;
 /// Answer to an agent that asks about the last run before there is one.
 pub const NO_RUN_YET: &str = "no run_tests call yet in this session";
 
-/// Most ranges of lines in an answer of `TestsCovering`.
-const NOT_EXECUTED_LISTED: usize = 20;
-
 /// Answer of `tests_covering` to an agent before any coverage was measured.
 pub const NO_COVERAGE_YET: &str = "no coverage data yet — run `run_tests` first";
 
@@ -353,11 +350,7 @@ pub fn covering(answer: &TestsCoveringResponse, file: &str, reader: Reader) -> S
         return reader.no_coverage_yet().to_owned();
     }
     let file = line(file);
-    let location = match answer.range {
-        Some(LineRange { first_line, last_line }) if first_line == last_line => format!("{file}:{first_line}"),
-        Some(range) => format!("{file}:{}", range_text(&range)),
-        None => file.to_string(),
-    };
+    let location = answer.range.map_or_else(|| file.to_string(), |range| format!("{file}:{}", range_text(&range)));
     let mut text = if answer.tests.is_empty() {
         format!("no coverage found for {location}")
     } else {
@@ -390,7 +383,9 @@ fn executable_lines(answer: &TestsCoveringResponse, executable: u64) -> String {
         return format!("{executable} of these lines can be executed, each by a test");
     }
     let ranges: Vec<String> = answer.not_executed.iter().map(range_text).collect();
-    let more = if answer.not_executed.len() == NOT_EXECUTED_LISTED { ", ..." } else { "" };
+    let lines = |range: &LineRange| u64::from(range.last_line.saturating_sub(range.first_line)) + 1;
+    let listed: u64 = answer.not_executed.iter().map(lines).sum();
+    let more = if listed < answer.not_executed_lines { ", ..." } else { "" };
     format!(
         "{executable} of these lines can be executed, {} by no test: {}{more}",
         answer.not_executed_lines,

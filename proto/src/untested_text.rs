@@ -1,7 +1,8 @@
 //! The changed lines that no test executed, in one line: `3 of 14 changed lines were executed by no test: shop/cart.py:12-14`.
 
 use crate::printable::line;
-use crate::v1::{UntestedLines, UntestedSpan};
+use crate::text::range_text;
+use crate::v1::{LineRange, UntestedLines, UntestedSpan};
 
 /// Most places and files named.
 const NAMED_MAX: usize = 5;
@@ -44,12 +45,8 @@ pub fn not_known_line(untested: &UntestedLines) -> Option<String> {
 /// Where the lines are, `shop/cart.py:12-14`.
 #[must_use]
 pub fn place(span: &UntestedSpan) -> String {
-    let file = line(&span.file);
-    if span.first_line == span.last_line {
-        format!("{file}:{}", span.first_line)
-    } else {
-        format!("{file}:{}-{}", span.first_line, span.last_line)
-    }
+    let UntestedSpan { first_line, last_line, .. } = *span;
+    format!("{}:{}", line(&span.file), range_text(&LineRange { first_line, last_line }))
 }
 
 fn named(all: &[String], left_out: u64) -> String {

@@ -56,6 +56,16 @@ pub fn search_path() -> OsString {
     std::env::join_paths(first.into_iter().chain(std::env::split_paths(&ours)).chain(last)).unwrap()
 }
 
+/// The same with a Python before it that reports lines by test.
+#[must_use]
+pub fn search_path_with_lines() -> OsString {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| ensure_installed("pytest-lines"));
+    let known = search_path();
+    let dirs = [tools().join("pytest-lines/bin")].into_iter().chain(std::env::split_paths(&known));
+    std::env::join_paths(dirs).unwrap()
+}
+
 /// RUSTUP_HOME for programs under test, whose HOME differs from the user's.
 #[must_use]
 pub fn rustup_home() -> PathBuf {

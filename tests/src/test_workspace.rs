@@ -1,7 +1,7 @@
 //! An isolated workspace per test: a copy of a fixture, and directories for everything that a user's programs write. All
 //! tests of a build share compiled libraries; otherwise every run would compile Go's library anew.
 
-use crate::process::{self, ProcessOutput, command, program, source_root, wait_for_exit};
+use crate::process::{self, ProcessOutput, command, program, source_root, wait_for_exit, wait_until};
 use crate::supervisor_process::TENANTS;
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Once, OnceLock};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 /// Paths below a directory with mode and content (the target of a symlink); directories and symlinks included.
@@ -52,6 +53,17 @@ pub fn copy(from: &Path, to: &Path) {
             fs::set_permissions(&target, fs::Permissions::from_mode(mode)).unwrap();
         }
     }
+}
+
+/// Writes a file and waits until a run that begins now does not count it as written during the run.
+pub fn write_before_run(workspace: &Path, file: &str, content: &str) {
+    let path = workspace.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, content).unwrap();
+    let written = fs::metadata(&path).unwrap().modified().unwrap();
+    wait_until("the file is older than the next run", || {
+        SystemTime::now().duration_since(written).is_ok_and(|age| age > Duration::from_millis(40))
+    });
 }
 
 /// Frameworks whose fixtures need packages in `node_modules`.
@@ -384,13 +396,13 @@ impl Baseline {
     /// Waits until no process of `pid` in `workspace` is alive; fails when cgroups, files or mounts are left.
     pub fn assert_nothing_is_left(&self, workspace: &TestWorkspace, pid: u32) {
         let mark = workspace.root().to_str().unwrap();
-        process::wait_until("no process of the run is alive", || {
+        wait_until("no process of the run is alive", || {
             process::processes_matching(mark).is_empty()
                 && process::processes_matching(&format!("proctor-{pid}-")).is_empty()
         });
         assert_eq!(process::supervisor_cgroups(pid), [""; 0].map(PathBuf::from), "cgroups are left");
         self.assert_files(workspace);
-        process::wait_until("no mount is left", || process::proctor_mounts(mark).is_empty());
+        wait_until("no mount is left", || process::proctor_mounts(mark).is_empty());
     }
 
     /// Fails when the workspace has changed or TMPDIR is not empty.

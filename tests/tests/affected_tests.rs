@@ -11,13 +11,11 @@ use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{AffectedTestsRequest, Outcome, Report, RunAffectedTestsRequest, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
-use proctor_tests::process::wait_until;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
-use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, write_before_run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
@@ -41,19 +39,8 @@ const GO: [(&str, &str); 8] = [
     ("c/c_test.go", "package c\n\nimport \"testing\"\n\nfunc TestC(t *testing.T) {\n\tH()\n}\n"),
 ];
 
-/// A file that was written just before a run counts as written during the run.
-fn write(workspace: &Path, file: &str, content: &str) {
-    let path = workspace.join(file);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, content).unwrap();
-    let written = fs::metadata(&path).unwrap().modified().unwrap();
-    wait_until("the file is older than the next run", || {
-        SystemTime::now().duration_since(written).is_ok_and(|age| age > Duration::from_millis(40))
-    });
-}
-
 fn write_all(workspace: &Path, files: &[(&str, &str)]) {
-    files.iter().for_each(|(file, content)| write(workspace, file, content));
+    files.iter().for_each(|(file, content)| write_before_run(workspace, file, content));
 }
 
 fn go_workspace() -> TestWorkspace {
@@ -100,7 +87,7 @@ fn go_tests_follow_lines_imports_and_settings() {
     assert!(first["affected"]["full_reason"].as_str().unwrap().starts_with("no run of all tests"), "{first}");
     assert_eq!(affected(&workspace, "last_run"), "", "the full run is the new state");
 
-    write(path, "a/a.go", &A.replace("return N", "return N + 1"));
+    write_before_run(path, "a/a.go", &A.replace("return N", "return N + 1"));
     let executed = "TestA executed a changed line: a/a.go, TestB executed a changed line: a/a.go";
     assert_eq!(affected(&workspace, "last_run"), executed);
     let some = run_affected(&workspace, 0);
@@ -115,26 +102,26 @@ fn go_tests_follow_lines_imports_and_settings() {
     let human = workspace.proctor(&["run", "--affected"]);
     assert!(human.status == 0 && human.stdout.starts_with("no test is affected by what changed since"), "{human:?}");
 
-    write(path, "a/a.go", &A.replace("N = 1", "N = 2"));
+    write_before_run(path, "a/a.go", &A.replace("N = 1", "N = 2"));
     let imported = "TestA own file or package changed: a/a.go, TestB imports a changed file: a/a.go";
     assert_eq!(affected(&workspace, "last_run"), imported, "a constant has no line that is measured");
     let human = workspace.proctor(&["run", "--affected"]);
     assert!(human.status == 0 && human.stdout.contains("2 passed, 2 affected of 3 (go"), "{human:?}");
     assert!(human.stdout.contains("\n1 left out: ") && human.stdout.contains("next: proctor run\n"), "{human:?}");
 
-    write(path, "c/more_test.go", "package c\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) {}\n");
+    write_before_run(path, "c/more_test.go", "package c\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) {}\n");
     assert_eq!(affected(&workspace, "last_run"), "TestC own file or package changed: c/more_test.go");
     assert_eq!(names(&run_affected(&workspace, 0)), ["TestC", "TestMore"]);
     fs::remove_file(path.join("c/more_test.go")).unwrap();
     assert_eq!(names(&run_affected(&workspace, 0)), ["TestC"]);
     assert_eq!(affected(&workspace, "last_run"), "", "the removed test is forgotten");
 
-    write(path, "README.md", "Another text.\n");
+    write_before_run(path, "README.md", "Another text.\n");
     assert_eq!(affected(&workspace, "last_run"), "", "no source names it");
-    write(path, "b/testdata/in.txt", "1");
+    write_before_run(path, "b/testdata/in.txt", "1");
     assert_eq!(affected(&workspace, "last_run"), "full: b/testdata/in.txt was added, and any test may read it");
     fs::remove_dir_all(path.join("b/testdata")).unwrap();
-    write(path, "go.mod", "module example.com/m\n\ngo 1.22\n");
+    write_before_run(path, "go.mod", "module example.com/m\n\ngo 1.22\n");
     assert_eq!(affected(&workspace, "last_run"), "full: go.mod, a build file, was changed");
     let all = run_affected(&workspace, 0);
     assert_eq!(
@@ -150,7 +137,7 @@ fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
     let workspace = go_workspace();
     let path = &workspace.path;
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    write(path, "a/a.go", &A.replace("return N", "return N + 7"));
+    write_before_run(path, "a/a.go", &A.replace("return N", "return N + 7"));
     assert_eq!(workspace.proctor(&["run", "--filter", "TestA"]).status, 0);
     assert!(
         affected(&workspace, "last_run").contains("TestB executed a changed line"),
@@ -161,7 +148,7 @@ fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
     assert_eq!(affected(&workspace, "last_run"), "TestB failed last time");
     let since_green = affected(&workspace, "last_green");
     assert!(since_green.starts_with("TestB failed last time, TestA executed a changed line"), "{since_green}");
-    write(path, "a/a.go", A);
+    write_before_run(path, "a/a.go", A);
     let repaired = run_affected(&workspace, 0);
     assert_eq!((&repaired["outcome"], names(&repaired)), (&json!("passed"), vec!["TestA".into(), "TestB".into()]));
     assert_eq!(affected(&workspace, "last_green"), "", "every test has passed for these files");
@@ -170,7 +157,7 @@ fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
     let other = affected(&workspace, "last_run");
     assert!(other.starts_with("full: the environment variables of the last run differ"), "{other}");
     let broken = "package a\n\nfunc F() int {\n";
-    write(path, "a/a.go", broken);
+    write_before_run(path, "a/a.go", broken);
     let built = workspace.proctor(&["run", "--affected", "--output", "json"]);
     assert_eq!((built.status, built.json()["outcome"].as_str()), (3, Some("build_failed")), "{built:?}");
 }
@@ -179,7 +166,7 @@ fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
 fn lines_of_a_measurement_move_along_later_edits() {
     let workspace = go_workspace();
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    write(&workspace.path, "a/a.go", &A.replace("const N", "// One,\n// two lines.\nconst N"));
+    write_before_run(&workspace.path, "a/a.go", &A.replace("const N", "// One,\n// two lines.\nconst N"));
     let covering = |line: &str| workspace.proctor(&["covering", line]).stdout;
     let moved = covering("a/a.go:8");
     assert!(moved.contains("TestA") && moved.contains("TestB"), "{moved}");
@@ -210,20 +197,20 @@ fn python_tests_follow_imports_conftest_and_settings() {
     );
     assert_eq!(workspace.proctor(&["run"]).status, 0);
     assert_eq!(affected(&workspace, "last_run"), "");
-    write(path, "shop/price.py", "def total():\n    return 2\n");
+    write_before_run(path, "shop/price.py", "def total():\n    return 2\n");
     assert_eq!(affected(&workspace, "last_run"), "test_cart imports a changed file: shop/price.py");
     let some = run_affected(&workspace, 0);
     assert_eq!((names(&some), &some["affected"]["left_out"]), (vec!["test_cart".into()], &json!(2)));
-    write(path, "tests/sub/conftest.py", "import json\n");
+    write_before_run(path, "tests/sub/conftest.py", "import json\n");
     assert_eq!(affected(&workspace, "last_run"), "test_sub set up by a changed file: tests/sub/conftest.py");
-    write(path, "tests/test_new.py", "def test_new():\n    pass\n");
+    write_before_run(path, "tests/test_new.py", "def test_new():\n    pass\n");
     assert_eq!(names(&run_affected(&workspace, 0)), ["test_new", "test_sub"]);
-    write(path, "shop/price.py", "def total():\n    return 0\n");
+    write_before_run(path, "shop/price.py", "def total():\n    return 0\n");
     assert_eq!(names(&run_affected(&workspace, 1)), ["test_cart"]);
     assert_eq!(affected(&workspace, "last_run"), "test_cart failed last time");
     fs::remove_file(path.join("shop/price.py")).unwrap();
     assert_eq!(affected(&workspace, "last_run"), "test_cart failed last time");
-    write(path, "conftest.py", "import json\n");
+    write_before_run(path, "conftest.py", "import json\n");
     assert_eq!(affected(&workspace, "last_run"), "full: conftest.py, the set-up of all tests, was changed");
 }
 
@@ -254,7 +241,7 @@ fn a_git_revision_is_compared_without_git() {
         ["alone", "cart", "prices"].map(|name| format!("test_{name} own file or package changed: test_{name}.py"));
     assert_eq!(affected(&workspace, "HEAD"), own.join(", "));
     fs::write(path.join("test_alone.py"), "def test_alone():\n    pass\n").unwrap();
-    write(path, "shop/cart.py", "cart = 2\n");
+    write_before_run(path, "shop/cart.py", "cart = 2\n");
     let document = workspace.proctor(&["affected", "v1", "--output", "json"]).json();
     assert!(document["affected"]["since"].as_str().unwrap().starts_with("commit "), "{document}");
     assert_eq!(document["affected"]["selected"], 3);
@@ -301,7 +288,11 @@ async fn grpc_selects_and_runs_for_the_callers_own_session_only() {
         ("3", "the last run of all tests")
     );
 
-    write(&workspace, "b/b.go", "package b\n\nimport \"example.com/m/a\"\n\nfunc G() int {\n\treturn a.F() + 9\n}\n");
+    write_before_run(
+        &workspace,
+        "b/b.go",
+        "package b\n\nimport \"example.com/m/a\"\n\nfunc G() int {\n\treturn a.F() + 9\n}\n",
+    );
     let request = |since: &str| AffectedTestsRequest { session_id: session.clone(), since: since.into(), limit: 0 };
     let answer = alpha.results.clone().affected_tests(request("last_run")).await.unwrap().into_inner();
     assert_eq!((answer.tests.len(), answer.tests[0].name.as_str()), (1, "TestB"), "{answer:?}");
@@ -348,7 +339,7 @@ async fn mcp_runs_what_is_affected_and_counts_what_it_leaves_out() {
     let nothing = mcp.call("run_affected_tests", json!({})).await;
     assert_eq!(nothing.structured["nothing_ran"], reason::NOTHING_AFFECTED, "{nothing:?}");
     assert!(nothing.text.starts_with("no test is affected by what changed since"), "{nothing:?}");
-    write(&workspace.path, "a/a.go", &A.replace("return N", "return N + 1"));
+    write_before_run(&workspace.path, "a/a.go", &A.replace("return N", "return N + 1"));
     let dry = mcp.call("run_affected_tests", json!({"dry_run": true})).await;
     assert_eq!(
         (&dry.structured["affected"]["selected"], &dry.structured["affected"]["left_out"]),
@@ -362,7 +353,7 @@ async fn mcp_runs_what_is_affected_and_counts_what_it_leaves_out() {
     assert!(ran.text.starts_with("passed: 2 affected of 3 (go"), "{ran:?}");
     assert_eq!(ran.structured["affected"]["reasons"], json!({"executed a changed line": 2}), "{ran:?}");
     assert!(ran.structured["notes"].to_string().contains("1 left out: no measured line"), "{ran:?}");
-    write(&workspace.path, "go.sum", "");
+    write_before_run(&workspace.path, "go.sum", "");
     let all = mcp.call("run_affected_tests", json!({"since": "last_green"})).await;
     assert!(all.text.starts_with("passed: 3 tests (go"), "{all:?}");
     assert_eq!(all.structured["affected"]["full_reason"], "go.sum, a lock file, was added", "{all:?}");

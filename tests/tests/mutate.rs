@@ -7,15 +7,14 @@
 
 use nix::sys::signal::Signal;
 use proctor_tests::process::{
-    Process, ProcessOutput, descendants, ensure_installed, processes_matching, proctor_mounts, search_path, signal,
-    supervisor_cgroups, tools, wait_for_exit, wait_until,
+    Process, ProcessOutput, descendants, processes_matching, proctor_mounts, search_path_with_lines, signal,
+    supervisor_cgroups, wait_for_exit, wait_until,
 };
 use proctor_tests::test_workspace::{TestWorkspace, copy, tree};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Once;
 
 const PYTHON: &str = "\
 def price(n):
@@ -127,12 +126,8 @@ test('count', () => {
 
 /// A command of proctor with a Python on PATH that reports lines.
 fn command(workspace: &TestWorkspace, arguments: &[&str]) -> Command {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| ensure_installed("pytest-lines"));
-    let known = search_path();
-    let dirs = [tools().join("pytest-lines/bin")].into_iter().chain(std::env::split_paths(&known));
     let mut command = workspace.command("proctor");
-    command.args(arguments).env("PATH", std::env::join_paths(dirs).unwrap());
+    command.args(arguments).env("PATH", search_path_with_lines());
     command
 }
 

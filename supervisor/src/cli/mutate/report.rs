@@ -2,7 +2,7 @@
 
 use super::baseline::Baseline;
 use super::campaign::MutantResult;
-use super::candidates::{Candidate, Candidates, source_text};
+use super::candidates::{Candidate, Candidates};
 use super::verdict::Verdict;
 use crate::cli::{CANCELLED, HOST};
 use crate::workspace::Workspace;
@@ -58,7 +58,8 @@ impl MutationReport {
         let total = results.len();
         let texts: BTreeMap<&str, &str> =
             candidates.chosen.iter().map(|candidate| (candidate.file.as_str(), &*candidate.text)).collect();
-        let is_edited = |(file, text): (&str, &str)| source_text(workspace, file).as_deref() != Some(text);
+        let is_edited =
+            |(file, text): (&str, &str)| workspace.source_text(file).is_none_or(|(_, source)| source != text);
         let edited: BTreeSet<String> =
             texts.into_iter().filter(|entry| is_edited(*entry)).map(|(file, _)| file.to_owned()).collect();
         let judge = |(candidate, result): (Candidate, Option<MutantResult>)| {
