@@ -1,20 +1,33 @@
-//! Compiles the extension module that stores executed lines in a Python process. It is injected into runs as a file.
+//! Compiles what measures executed lines within the processes of a run, and is injected into runs as a file: the extension
+//! module that stores the lines of Python, and the recorder that programs of Rust are linked with.
 
 #![expect(clippy::disallowed_methods, reason = "cargo gives a build script its directory in a variable")]
 
 use std::path::PathBuf;
 
-/// The module's source.
-const SOURCE: &str = "src/ecosystems/python/proctor_lines.c";
+/// The module's source, and its name.
+const PYTHON: [&str; 2] = ["src/ecosystems/python/proctor_lines.c", "proctor_lines.so"];
 
 /// Arguments for a shared object that needs no C library: it is loaded by whatever Python a project has.
-const ARGUMENTS: [&str; 9] =
-    ["-std=c11", "-O2", "-s", "-shared", "-fPIC", "-fvisibility=hidden", "-ffreestanding", "-nostdlib", "-o"];
+const SHARED_OBJECT: &[&str] =
+    &["-std=c11", "-O2", "-s", "-shared", "-fPIC", "-fvisibility=hidden", "-ffreestanding", "-nostdlib"];
+
+/// The recorder's source, and its name.
+const RUST: [&str; 2] = ["src/runners/rust/test_lines/recorder.c", "rust_recorder.o"];
+
+/// Arguments for an object that is linked into a program beside a C library.
+const OBJECT: &[&str] =
+    &["-std=gnu11", "-O2", "-c", "-fPIC", "-fvisibility=hidden", "-fno-stack-protector", "-U_FORTIFY_SOURCE"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo::rerun-if-changed={SOURCE}");
-    let module = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?).join("proctor_lines.so");
+    let directory = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let compiler = cc::Build::new().try_get_compiler()?;
-    let status = compiler.to_command().args(ARGUMENTS).arg(module).arg(SOURCE).status()?;
-    if status.success() { Ok(()) } else { Err(format!("the C compiler failed on {SOURCE}: {status}").into()) }
+    for ([source, name], arguments) in [(PYTHON, SHARED_OBJECT), (RUST, OBJECT)] {
+        println!("cargo::rerun-if-changed={source}");
+        let status = compiler.to_command().args(arguments).arg("-o").arg(directory.join(name)).arg(source).status()?;
+        if !status.success() {
+            return Err(format!("the C compiler failed on {source}: {status}").into());
+        }
+    }
+    Ok(())
 }

@@ -32,7 +32,7 @@ fn tree() -> FileTree {
 
 fn want(selection: &Selection, parallel: Option<u32>) -> PlanRequest<'_> {
     let plain = support::want::want(selection);
-    PlanRequest { coverage: CoverageMode::Auto, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
+    PlanRequest { coverage: CoverageMode::Off, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
 }
 
 fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanError> {
@@ -154,6 +154,46 @@ fn the_runner_script_contains_the_projects_runner() {
     let [runner] = plan.files.as_slice() else { panic!("{:?}", plan.files) };
     assert_eq!((runner.path.as_str(), runner.executable), ("cargo-runner-0", true));
     insta::assert_snapshot!("cargo-runner", String::from_utf8(runner.bytes.clone()).unwrap());
+}
+
+#[test]
+fn measures_lines_with_a_program_before_rustc_and_a_recorder() {
+    for (framework, name) in [(&Cargo as &dyn Framework, "cargo"), (&Nextest, "nextest")] {
+        let request = PlanRequest { coverage: CoverageMode::Auto, ..want(&Selection::All, None) };
+        let plan = framework.plan(&framework.detect(&tree()), &tree(), &request).unwrap();
+        let [.., wrapper, recorder] = plan.files.as_slice() else { panic!("{:?}", plan.files) };
+        assert!(wrapper.path.starts_with("rustc-") && wrapper.executable, "{}", wrapper.path);
+        let script = String::from_utf8(wrapper.bytes.clone()).unwrap();
+        assert!(script.contains(&format!("link-arg=/tmp/proctor/{}'\n", recorder.path)), "{script}");
+        assert!(recorder.bytes.starts_with(b"\x7fELF"));
+        let step = &plan.steps[0];
+        let option = format!("--config=build.rustc-workspace-wrapper=\"/tmp/proctor/{}\"", wrapper.path);
+        let place = |option: &str| step.args.iter().position(|arg| arg == option);
+        assert_eq!(place(&option), place("--color=never").map(|at| at + 1), "{:?}", step.args);
+        let directory = format!("artifacts/{name}-lines");
+        assert_eq!(step.env["PROCTOR_COVERAGE"], format!("/tmp/proctor/{directory}"));
+        assert_eq!(step.env["LLVM_PROFILE_FILE"], "/dev/null");
+        assert!(plan.artifacts && plan.dirs.contains(&directory));
+        let runner = plan.files.iter().find(|file| file.path == "cargo-runner-0");
+        let is_one_at_a_time =
+            runner.map(|runner| String::from_utf8_lossy(&runner.bytes).contains("threads=--test-threads=1"));
+        assert_eq!(is_one_at_a_time, (name == "cargo").then_some(true));
+    }
+}
+
+#[test]
+fn a_program_of_the_projects_own_before_rustc_stays() {
+    let mut tree = FileTree::default();
+    tree.add_with_content("a/Cargo.toml", "[package]\nname = 'a'\n");
+    tree.add_with_content(".cargo/config.toml", "[build]\nrustc-workspace-wrapper = 'tools/rustc'\n");
+    for framework in [&Cargo as &dyn Framework, &Nextest] {
+        let request = PlanRequest { coverage: CoverageMode::Auto, ..want(&Selection::All, None) };
+        let plan = framework.plan(&framework.detect(&tree), &tree, &request).unwrap();
+        let note = "coverage is not measured: a sets a `rustc-workspace-wrapper` of its own";
+        assert!(plan.notes.iter().any(|known| known == note), "{:?}", plan.notes);
+        assert!(!plan.artifacts && plan.files.iter().all(|file| file.path == "cargo-runner-0"), "{:?}", plan.files);
+        assert!(!plan.steps[0].args.iter().any(|arg| arg.starts_with("--config")), "{:?}", plan.steps);
+    }
 }
 
 #[test]

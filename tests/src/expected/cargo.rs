@@ -1,4 +1,4 @@
-//! Expected results of the fixtures of `cargo test`.
+//! Expected results of the fixtures of `cargo test`. `lines` is tested in `outcome_table/rust_lines.rs`.
 
 use crate::expectation::{Case, Collector, Row, RunOptions};
 

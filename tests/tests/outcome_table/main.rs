@@ -23,6 +23,7 @@ mod pytest_playwright;
 mod python_lines;
 mod python_mcp_sdk;
 mod python_mcp_transports;
+mod rust_lines;
 mod wrapped_test_scripts;
 
 use proctor_tests::expectation::Row;
@@ -188,6 +189,7 @@ fn command_line_and_mcp_show_every_feature_of_a_report() {
 
 /// Fixtures without a row, for a reason given in their framework's table.
 const FIXTURES_WITHOUT_ROW: &[&str] = &[
+    "cargo/lines",
     "go/lines",
     "go/race",
     "jest/lines",

@@ -6,6 +6,7 @@
 
 use super::manifest::{own_runner, packages, wants_all_members};
 use super::selection::{NameSelection, TargetGroup, groups};
+use super::test_lines;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
@@ -31,9 +32,15 @@ const RUNNER_VARIABLES: [&str; 4] = [
 /// The wrapper script, with placeholders for the project's runner and its harness-free binaries.
 const RUNNER: &str = include_str!("runner.sh");
 
+/// Lines of the wrapper in a measured run: counters are those of a whole process, so its tests run one after the other. A number
+/// that the request or the project sets stays in force.
+const ONE_TEST_AT_A_TIME: &str = "[ \"$RUST_TEST_THREADS\" ] || threads=--test-threads=1\n";
+
 /// The plan of a run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
-    plan_with(projects, tree, request, &[])
+    let mut plan = plan_with(projects, tree, request, &[])?;
+    test_lines::plan_measurement(&mut plan, NAME, tree, request);
+    Ok(plan)
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.
@@ -56,7 +63,8 @@ fn plan_with(
         let number = projects.iter().position(|project| project == group.project).unwrap_or(0);
         let path = format!("cargo-runner-{number}");
         if !plan.files.iter().any(|file| file.path == path) {
-            let bytes = runner_script(projects, tree, group.project, request).into_bytes();
+            let is_measured = harness.is_empty() && test_lines::is_measured(tree, &group.project.dir, request);
+            let bytes = runner_script(projects, tree, group.project, request, is_measured).into_bytes();
             plan.files.push(InjectedFile { path: path.clone(), bytes, executable: true });
         }
         if !tree.contains(&join(&group.project.dir, "Cargo.lock")) && !tree.is_truncated() {
@@ -110,7 +118,13 @@ pub(super) fn names(names: &NameSelection) -> Vec<String> {
     }
 }
 
-fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, request: &PlanRequest<'_>) -> String {
+fn runner_script(
+    projects: &[Project],
+    tree: &FileTree,
+    project: &Project,
+    request: &PlanRequest<'_>,
+    is_measured: bool,
+) -> String {
     let own = own_runner(tree, project, request.workspace).map(|(_, words)| {
         format!("set -- {} \"$@\"", words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "))
     });
@@ -122,5 +136,9 @@ fn runner_script(projects: &[Project], tree: &FileTree, project: &Project, reque
             plain.push_str(&format!("{pattern})\n  echo \"proctor-plain $binary\"\n  \"$@\" 2>&1\n  ;;\n"));
         }
     }
-    RUNNER.replace("#own-runner#", &own.unwrap_or_default()).replace("#plain-binaries#\n", &plain)
+    let threads = if is_measured { ONE_TEST_AT_A_TIME } else { "" };
+    RUNNER
+        .replace("#own-runner#", &own.unwrap_or_default())
+        .replace("#one-at-a-time#\n", threads)
+        .replace("#plain-binaries#\n", &plain)
 }

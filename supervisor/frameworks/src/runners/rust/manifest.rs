@@ -4,7 +4,7 @@
 use super::binary_names::Binary;
 use crate::contract::FileTree;
 use crate::contract::{Project, innermost_project};
-use crate::parsing::workspace_paths::{is_within, join};
+use crate::parsing::workspace_paths::{ancestors, is_within, join};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -179,6 +179,14 @@ pub(super) fn wants_all_members(tree: &FileTree, project: &Project) -> bool {
 struct Config {
     #[serde(default)]
     target: BTreeMap<String, TargetConfig>,
+    #[serde(default)]
+    build: BuildConfig,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct BuildConfig {
+    #[serde(rename = "rustc-workspace-wrapper")]
+    workspace_wrapper: Option<toml::Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -221,6 +229,14 @@ pub(super) fn own_runner(tree: &FileTree, project: &Project, workspace: &str) ->
         }
         dir = dir.rsplit_once('/').map_or("", |(above, _)| above);
     }
+}
+
+/// Whether Cargo's own settings for `dir` name a program that stands before rustc for the packages of the workspace.
+pub(super) fn own_wrapper(tree: &FileTree, dir: &str) -> bool {
+    let configs = ancestors(dir).filter_map(|dir| tree.content(&join(dir, ".cargo/config.toml")));
+    configs
+        .filter_map(|content| toml::from_str::<Config>(content).ok())
+        .any(|config| config.build.workspace_wrapper.is_some())
 }
 
 /// Whether a target, or a condition of the usual kinds, matches this host.

@@ -7,7 +7,7 @@
 //! compiler, and `binary_names` maps binaries to names and back.
 //!
 //! `cargo test` writes a lock file where the project has none, as it does without proctor; nothing else is written to the
-//! workspace. Coverage is not measured.
+//! workspace. `test_lines` measures which lines each test executes.
 
 mod binary_names;
 mod build_errors;
@@ -20,12 +20,13 @@ mod manifest;
 mod nextest;
 mod parser;
 mod selection;
+mod test_lines;
 mod toolchain;
 
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{
-    Framework, LONG_WALL_MS, Manifest, NameScope, OptionSupport, Parser, Plan, PlanError, PlanRequest,
+    CoverageHarvest, Framework, LONG_WALL_MS, Manifest, NameScope, OptionSupport, Parser, Plan, PlanError, PlanRequest,
     ReservedVariables, ScopeSupport,
 };
 use crate::parsing::workspace_paths::join;
@@ -34,6 +35,7 @@ pub(crate) use manifest::workspaces;
 use parser::{Mode, RunnerKind, RustParser};
 use proctor_core::request::RerunTarget;
 use proctor_core::test_name::TestName;
+use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use toolchain::RUST;
 
 /// Files whose content planning reads: manifests, the settings of nextest, and Cargo's own settings.
@@ -50,6 +52,7 @@ static CARGO_MANIFEST: Manifest = Manifest {
     markers: MARKERS,
     extensions: &["rs"],
     default_wall_ms: Some(LONG_WALL_MS),
+    options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
     rerun_names: RERUN_NAMES,
     toolchains: &[&RUST],
     sample: &[("Cargo.toml", "[package]\nname = \"pass\"\n")],
@@ -97,6 +100,16 @@ impl Framework for Cargo {
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(RustParser::new(RunnerKind::Cargo, Mode::Listing, plan, request))
     }
+
+    fn ingest_coverage(
+        &self,
+        projects: &[Project],
+        workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        test_lines::ingest(cargo::NAME, projects, workspace, artifacts, finished)
+    }
 }
 
 /// Adapter for cargo-nextest. It takes the projects that have nextest settings, and any project when requested by name.
@@ -112,6 +125,7 @@ static NEXTEST_MANIFEST: Manifest = Manifest {
     default_wall_ms: Some(LONG_WALL_MS),
     finishes_started_tests: false,
     options: OptionSupport {
+        coverage: true,
         scope: ScopeSupport { names: NameScope::Adapter, files: false },
         ..Manifest::DEFAULT.options
     },
@@ -162,6 +176,16 @@ impl Framework for Nextest {
 
     fn listing_parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {
         Box::new(RustParser::new(RunnerKind::Nextest, Mode::Listing, plan, request))
+    }
+
+    fn ingest_coverage(
+        &self,
+        projects: &[Project],
+        workspace: &str,
+        artifacts: &[(String, Vec<u8>)],
+        finished: &BTreeMap<String, BTreeSet<String>>,
+    ) -> CoverageHarvest {
+        test_lines::ingest(nextest::NAME, projects, workspace, artifacts, finished)
     }
 }
 

@@ -6,6 +6,7 @@
 use super::binary_names::Binary;
 use super::cargo::{COLOUR, common_options, names};
 use super::selection::groups;
+use super::test_lines;
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{Plan, PlanError, PlanRequest, ScopeGlobs, Step, TestScope};
@@ -24,7 +25,9 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
         .map(str::to_owned)
         .to_vec();
     options.extend(request.parallel.map(|tests| format!("--test-threads={}", tests.max(1))));
-    plan_with(projects, tree, request, &options)
+    let mut plan = plan_with(projects, tree, request, &options)?;
+    test_lines::plan_measurement(&mut plan, NAME, tree, request);
+    Ok(plan)
 }
 
 /// The plan of a listing. Listing builds everything, and runs each binary for its names.

@@ -9,6 +9,8 @@ unset CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER CARGO_TARGET_AARCH64_UNKNOWN
 binary=$1
 name=${binary##*/}
 name=${name%-*}
+threads=
+#one-at-a-time#
 #own-runner#
 
 # The programs that rustdoc builds from doctests have no harness of their own.
@@ -21,7 +23,7 @@ case $CARGO_MANIFEST_DIR:$name in
 *)
   echo "proctor-began $binary"
   # Any value enables libtest's unstable options; only 1 would enable the compiler's, for code that tests compile.
-  RUSTC_BOOTSTRAP=0 "$@" -Zunstable-options --format=json --report-time
+  RUSTC_BOOTSTRAP=0 "$@" -Zunstable-options --format=json --report-time $threads
   ;;
 esac
 status=$?
