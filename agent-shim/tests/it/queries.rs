@@ -300,7 +300,8 @@ async fn names_the_frameworks_with_coverage_if_none_was_measured() {
     let result = client.call("tests_covering", json!({"file": "a.py"})).await;
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
     assert!(
-        block(&result, 1).ends_with("in this version coverage is measured for Go, Python, Jest, Vitest and Mocha only"),
+        block(&result, 1)
+            .ends_with("in this version coverage is measured for Go, Python, Rust, Jest, Vitest and Mocha only"),
         "{result:?}"
     );
 }

@@ -1,8 +1,8 @@
-//! The functions of a source text, by the forms that Go's and Python's formatters keep. No parser: what looks like a function in a
+//! The functions of a source text, by the forms that the formatters of Go, Python and Rust keep. No parser: what looks like a function in a
 //! multi-line string is taken for one; a wrong name appears in an analysis only.
 
-use crate::coverage::LineSpan;
-use crate::untested::SourceLanguage;
+use crate::coverage::{LineSpan, contains_line};
+use crate::untested::{SourceLanguage, declared_function, test_modules};
 
 /// A function or method.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,16 +29,25 @@ pub fn functions_named(path: &str, text: &str, name: &str) -> Vec<Function> {
         if is_javascript {
             return declares_javascript(line, name);
         }
-        let declared = if source.is_go { declared_go(line) } else { declared_python(line) };
+        let declared = match source.language {
+            Some(SourceLanguage::Go) => declared_go(line),
+            Some(SourceLanguage::Rust) => declared_function(line),
+            _ => declared_python(line),
+        };
         declared == Some(own)
     };
     let function = |at: usize| {
         if is_javascript {
             return source.javascript_function(at, name);
         }
-        let found = if source.is_go { source.go_function(at) } else { source.python_function_at(at) }?;
+        let found = match source.language {
+            Some(SourceLanguage::Go) => source.go_function(at),
+            Some(SourceLanguage::Rust) => source.rust_function(at),
+            _ => source.python_function_at(at),
+        }?;
+        let is_whole = matches!(source.language, Some(SourceLanguage::Go | SourceLanguage::Rust));
         let has_name = found.name == name || found.name.strip_suffix(name).is_some_and(|before| before.ends_with('.'));
-        (has_name && (!source.is_go || found.lines.first == span(at, at).first)).then_some(found)
+        (has_name && (!is_whole || found.lines.first == span(at, at).first)).then_some(found)
     };
     let declarations = (0..source.lines.len()).filter(|at| source.raw(*at).is_some_and(declares));
     declarations.take(DECLARATIONS_MAX).filter_map(function).take(NAMED_MAX).collect()
@@ -87,14 +96,18 @@ pub(super) struct SourceFunctions {
     text: String,
     /// Begin of each line.
     lines: Vec<usize>,
-    is_go: bool,
+    language: Option<SourceLanguage>,
+    /// Lines of modules that are compiled for tests only.
+    of_tests: Vec<LineSpan>,
 }
 
 impl SourceFunctions {
     /// The source at `path`.
     pub(super) fn new(path: &str, text: String) -> SourceFunctions {
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        SourceFunctions { text, lines, is_go: path.ends_with(".go") }
+        let language = SourceLanguage::of_path(path);
+        let of_tests = if language == Some(SourceLanguage::Rust) { test_modules(&text) } else { Vec::new() };
+        SourceFunctions { text, lines, language, of_tests }
     }
 
     /// The text of a line, from 1, without blanks around it; `None` behind the end and for a blank one.
@@ -102,10 +115,19 @@ impl SourceFunctions {
         Some(self.raw(usize::try_from(number).ok()?.checked_sub(1)?)?.trim().to_owned()).filter(|line| !line.is_empty())
     }
 
+    /// Whether a line, from 1, belongs to a module that is compiled for tests only.
+    pub(super) fn is_of_tests(&self, number: u32) -> bool {
+        contains_line(&self.of_tests, number)
+    }
+
     /// The innermost named function around a line, from 1.
     pub(super) fn around(&self, number: u32) -> Option<Function> {
         let at = usize::try_from(number).ok()?.checked_sub(1).filter(|at| *at < self.lines.len())?;
-        if self.is_go { self.go_function(at) } else { self.python_function(at) }
+        match self.language {
+            Some(SourceLanguage::Go) => self.go_function(at),
+            Some(SourceLanguage::Rust) => self.rust_function(at),
+            _ => self.python_function(at),
+        }
     }
 
     fn raw(&self, at: usize) -> Option<&str> {
@@ -128,6 +150,48 @@ impl SourceFunctions {
         })??;
         let last = (at..self.lines.len()).find(|below| self.raw(*below).is_some_and(|line| line.starts_with('}')));
         Some(Function { name: first.1, lines: span(first.0, last.unwrap_or(first.0).max(at)) })
+    }
+
+    // rustfmt indents what is in a function, and ends it with a brace that is indented like its first line.
+    fn rust_function(&self, at: usize) -> Option<Function> {
+        let line = self.raw(at)?;
+        let own = rust_indentation(line)?;
+        // The first and the last line are the function's, too.
+        let is_border = declared_function(line).is_some() || continues_rust(line);
+        let mut inner = if is_border { own + 1 } else { own };
+        let (mut names, mut function) = (Vec::new(), None);
+        for above in (0..=at).rev() {
+            let Some((line, indent)) = self.raw(above).and_then(|line| Some((line, rust_indentation(line)?))) else {
+                continue;
+            };
+            if indent >= inner {
+                continue;
+            }
+            if continues_rust(line) {
+                inner = indent + 1;
+                continue;
+            }
+            inner = indent;
+            if let Some(name) = declared_function(line) {
+                names.push(name);
+                function = function.or(Some((above, indent)));
+            } else if let Some(name) = rust_type(line.trim_start()) {
+                names.extend(function.is_some().then_some(name));
+            }
+            if indent == 0 {
+                break;
+            }
+        }
+        let (first, indent) = function?;
+        let ends = |below: &usize| {
+            self.raw(*below).is_some_and(|line| {
+                let is_short = *below == first && line.trim_end().ends_with(['}', ';']);
+                is_short || line.trim_start().starts_with('}') && rust_indentation(line) == Some(indent)
+            })
+        };
+        let last = (first..self.lines.len()).find(ends).unwrap_or(first);
+        names.reverse();
+        (last >= at).then(|| Function { name: names.join("."), lines: span(first, last) })
     }
 
     // A function that is defined in this line.
@@ -200,6 +264,39 @@ fn indentation(line: &str) -> Option<usize> {
     (!code.is_empty() && !code.starts_with('#')).then(|| line.len() - code.len())
 }
 
+/// Blanks at the beginning of a line of Rust; `None` for a blank line, a comment and an attribute.
+fn rust_indentation(line: &str) -> Option<usize> {
+    let code = line.trim_start();
+    (!code.is_empty() && !code.starts_with("//") && !code.starts_with('#')).then(|| line.len() - code.len())
+}
+
+/// Whether a line of Rust that is indented like the first one of an item continues it.
+fn continues_rust(line: &str) -> bool {
+    let code = line.trim_start();
+    code.starts_with([')', '{', '}', '>', ']']) || code.trim_end() == "where"
+}
+
+/// The type whose functions an `impl` has, or the trait: `impl<T> Add for a::Cart<T> {`.
+fn rust_type(code: &str) -> Option<&str> {
+    let code = code.strip_prefix("pub ").unwrap_or(code);
+    let code = code.strip_prefix("unsafe ").unwrap_or(code);
+    if let Some(declared) = code.strip_prefix("trait ") {
+        return identifier(declared);
+    }
+    let mut code = code.strip_prefix("impl")?;
+    if code.starts_with('<') {
+        let mut depth = 0_usize;
+        let end = code.find(|c| {
+            depth = depth + usize::from(c == '<') - usize::from(c == '>' && depth > 0);
+            depth == 0
+        })?;
+        code = &code[end + 1..];
+    }
+    let code = code.split_once(" for ").map_or(code, |(_, of)| of).trim_start();
+    let path = code.trim_start_matches(['&', '*']).split(['<', ' ', '{']).next()?;
+    identifier(path.rsplit("::").next()?)
+}
+
 fn identifier(text: &str) -> Option<&str> {
     let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
     Some(&text[..end]).filter(|name| !name.is_empty())
@@ -258,7 +355,7 @@ mod tests {
     /// The end of each is at the end of the file: with each line looked at for each, this would take minutes.
     #[test]
     fn a_file_of_declarations_of_one_name_is_read_a_bounded_number_of_times() {
-        for (path, line) in [("a.py", " def a():\n"), ("a.go", "a\n"), ("a.ts", "function a(\n")] {
+        for (path, line) in [("a.py", " def a():\n"), ("a.go", "a\n"), ("a.rs", "fn a(\n"), ("a.ts", "function a(\n")] {
             assert_eq!(functions_named(path, &line.repeat(50_000), "X.a"), []);
         }
         assert_eq!(functions_named("a.ts", &"function a(\n".repeat(50_000), "a"), []);
@@ -295,6 +392,50 @@ y = 2
     }
 
     #[test]
+    fn finds_the_functions_of_rust() {
+        let text = "\
+use a::b;
+
+impl<T: Into<u8>> fmt::Display for shop::Cart<T> {
+    // A comment.
+    #[inline]
+    pub(crate) fn total(
+        &self,
+    ) -> u8
+    where
+        T: Copy,
+    {
+        let sum = || {
+            1
+        };
+
+        sum()
+    }
+}
+
+const X: u8 = 1;
+
+fn main() {
+    fn inner() -> u8 { 1 }
+    trait_of();
+}
+";
+        assert_eq!(
+            around("a.rs", text),
+            "6 Cart.total 6-17, 7 Cart.total 6-17, 8 Cart.total 6-17, 9 Cart.total 6-17, 10 Cart.total 6-17, \
+             11 Cart.total 6-17, 12 Cart.total 6-17, 13 Cart.total 6-17, 14 Cart.total 6-17, 16 Cart.total 6-17, \
+             17 Cart.total 6-17, 22 main 22-25, 23 main.inner 23-23, 24 main 22-25, 25 main 22-25"
+        );
+        let named =
+            |name: &str| functions_named("a.rs", text, name).into_iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(named("Cart.total"), ["Cart.total"]);
+        assert_eq!(named("total"), ["Cart.total"]);
+        assert_eq!(named("Shop.total"), [""; 0]);
+        let tests = SourceFunctions::new("a.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\n".to_owned());
+        assert_eq!([1, 4].map(|line| tests.is_of_tests(line)), [false, true]);
+    }
+
+    #[test]
     fn finds_the_functions_of_go() {
         let text = "\
 package a
@@ -324,7 +465,7 @@ type T struct{}
     #[test]
     fn any_text_has_its_lines() {
         for text in ["", "\n", "\r\n\r\n", "def", "    def \n  x", "func (", "func ()", "func (a", "\u{a0}\u{2003}x"] {
-            for path in ["a.go", "a.py"] {
+            for path in ["a.go", "a.py", "a.rs"] {
                 let functions = SourceFunctions::new(path, text.to_owned());
                 (0..5).for_each(|line| assert!(functions.around(line).is_none_or(|one| one.lines.first <= line)));
                 assert_eq!(functions.line(0), None);

@@ -14,6 +14,7 @@ use crate::coverage::{CoverageIndex, ExecutedBlock, LineSpan, SpectrumTotals};
 use crate::report::Report;
 use crate::selection::{Ecosystem, FileKind};
 use crate::test_case::{TestId, TestOutcome};
+use crate::untested::SourceLanguage;
 use serde::{Deserialize, Serialize};
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -179,9 +180,11 @@ impl<'a> TestsOfRun<'a> {
 
     /// Whether a file belongs to the product: tests and their set-up are executed by failing tests like nothing else.
     fn is_product(&self, file: &str) -> bool {
-        let ecosystem = Ecosystem::of_source(file);
-        ecosystem.is_some_and(|ecosystem| FileKind::of(ecosystem, file) == FileKind::Source)
-            && !self.packages.contains(file)
+        let is_product = match Ecosystem::of_source(file) {
+            Some(ecosystem) => FileKind::of(ecosystem, file) == FileKind::Source,
+            None => SourceLanguage::of_path(file).is_some_and(|language| language.is_product(file)),
+        };
+        is_product && !self.packages.contains(file)
     }
 
     fn first(&self, tests: &[TestId], failed: bool) -> Vec<TestId> {
@@ -310,6 +313,9 @@ fn by_function<'a>(
             SourceText::Edited => (None, true),
             SourceText::Unknown => (None, false),
         });
+        if text.as_ref().is_some_and(|text| text.is_of_tests(block.lines.first)) {
+            continue;
+        }
         let function = text.as_ref().and_then(|text| text.around(block.lines.first));
         let lines = function.as_ref().map_or(block.lines, |function| function.lines);
         if functions.insert((block.file, lines.first)) {

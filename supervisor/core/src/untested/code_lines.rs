@@ -1,14 +1,17 @@
 //! The lines of a source that may hold code. No parser: what begins like a comment in a string of several lines is taken for one.
 
-use super::SourceLanguage;
-use crate::coverage::LineSpan;
+use super::{SourceLanguage, test_modules};
+use crate::coverage::{LineSpan, contains_line};
 
 /// What marks code that a Python project excludes from its coverage, with the block that the line begins.
 const EXCLUDED: &str = "pragma: no cover";
 
-/// Lines that are no blank line, no comment and no bracket alone, and that the project does not exclude from its coverage.
+/// Lines that are no blank line, no comment and no bracket alone, that the project does not exclude from its coverage, and that are
+/// in no module of Rust for tests.
 pub(super) fn code_lines(path: &str, source: &str) -> Vec<LineSpan> {
-    let is_python = SourceLanguage::of_path(path) == Some(SourceLanguage::Python);
+    let language = SourceLanguage::of_path(path);
+    let is_python = language == Some(SourceLanguage::Python);
+    let of_tests = if language == Some(SourceLanguage::Rust) { test_modules(source) } else { Vec::new() };
     let mut spans: Vec<LineSpan> = Vec::new();
     let mut is_comment = false;
     // Indentation of a Python block that is excluded with its first line.
@@ -36,7 +39,7 @@ pub(super) fn code_lines(path: &str, source: &str) -> Vec<LineSpan> {
             let is_only_comment = was_comment || rest.is_some_and(|rest| is_comment || rest.ends_with("*/"));
             !is_only_comment && !code.starts_with("//")
         };
-        if is_code {
+        if is_code && !contains_line(&of_tests, line) {
             match spans.last_mut() {
                 Some(span) if span.last + 1 == line => span.last = line,
                 _ => spans.push(LineSpan { first: line, last: line }),
@@ -57,6 +60,12 @@ mod tests {
 
     fn code(path: &str, source: &str) -> String {
         spans_to_text(&code_lines(path, source))
+    }
+
+    #[test]
+    fn leaves_out_modules_of_tests_of_rust() {
+        let source = "// a\nfn a() {\n    1;\n}\n\n#[cfg(test)]\nmod tests {\n    fn b() {\n        2;\n    }\n}\n";
+        assert_eq!(code("a.rs", source), "2-3,6");
     }
 
     #[test]

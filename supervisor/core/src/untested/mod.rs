@@ -5,8 +5,10 @@
 //! tests executed in earlier runs are moved along the edits since then.
 
 mod code_lines;
+mod rust_source;
 mod source_language;
 
+pub(crate) use rust_source::{declared_function, test_modules};
 pub use source_language::SourceLanguage;
 
 use crate::bounds::{

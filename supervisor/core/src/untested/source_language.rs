@@ -1,5 +1,6 @@
 //! The languages whose lines are measured, and which of their files belong to the product.
 
+use super::rust_source::declared_function;
 use crate::selection::{Ecosystem, FileKind};
 
 /// A language whose runs measure lines.
@@ -11,6 +12,8 @@ pub enum SourceLanguage {
     Python,
     /// JavaScript and TypeScript.
     JavaScript,
+    /// Rust.
+    Rust,
 }
 
 /// Words in the paths of files that only tests use.
@@ -52,6 +55,7 @@ impl SourceLanguage {
             "go" => Some(SourceLanguage::Go),
             "pytest" | "unittest" => Some(SourceLanguage::Python),
             "jest" | "vitest" | "mocha" => Some(SourceLanguage::JavaScript),
+            "cargo" | "nextest" => Some(SourceLanguage::Rust),
             _ => None,
         };
         frameworks.split(", ").filter_map(of_one).collect()
@@ -63,6 +67,7 @@ impl SourceLanguage {
         match Ecosystem::of_source(path) {
             Some(Ecosystem::Go) => Some(SourceLanguage::Go),
             Some(Ecosystem::Python) => Some(SourceLanguage::Python),
+            None if path.ends_with(".rs") => Some(SourceLanguage::Rust),
             None => JAVASCRIPT.iter().any(|end| path.ends_with(end)).then_some(SourceLanguage::JavaScript),
         }
     }
@@ -80,6 +85,9 @@ impl SourceLanguage {
                     !stem.ends_with(".config") && !stem.ends_with(".setup") && !["setup", "setupTests"].contains(&stem)
                 }
             }
+            SourceLanguage::Rust => {
+                !path.split('/').any(|part| ["benches", "build.rs", "examples", "target", "vendor"].contains(&part))
+            }
         };
         let words = path.split(['/', '.', '_', '-']);
         SourceLanguage::of_path(path) == Some(self)
@@ -94,6 +102,10 @@ impl SourceLanguage {
             SourceLanguage::Go => lines.any(|line| line.starts_with("func ") || line.contains("func(")),
             SourceLanguage::Python => true,
             SourceLanguage::JavaScript => lines.any(|line| JAVASCRIPT_CODE.iter().any(|begin| line.starts_with(begin))),
+            // What a macro declares is executed where the macro is used.
+            SourceLanguage::Rust => {
+                !source.contains("macro_rules!") && lines.any(|line| declared_function(line).is_some())
+            }
         }
     }
 }
@@ -127,11 +139,18 @@ mod tests {
             ("setup.ts", None),
             (".eslintrc.cjs", None),
             ("notes.md", None),
+            ("src/cart.rs", Some(SourceLanguage::Rust)),
+            ("crates/a/src/bin/shop.rs", Some(SourceLanguage::Rust)),
+            ("src/cart/tests.rs", None),
+            ("tests/shop.rs", None),
+            ("benches/shop.rs", None),
+            ("examples/shop.rs", None),
+            ("build.rs", None),
         ] {
             assert_eq!(of(path), language, "{path}");
         }
-        let two = [SourceLanguage::Go, SourceLanguage::JavaScript];
-        assert_eq!(SourceLanguage::of_frameworks("go, cargo, vitest"), two);
+        let three = [SourceLanguage::Go, SourceLanguage::Rust, SourceLanguage::JavaScript];
+        assert_eq!(SourceLanguage::of_frameworks("go, cargo, ctest, vitest"), three);
     }
 
     #[test]
@@ -139,6 +158,9 @@ mod tests {
         let has_code = |language: SourceLanguage, source: &str| language.has_code(source);
         assert!(!has_code(SourceLanguage::JavaScript, "import { A } from './a';\nexport interface B {\n  a: A;\n}\n"));
         assert!(has_code(SourceLanguage::JavaScript, "export function a() {\n  return 1;\n}\n"));
+        assert!(!has_code(SourceLanguage::Rust, "pub struct A {\n    pub fn_name: u8,\n}\npub use b::C;\n"));
+        assert!(!has_code(SourceLanguage::Rust, "macro_rules! a {\n    () => {\n        fn b() {}\n    };\n}\n"));
+        assert!(has_code(SourceLanguage::Rust, "impl A {\n    pub(crate) const fn b<T>() {}\n}\n"));
         assert!(!has_code(SourceLanguage::Go, "package a\n\ntype A struct{}\n"));
         assert!(has_code(SourceLanguage::Go, "package a\n\nfunc A() {}\n"));
     }

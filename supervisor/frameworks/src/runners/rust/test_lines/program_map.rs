@@ -12,6 +12,7 @@ use md5::{Digest, Md5};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX};
 use proctor_core::coverage::LineSpan;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use thiserror::Error;
 
 /// First line of a file.
@@ -92,6 +93,9 @@ pub(super) struct ProgramMap {
     paths: Vec<String>,
 }
 
+/// The number of the path of each name in a list of files; names outside of the workspace have none.
+type PathList = Rc<[Option<u32>]>;
+
 #[derive(Debug)]
 struct CountedFunction {
     first: u32,
@@ -103,7 +107,7 @@ struct CountedFunction {
 struct MappedFunction {
     mapping: FunctionMapping,
     /// The number of the path of each name in the function's list.
-    paths: std::rc::Rc<[Option<u32>]>,
+    paths: PathList,
 }
 
 /// Lines by file, relative to the workspace.
@@ -160,7 +164,7 @@ impl ProgramMap {
             let padded = record_len.next_multiple_of(8).min(len - read);
             reader.bytes(padded).ok_or(MapError::Damaged)?;
             read += padded;
-            let paths: std::rc::Rc<[Option<u32>]> = lists.get(&list).ok_or(MapError::Damaged)?.clone();
+            let paths: PathList = lists.get(&list).ok_or(MapError::Damaged)?.clone();
             let mapping = FunctionMapping::parse(bytes, paths.len(), &mut work_left).ok_or(if work_left == 0 {
                 MapError::TooLarge
             } else {
@@ -177,7 +181,7 @@ impl ProgramMap {
         &mut self,
         section: &[u8],
         relative: impl Fn(&str) -> Option<String>,
-    ) -> Result<HashMap<u64, std::rc::Rc<[Option<u32>]>>, MapError> {
+    ) -> Result<HashMap<u64, PathList>, MapError> {
         let mut lists = HashMap::new();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let mut bytes_left = NAMES_BYTES_MAX;

@@ -3,6 +3,8 @@
 # for tests, and links programs with the recorder (`recorder.c`). What cannot be instrumented is compiled as it would be.
 
 work='#scratch#/work'
+# Tells the reader that lines were to be measured, also if no program of the run can be. Cargo asks for rustc's version in each run.
+[ -d "$PROCTOR_COVERAGE" ] && : >"$PROCTOR_COVERAGE/requested"
 name= types= out= suffix= emit= target= is_test= previous=
 for argument; do
   case $previous in

@@ -154,6 +154,13 @@ fn what_cannot_be_read_has_a_note() {
 }
 
 #[test]
+fn a_run_of_which_no_program_could_be_measured_has_a_note() {
+    let (sets, notes) = harvest(&[("requested", Vec::new())], &[("lines", &["a"]), ("go.example/m", &["TestA"])]);
+    let note = "no coverage of lines: the test program ended early, or was built without instrumentation";
+    assert_eq!((sets, notes), (Vec::new(), vec![note.to_owned()]));
+}
+
+#[test]
 fn a_run_without_measurement_has_no_notes() {
     assert_eq!(harvest(&[], &[("lines", &["a"])]), (Vec::new(), Vec::new()));
 }
