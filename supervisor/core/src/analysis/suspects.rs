@@ -179,7 +179,7 @@ impl<'a> TestsOfRun<'a> {
 
     /// Whether a file belongs to the product: tests and their set-up are executed by failing tests like nothing else.
     fn is_product(&self, file: &str) -> bool {
-        let ecosystem = Ecosystem::of_source(file);
+        let ecosystem = Ecosystem::of_source(file).filter(|ecosystem| *ecosystem != Ecosystem::JavaScript);
         ecosystem.is_some_and(|ecosystem| FileKind::of(ecosystem, file) == FileKind::Source)
             && !self.packages.contains(file)
     }
