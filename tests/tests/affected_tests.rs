@@ -274,7 +274,7 @@ fn jest_tests_follow_what_their_files_loaded() {
         ("src/price.js", "exports.total = (a) => a + 1;\n", executed("total", "src/price.js")),
         ("src/barrel.js", "module.exports = { ...require('./price'), more: 1 };\n", executed("total", "src/barrel.js")),
         ("src/late.js", "exports.late = 2 + 2;\n", executed("lazy", "src/late.js")),
-        (alone, "test('alone', () => expect('a').toMatchSnapshot());\n// More.\n", own("alone", alone)),
+        (alone, "test('alone', () => expect('a').toMatchSnapshot());\n// More.\n", executed("alone", alone)),
     ] {
         write_before_run(path, file, text);
         assert_eq!(affected(&workspace, "last_run"), expected);

@@ -77,6 +77,13 @@ impl<'a> JavaScriptFiles<'a> {
         settings.map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
+    /// Settings of the runner and of what transforms for it.
+    pub(super) fn runner_settings(&self) -> impl Iterator<Item = &'a str> {
+        let begins = ["jest", "vite", "babel.config.", ".babelrc", "package.json"];
+        let is_of_runner = move |path: &&str| begins.iter().any(|begin| file_name(path).starts_with(begin));
+        self.settings().map(|(path, _)| path).filter(is_of_runner)
+    }
+
     fn is_in_settings(&self, word: &str) -> bool {
         self.settings().any(|(_, text)| text.contains(word))
     }
@@ -173,7 +180,8 @@ impl<'a> JavaScriptFiles<'a> {
                 continue;
             }
             let text = self.sources.get(path).map_or("", String::as_str);
-            pending.extend(imported_names(text).into_iter().filter_map(|name| by_name.get(name)).flatten());
+            let names = if is_script(path) { imported_names(text) } else { preloaded_names(text) };
+            pending.extend(names.into_iter().filter_map(|name| by_name.get(name)).flatten());
         }
         found
     }
@@ -276,17 +284,23 @@ fn is_string_alone(inside: &str) -> bool {
 
 // The last parts of the paths on lines with an import, each also without its ends.
 fn imported_names(text: &str) -> HashSet<&str> {
-    let mut found = HashSet::new();
     let is_import = |line: &&str| ["import", "from", "equire"].iter().any(|word| line.contains(word));
-    for line in text.lines().filter(is_import) {
-        for path in line.split(['"', '\'', '`', '?']) {
-            let part = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-            found.insert(part);
-            found.extend(part.match_indices('.').map(|(at, _)| &part[..at]));
-        }
-    }
-    found.remove("");
-    found
+    text.lines().filter(is_import).flat_map(|line| line.split(['"', '\'', '`', '?'])).flat_map(path_names).collect()
+}
+
+// The same of the lines of `package.json` by which Node loads something before the runner: its `exports` have an `import`, too.
+fn preloaded_names(text: &str) -> HashSet<&str> {
+    let preloads =
+        |line: &&str| ["--import", "--require", "--loader", "-loader", " -r "].iter().any(|word| line.contains(word));
+    let parts =
+        text.lines().filter(preloads).flat_map(|line| line.split(|c: char| c.is_whitespace() || "\"'=\\".contains(c)));
+    parts.flat_map(path_names).collect()
+}
+
+fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    let part = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    let ends = part.match_indices('.').map(move |(at, _)| &part[..at]);
+    std::iter::once(part).chain(ends).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -366,6 +380,10 @@ mod tests {
         ]);
         let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["src/plugin.ts", "src/price.ts", "vitest.config.ts"]);
+        let package = "{\n\"import\": \"./src/index.ts\",\n\"test\": \"node --import ./src/price.ts vitest\"\n}";
+        let texts = sources(&[("package.json", package), ("src/price.ts", ""), ("src/index.ts", "")]);
+        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["package.json"].into_iter());
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["package.json", "src/price.ts"]);
     }
 
     #[test]

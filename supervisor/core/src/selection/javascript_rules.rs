@@ -73,8 +73,7 @@ impl JavaScriptRules<'_> {
 
     // Errors for what the runner loads for itself, and for what is checked without being loaded.
     fn check_runner(&self, changes: &[&ChangedFile]) -> Result<(), FullReason> {
-        let setting_scripts = self.input.sources.keys().filter(|path| matches!(kind(path), FileKind::Settings(_)));
-        let runner_files = self.loaded.runner_files().chain(setting_scripts.map(String::as_str));
+        let runner_files = self.loaded.runner_files().chain(self.files.runner_settings());
         let of_runner = self.files.imported_from(runner_files);
         let checker = self.files.type_checker();
         for change in changes {
@@ -134,7 +133,7 @@ impl JavaScriptRules<'_> {
     fn removed(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
         let path = change.path.as_str();
         let loading = self.loaded.test_files_loading([path]);
-        if loading.is_empty() && !self.is_test(path) {
+        if loading.is_empty() && !self.is_test(path) && !self.files.is_test_name(path) {
             return Err(not_loaded(change));
         }
         // It is named without being loaded where it is replaced in the tests.
