@@ -72,7 +72,7 @@ pub struct RunCoverage {
     /// The sources that the run loaded, each once.
     pub sources: Vec<LoadedSource>,
     /// The files that test files loaded, where each has modules of its own.
-    pub loaded: LoadedFiles,
+    pub loaded: Box<LoadedFiles>,
 }
 
 impl RunCoverage {
@@ -99,7 +99,7 @@ impl RunCoverage {
         let is_unmeasured = |test: &&TestCase| {
             test.outcome != TestOutcome::Skipped && !measured.contains(&(test.package.as_str(), test.name.as_str()))
         };
-        let mut loaded = self.loaded.clone();
+        let mut loaded = LoadedFiles::clone(&self.loaded);
         report.tests.iter().filter(is_unmeasured).for_each(|test| loaded.forget(&test.package));
         loaded
     }

@@ -227,8 +227,8 @@ fn names_in_path(text: &str, name: &str) -> bool {
 }
 
 fn reads_any(text: &str) -> bool {
-    let is_module = |name: &&str| {
-        text.match_indices(*name).any(|(at, _)| {
+    let is_module = |name: &str| {
+        text.match_indices(name).any(|(at, _)| {
             let bytes = text.as_bytes();
             let before = at.checked_sub(1).and_then(|at| bytes.get(at));
             before.is_some_and(|byte| b"'\"`:".contains(byte))
@@ -237,7 +237,7 @@ fn reads_any(text: &str) -> bool {
     };
     READING_WORDS.iter().any(|word| has_word(text, word))
         || READING_PARTS.iter().any(|part| text.contains(part))
-        || READING_MODULES.iter().any(|name| is_module(&name))
+        || READING_MODULES.iter().any(|name| is_module(name))
 }
 
 // Node loads what `require` names, and Vite knows nothing of it.

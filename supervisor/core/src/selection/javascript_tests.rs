@@ -1,7 +1,11 @@
 //! A table of changes of a JavaScript project with the tests that they select.
 
-use super::tests::{Files, Project, files, shown};
+use super::tests::{Files, Project, files, report_of, seen, shown};
+use super::{AffectedSummary, Baseline, EndedRun};
 use crate::coverage::{Attribution, CoverageMeasurement, LineSpan, LoadedFiles};
+use crate::id::RunId;
+use crate::report::Report;
+use crate::request::{EarlierState, RunRequest, Selection};
 use crate::test_case::TestOutcome;
 
 const PRICE: &str = "function total(a) {\n  const b = a;\n  return b * 2;\n}\n\nfunction tax(a) {\n  return a;\n}\n\nmodule.exports = { total, tax };\n";
@@ -242,4 +246,21 @@ fn a_file_with_any_change_never_leaves_out_what_loaded_it() {
             );
         }
     }
+}
+
+#[test]
+fn a_test_file_that_was_removed_is_forgotten_after_a_run_of_affected_tests() {
+    let mut project = project_with("jest", &project_files(), &TESTS, loaded());
+    let mut now = project_files();
+    now.remove("src/alone.test.js");
+    let request =
+        RunRequest { selection: Selection::Affected { since: EarlierState::LastRun }, ..RunRequest::default() };
+    let affected = Some(AffectedSummary::default());
+    let report = Report { affected, ..report_of("jest", &[(READER, TestOutcome::Passed)]) };
+    let (run, has_measured) = (RunId::new("r2"), true);
+    let ended = EndedRun { run: &run, request: &request, report: &report, has_measured, replaces_coverage: false };
+    project.baseline = Baseline::after(Some(project.baseline), &ended, Some(seen(&now))).unwrap();
+    assert!(!project.baseline.tests().contains_key("src/alone.test.js"));
+    now.insert("src/late.js".into(), "exports.late = 6;\n".into());
+    assert_eq!(shown(&project.select(&now)), with_reader(&[TESTS[1]]));
 }

@@ -32,7 +32,7 @@ fn text_of(path: &str, text: &str) -> FileText {
     }
 }
 
-fn seen(files: &Files) -> SeenFiles {
+pub(super) fn seen(files: &Files) -> SeenFiles {
     let mut snapshot = Snapshot::default();
     for (path, text) in files {
         snapshot.add(path, SnapshotFile { metadata: 0, text: text_of(path, text), is_settled: true });
@@ -45,7 +45,7 @@ fn case(name: &str, outcome: TestOutcome) -> TestCase {
     TestCase::new(TestId { package: package.into(), name: test.into() }, name.to_owned(), outcome)
 }
 
-fn report_of(framework: &str, tests: &[(&str, TestOutcome)]) -> Report {
+pub(super) fn report_of(framework: &str, tests: &[(&str, TestOutcome)]) -> Report {
     let failed = tests.iter().any(|(_, outcome)| outcome.is_failure());
     let outcome = if failed { Outcome::Failed } else { Outcome::Passed };
     let tests = tests.iter().map(|(name, outcome)| case(name, *outcome)).collect();
