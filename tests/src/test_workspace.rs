@@ -69,13 +69,18 @@ pub fn write_before_run(workspace: &Path, file: &str, content: &str) {
 /// Frameworks whose fixtures need packages in `node_modules`.
 const JAVASCRIPT_FRAMEWORKS: [&str; 5] = ["jest", "mocha", "node", "playwright", "vitest"];
 
+/// Gives a JavaScript project a link to the installed packages.
+pub fn link_node_packages(workspace: &Path) {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| process::ensure_installed("node-packages"));
+    symlink(process::tools().join("node/lib/node_modules"), workspace.join("node_modules")).unwrap();
+}
+
 /// Copies a fixture such as `go/pass` to a new directory. JavaScript fixtures get a link to the installed packages.
 pub fn copy_fixture(fixture: &str, to: &Path) {
     copy(&source_root().join("fixtures").join(fixture), to);
     if JAVASCRIPT_FRAMEWORKS.iter().any(|framework| fixture.split('/').next() == Some(framework)) {
-        static INSTALLED: Once = Once::new();
-        INSTALLED.call_once(|| process::ensure_installed("node-packages"));
-        symlink(process::tools().join("node/lib/node_modules"), to.join("node_modules")).unwrap();
+        link_node_packages(to);
     }
     if fixture.starts_with("cypress/") {
         static INSTALLED: Once = Once::new();

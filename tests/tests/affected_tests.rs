@@ -12,7 +12,7 @@ use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{AffectedTestsRequest, Outcome, Report, RunAffectedTestsRequest, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
-use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, write_before_run};
+use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, link_node_packages, write_before_run};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -212,6 +212,219 @@ fn python_tests_follow_imports_conftest_and_settings() {
     assert_eq!(affected(&workspace, "last_run"), "test_cart failed last time");
     write_before_run(path, "conftest.py", "import json\n");
     assert_eq!(affected(&workspace, "last_run"), "full: conftest.py, the set-up of all tests, was changed");
+}
+
+const PRICE_JS: &str = "function total(a) {\n  return a * 2;\n}\n\nfunction tax(a) {\n  return a;\n}\n\nmodule.exports = { total, tax };\n";
+
+/// Test files that load the price through a barrel, something while they run, a module in place of the price, and nothing.
+const JEST: [(&str, &str); 14] = [
+    ("package.json", r#"{"scripts":{"test":"jest"},"jest":{"setupFiles":["./setup.js"],"globalSetup":"./global.js"}}"#),
+    ("setup.js", "global.mode = 1;\n"),
+    ("global.js", "const { rate } = require('./src/rate');\nmodule.exports = async () => rate;\n"),
+    ("src/rate.js", "exports.rate = 3;\n"),
+    ("src/data.json", "{}\n"),
+    ("src/price.js", PRICE_JS),
+    ("src/barrel.js", "module.exports = { ...require('./price') };\n"),
+    ("src/late.js", "exports.late = 4;\n"),
+    ("src/cart.js", "exports.lazy = () => require('./late').late;\n"),
+    ("src/unused.js", "exports.unused = 1;\n"),
+    ("src/price.test.js", "const { total } = require('./barrel');\ntest('total', () => expect(total(1)).toBe(2));\n"),
+    ("src/cart.test.js", "const { lazy } = require('./cart');\ntest('lazy', () => expect(lazy()).toBe(4));\n"),
+    (
+        "src/mocked.test.js",
+        "jest.mock('./price', () => ({ total: () => 3 }));\ntest('mocked', () => expect(require('./price').total()).toBe(3));\n",
+    ),
+    ("src/alone.test.js", "test('alone', () => expect('a').toMatchSnapshot());\n"),
+];
+
+const SNAPSHOT: &str =
+    "// Jest Snapshot v1, https://jestjs.io/docs/snapshot-testing\n\nexports[`alone 1`] = `\"a\"`;\n";
+
+fn javascript_workspace(files: &[(&str, &str)]) -> TestWorkspace {
+    let workspace = TestWorkspace::empty();
+    link_node_packages(&workspace.path);
+    write_all(&workspace.path, files);
+    workspace
+}
+
+#[test]
+fn jest_tests_follow_what_their_files_loaded() {
+    let workspace = javascript_workspace(&JEST);
+    let path = &workspace.path;
+    write_before_run(path, "src/__snapshots__/alone.test.js.snap", SNAPSHOT);
+    let ran = workspace.proctor(&["run"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(affected(&workspace, "last_run"), "");
+
+    write_before_run(path, "src/price.js", &PRICE_JS.replace("a * 2", "a + 1"));
+    assert_eq!(affected(&workspace, "last_run"), "total executed a changed line: src/price.js");
+    let some = run_affected(&workspace, 0);
+    assert_eq!(names(&some), ["total"]);
+    assert_eq!(
+        (&some["outcome"], &some["affected"]["selected"], &some["affected"]["left_out"]),
+        (&json!("passed"), &json!(1), &json!(3))
+    );
+    assert!(some["affected"]["safe_because"].as_str().unwrap().contains("3 test(s) left out"), "{some}");
+    assert_eq!(affected(&workspace, "last_run"), "");
+    let executed = |name: &str, file: &str| format!("{name} executed a changed line: {file}");
+    let loads = |name: &str, file: &str| format!("{name} loads a changed file: {file}");
+    let own = |name: &str, file: &str| format!("{name} own file or package changed: {file}");
+    let alone = "src/alone.test.js";
+    for (file, text, expected) in [
+        ("src/price.js", "exports.total = (a) => a + 1;\n", executed("total", "src/price.js")),
+        ("src/barrel.js", "module.exports = { ...require('./price'), more: 1 };\n", executed("total", "src/barrel.js")),
+        ("src/late.js", "exports.late = 2 + 2;\n", executed("lazy", "src/late.js")),
+        (alone, "test('alone', () => expect('a').toMatchSnapshot());\n// More.\n", executed("alone", alone)),
+    ] {
+        write_before_run(path, file, text);
+        assert_eq!(affected(&workspace, "last_run"), expected);
+        assert_eq!(names(&run_affected(&workspace, 0)).len(), 1);
+    }
+    let snapshot = "src/__snapshots__/alone.test.js.snap";
+    write_before_run(path, snapshot, &SNAPSHOT.replace("\"a\"", "\"b\""));
+    assert_eq!(affected(&workspace, "last_run"), own("alone", snapshot));
+    assert_eq!(names(&run_affected(&workspace, 1)), ["alone"]);
+    write_before_run(path, snapshot, SNAPSHOT);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["alone"]);
+
+    write_before_run(path, "src/new.test.js", "test('new', () => {});\n");
+    assert_eq!(names(&run_affected(&workspace, 0)), ["new"]);
+    fs::rename(path.join("src/new.test.js"), path.join("src/named.test.js")).unwrap();
+    assert_eq!(affected(&workspace, "last_run"), "new src/named.test.js");
+    assert_eq!(names(&run_affected(&workspace, 0)), ["new"]);
+    write_before_run(path, "src/other.js", "exports.other = 1;\n");
+    assert_eq!(affected(&workspace, "last_run"), "", "no source names it, and it stands in for no other");
+    fs::remove_file(path.join("src/other.js")).unwrap();
+    fs::remove_file(path.join("src/late.js")).unwrap();
+    assert_eq!(affected(&workspace, "last_run"), loads("lazy", "src/late.js"));
+    fs::remove_file(path.join("src/price.js")).unwrap();
+    let replaced = affected(&workspace, "last_run");
+    assert!(replaced.contains(&loads("mocked", "src/price.js")), "it names what is gone: {replaced}");
+}
+
+#[test]
+fn jest_tests_all_run_after_a_change_that_no_test_was_seen_to_load() {
+    let workspace = javascript_workspace(&JEST[..13]);
+    let path = &workspace.path;
+    let ran = workspace.proctor(&["run"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    for (file, text, expected) in [
+        ("setup.js", "global.mode = 2;\n", "full: setup.js, which the runner loads for itself, was changed"),
+        ("src/rate.js", "exports.rate = 4;\n", "full: src/rate.js, which the runner loads for itself, was changed"),
+        ("src/data.json", "{ }\n", "full: src/data.json was changed, and any test may read it"),
+        (
+            "src/unused.js",
+            "exports.unused = 2;\n",
+            "full: src/unused.js was changed, and no test was seen to load it: a setting, a transformer or a type check may",
+        ),
+        ("src/price.ts", "", "full: src/price.ts was added, and it may be loaded in place of src/price.js"),
+        (
+            "src/__mocks__/x.js",
+            "",
+            "full: src/__mocks__/x.js was added, and it may be loaded in place of a module that tests replace",
+        ),
+        ("jest.config.js", "", "full: jest.config.js, a test runner's settings, was added"),
+        (".env", "A=1\n", "full: .env, environment variables, was added"),
+    ] {
+        let before = fs::read_to_string(path.join(file)).ok();
+        write_before_run(path, file, text);
+        assert_eq!(affected(&workspace, "last_run"), expected);
+        match before {
+            Some(before) => write_before_run(path, file, &before),
+            None => fs::remove_file(path.join(file)).unwrap(),
+        }
+    }
+    assert_eq!(affected(&workspace, "last_run"), "");
+    // Without a measurement nothing is known of what the files load now.
+    write_before_run(path, "src/late.js", "exports.late = 4;\n\n");
+    assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
+    write_before_run(path, "src/late.js", "exports.late = 4;\n");
+    assert_eq!(
+        affected(&workspace, "last_run"),
+        "full: which files the tests load has not been measured here in the last run of all tests"
+    );
+}
+
+const PRICE_TS: &str = "export function total(a: number): number {\n  return a * 2;\n}\n";
+
+const VITEST: [(&str, &str); 12] = [
+    ("package.json", r#"{"type":"module","scripts":{"test":"vitest run"}}"#),
+    (
+        "vitest.config.ts",
+        "import { mode } from './mode';\nexport default { test: { setupFiles: './setup.ts', name: mode } };\n",
+    ),
+    ("mode.ts", "export const mode = 'unit';\n"),
+    ("setup.ts", "globalThis.mode = 1;\n"),
+    ("src/price.ts", PRICE_TS),
+    ("src/index.ts", "export * from './price';\n"),
+    ("src/late.ts", "export const late = 4;\n"),
+    ("src/types.ts", "export type Late = number;\n"),
+    (
+        "src/price.test.ts",
+        "import { expect, test } from 'vitest';\nimport { total } from './index';\ntest('total', () => expect(total(1)).toBe(2));\n",
+    ),
+    (
+        "src/late.test.ts",
+        "import { expect, test } from 'vitest';\nimport type { Late } from './types';\ntest('late', async () => {\n  const late: Late = (await import('./late')).late;\n  expect(late).toBe(4);\n});\n",
+    ),
+    (
+        "src/mocked.test.ts",
+        "import { expect, test, vi } from 'vitest';\nimport { total } from './price';\nvi.mock('./price', () => ({ total: () => 3 }));\ntest('mocked', () => expect(total(1)).toBe(3));\n",
+    ),
+    (
+        "src/reader.test.ts",
+        "import { readFileSync } from 'node:fs';\nimport { expect, test } from 'vitest';\ntest('reads', () => expect(readFileSync('package.json')).toBeDefined());\n",
+    ),
+];
+
+#[test]
+fn vitest_tests_follow_what_their_files_loaded() {
+    let workspace = javascript_workspace(&VITEST);
+    let path = &workspace.path;
+    let ran = workspace.proctor(&["run"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(affected(&workspace, "last_run"), "");
+    let reads = |file: &str| format!("reads may run or read any source: {file}");
+    write_before_run(path, "src/price.ts", &PRICE_TS.replace("a * 2", "a + 1"));
+    let executed = format!("total executed a changed line: src/price.ts, {}", reads("src/price.ts"));
+    assert_eq!(affected(&workspace, "last_run"), executed);
+    let some = run_affected(&workspace, 0);
+    assert_eq!((names(&some), &some["affected"]["left_out"]), (vec!["reads".into(), "total".into()], &json!(2)));
+    for (file, text, expected) in [
+        ("src/index.ts", "export { total } from './price';\n", "total loads a changed file"),
+        ("src/late.ts", "export const late = 2 + 2;\n", "late executed a changed line"),
+    ] {
+        write_before_run(path, file, text);
+        let expected = format!("{expected}: {file}, {}", reads(file));
+        assert_eq!(affected(&workspace, "last_run"), expected);
+        assert_eq!(names(&run_affected(&workspace, 0)).len(), 2);
+    }
+    for (file, text, expected) in [
+        ("src/types.ts", "export type Late = 4;\n", "full: src/types.ts was changed, and no test was seen to load it"),
+        ("mode.ts", "export const mode = 'all';\n", "full: mode.ts, which the runner loads for itself, was changed"),
+        ("vitest.config.ts", "export default {};\n", "full: vitest.config.ts, a test runner's settings, was changed"),
+    ] {
+        let before = fs::read_to_string(path.join(file)).unwrap();
+        write_before_run(path, file, text);
+        let found = affected(&workspace, "last_run");
+        assert!(found.starts_with(expected), "{found}");
+        write_before_run(path, file, &before);
+    }
+    write_before_run(path, "setup.ts", "globalThis.mode = 2;\n");
+    assert_eq!(names(&run_affected(&workspace, 0)).len(), 4, "each test file loads it");
+    fs::remove_file(path.join("src/late.ts")).unwrap();
+    assert!(affected(&workspace, "last_run").starts_with("late loads a changed file: src/late.ts"));
+}
+
+#[test]
+fn mocha_tests_all_run() {
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"mocha"}}"#),
+        ("test/a.js", "it('a', () => {});\n"),
+    ]);
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    let found = affected(&workspace, "last_run");
+    assert!(found.starts_with("full: tests of mocha are not selected by changes"), "{found}");
 }
 
 #[test]

@@ -320,6 +320,9 @@ pub const COVERED_FILES_MAX: usize = 100_000;
 /// Most spans (runs of covered lines) of one file. A file of 10,000 functions has about 50,000.
 pub const SPANS_PER_FILE_MAX: usize = 65_536;
 
+/// Most memory of what a session knows of the files that each test file loads, in bytes: 2,000 test files of 3,000 files each.
+pub const LOADED_FILES_BYTES_MAX: usize = 16 * MIB;
+
 /// Most memory of a coverage index, in bytes: 13 million lines of 20,000 tests measured one by one take 25 MiB. A test can
 /// write a coverage file of its own with any content.
 pub const COVERAGE_BYTES_MAX: usize = 64 * MIB;

@@ -4,14 +4,16 @@
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
 //! they leave their old sets and form new ones. A run of some of a test's subtests adds to the lines of the test.
 //! Lines that ran outside of any test belong to a set of all tests that needed them. `line_sets` has the sets by line,
-//! `source_lines` the lines that can be executed.
+//! `source_lines` the lines that can be executed, `loaded_files` the files that test files load.
 
 mod line_sets;
 mod line_spans;
+mod loaded_files;
 mod source_lines;
 mod spectrum;
 
 pub use line_spans::{common_lines, contains_line, count_lines, spans_from_text, spans_to_text, united};
+pub use loaded_files::LoadedFiles;
 pub use source_lines::{LoadedSource, SourceLines};
 pub use spectrum::{ExecutedBlock, SpectrumTotals};
 
@@ -69,6 +71,8 @@ pub struct RunCoverage {
     pub tests: Vec<CoverageMeasurement>,
     /// The sources that the run loaded, each once.
     pub sources: Vec<LoadedSource>,
+    /// The files that test files loaded, where each has modules of its own.
+    pub loaded: Box<LoadedFiles>,
 }
 
 impl RunCoverage {
@@ -84,6 +88,20 @@ impl RunCoverage {
             [test.name.as_str(), top].iter().any(|name| measured.contains(&(test.package.as_str(), name)))
         };
         report.truncated.tests == 0 && report.tests.iter().all(|test| test.outcome == TestOutcome::Skipped || has(test))
+    }
+
+    /// What test files loaded, without those with a test in `report` of which no lines were measured.
+    #[must_use]
+    pub fn loaded_of(&self, report: &Report) -> LoadedFiles {
+        let measured =
+            self.tests.iter().flat_map(|set| set.tests.iter().map(|test| (set.package.as_str(), test.as_str())));
+        let measured: HashSet<(&str, &str)> = measured.collect();
+        let is_unmeasured = |test: &&TestCase| {
+            test.outcome != TestOutcome::Skipped && !measured.contains(&(test.package.as_str(), test.name.as_str()))
+        };
+        let mut loaded = LoadedFiles::clone(&self.loaded);
+        report.tests.iter().filter(is_unmeasured).for_each(|test| loaded.forget(&test.package));
+        loaded
     }
 
     /// Whether a test started other processes, whose lines are not measured.
@@ -106,6 +124,9 @@ pub struct CoverageIndex {
     /// Whether a loaded source had no room in `sources`.
     #[serde(default)]
     misses_sources: bool,
+    /// Missing in an index that an earlier version stored.
+    #[serde(default)]
+    loaded: LoadedFiles,
 }
 
 /// Tests that were measured together.
@@ -182,6 +203,22 @@ impl CoverageIndex {
         let files = self.files.iter().map(|(file, lines)| file_memory_bytes(file) + lines.memory_bytes());
         let tests = self.units.iter().flatten().map(TestSet::memory_bytes);
         files.chain(tests).sum::<usize>() + self.sources_memory_bytes()
+    }
+
+    /// Records what the test files of a run loaded, `ran` being those with a result. A `whole` run replaces what was known; any other
+    /// adds to it, and of test files of which it does not know what they loaded nothing is known any more.
+    pub fn record_loaded<'a>(&mut self, ran: impl IntoIterator<Item = &'a str>, loaded: LoadedFiles, whole: bool) {
+        if whole {
+            self.loaded = loaded;
+        } else {
+            self.loaded.merge(&loaded, ran);
+        }
+    }
+
+    /// The files that test files load.
+    #[must_use]
+    pub fn loaded(&self) -> &LoadedFiles {
+        &self.loaded
     }
 
     fn remove_tests(&mut self, measured: &[CoverageMeasurement]) {

@@ -3,7 +3,7 @@
 
 use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::check::CheckMemory;
-use crate::coverage::{CoverageIndex, RunCoverage};
+use crate::coverage::{CoverageIndex, LoadedFiles, RunCoverage};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
 use crate::outcome::{KillReason, Outcome};
@@ -561,11 +561,18 @@ impl Session {
             let extent = report.extent(ended.request.selection.is_whole());
             let whole = extent == RunExtent::AllTests;
             let has_measured = !measured.tests.is_empty();
+            let mut loaded = measured.loaded_of(report);
             if has_measured {
                 let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
                 let index = Arc::make_mut(&mut self.index);
-                index.ingest(measured.tests, whole, report.started_at);
+                let left_out = index.ingest(measured.tests, whole, report.started_at);
+                // What a test file executes of the files that it loads has to be known.
+                loaded = if left_out.is_empty() { loaded } else { LoadedFiles::default() };
                 index.add_sources(measured.sources, is_complete, report.started_at);
+            }
+            if !loaded.is_empty() || !self.index.loaded().is_empty() {
+                let ran = report.tests.iter().map(|test| test.package.as_str());
+                Arc::make_mut(&mut self.index).record_loaded(ran, loaded, whole);
             }
             let asked = match &ended.request.selection {
                 Selection::Affected { .. } => &self.with_last_settings(&ended.request),

@@ -57,10 +57,13 @@ impl SeenFilesRecorder {
 /// The programs of these commands, each with a hash of what it is now; none for a framework whose tests cannot be selected.
 pub fn tools_of(framework: &str, commands: &[CommandSpec]) -> BTreeMap<String, u64> {
     let mut tools = BTreeMap::new();
-    if Ecosystem::of_framework(framework).is_none() {
-        return tools;
-    }
+    let Some(ecosystem) = Ecosystem::of_framework(framework) else { return tools };
     for command in commands {
+        if ecosystem == Ecosystem::JavaScript {
+            for packages in command.dir.ancestors().map(|dir| dir.join(PACKAGES)).filter(|dir| dir.is_dir()) {
+                tools.entry(packages.to_string_lossy().into_owned()).or_insert_with(|| tool_hash(&packages));
+            }
+        }
         if tools.len() < PROGRAMS_MAX {
             let program = command.program.to_string_lossy().into_owned();
             tools.entry(program).or_insert_with(|| tool_hash(&command.program));
@@ -84,14 +87,26 @@ fn name_of(program: &str) -> String {
     program.rsplit('/').next().unwrap_or(program).to_owned()
 }
 
+/// Directory of the packages that a JavaScript project has installed.
+const PACKAGES: &str = "node_modules";
+
+/// Files in it that npm, pnpm and Yarn write whenever they install something.
+const INSTALLED: [&str; 5] =
+    [".package-lock.json", ".modules.yaml", ".pnpm/lock.yaml", ".yarn-integrity", ".yarn-state.yml"];
+
 // A hash of the program, of what its environment has installed, and of the toolchain's version. A library that is edited in place is
 // not seen.
 fn tool_hash(program: &Path) -> u64 {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let mut parts = vec![program.to_owned(), real.clone()];
-    for dir in [program, &real].into_iter().filter_map(|program| Some(program.parent()?.parent()?.to_owned())) {
-        parts.extend([dir.join("VERSION"), dir.join("pyvenv.cfg")]);
-        parts.extend(libraries(&dir.join("lib")));
+    if program.ends_with(PACKAGES) {
+        // What tests leave there is no package.
+        parts = INSTALLED.iter().map(|file| real.join(file)).collect();
+    } else {
+        for dir in [program, &real].into_iter().filter_map(|program| Some(program.parent()?.parent()?.to_owned())) {
+            parts.extend([dir.join("VERSION"), dir.join("pyvenv.cfg")]);
+            parts.extend(libraries(&dir.join("lib")));
+        }
     }
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -133,6 +148,19 @@ mod tests {
         let other = tools_of("pytest", &[CommandSpec { program: "/bin/sh".into(), ..command.clone() }]);
         assert_eq!(other_tool(&before, &other), Some("sh".to_owned()));
         assert_eq!(other_tool(&before, &before), None);
-        assert!(tools_of("jest", &[command]).is_empty());
+        assert!(tools_of("mocha", &[command]).is_empty());
+    }
+
+    #[test]
+    fn installed_packages_of_javascript_change_the_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let project = dir.path().join("packages/shop");
+        fs::create_dir_all(&project).unwrap();
+        fs::create_dir(dir.path().join("node_modules")).unwrap();
+        let command = CommandSpec { program: "/bin/sh".into(), args: Vec::new(), dir: project, env: Vec::new() };
+        let before = tools_of("jest", &[command]);
+        assert_eq!((before.len(), changed_tool(&before)), (2, None));
+        fs::write(dir.path().join("node_modules/.package-lock.json"), "{}").unwrap();
+        assert_eq!(changed_tool(&before), Some("node_modules".to_owned()));
     }
 }

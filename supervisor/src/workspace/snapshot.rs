@@ -81,6 +81,10 @@ impl Workspace {
         let (mut sources, mut bytes) = (BTreeMap::new(), 0);
         for path in snapshot.paths().filter(|path| ecosystem.is_read(path)) {
             let Some(text) = self.text_of(path, TEXT_BYTES_MAX as u64) else { continue };
+            // Runners of JavaScript say what is loaded; bundles and archives of packages are large.
+            if text.len() >= TEXT_BYTES_MAX && ecosystem == Ecosystem::JavaScript {
+                continue;
+            }
             bytes += text.len();
             if bytes > SELECTION_SOURCE_BYTES_MAX || text.len() >= TEXT_BYTES_MAX {
                 return None;

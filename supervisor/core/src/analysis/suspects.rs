@@ -181,8 +181,10 @@ impl<'a> TestsOfRun<'a> {
     /// Whether a file belongs to the product: tests and their set-up are executed by failing tests like nothing else.
     fn is_product(&self, file: &str) -> bool {
         let is_product = match Ecosystem::of_source(file) {
-            Some(ecosystem) => FileKind::of(ecosystem, file) == FileKind::Source,
-            None => SourceLanguage::of_path(file).is_some_and(|language| language.is_product(file)),
+            Some(ecosystem @ (Ecosystem::Go | Ecosystem::Python)) => FileKind::of(ecosystem, file) == FileKind::Source,
+            Some(Ecosystem::JavaScript) | None => {
+                SourceLanguage::of_path(file).is_some_and(|language| language.is_product(file))
+            }
         };
         is_product && !self.packages.contains(file)
     }

@@ -168,7 +168,10 @@ impl Baseline {
     fn advanced(mut self, ended: &EndedRun<'_>, seen: SeenFiles) -> Baseline {
         self.keep_own_texts(&seen.snapshot);
         let green = self.last_green();
-        let (run, tests, report) = (ended.run.clone(), std::mem::take(&mut self.tests), ended.report);
+        let (run, mut tests, report) = (ended.run.clone(), std::mem::take(&mut self.tests), ended.report);
+        // A test file that is gone has no tests; a package is no file.
+        let is_gone = |unit: &String| self.seen.snapshot.file(unit).is_some() && seen.snapshot.file(unit).is_none();
+        tests.retain(|unit, _| !is_gone(unit));
         let mut next = Baseline { run, seen, green: green.map_or(Green::Never, Green::Earlier), tests, ..self };
         // What ran in a file or package that is gone is gone, too; a whole one that ran has the tests that it has now.
         for unit in report.affected.iter().flat_map(|affected| &affected.whole_units) {

@@ -7,6 +7,8 @@ pub enum Ecosystem {
     Go,
     /// Python, whose imports name modules.
     Python,
+    /// JavaScript and TypeScript, whose runners say what each test file loaded.
+    JavaScript,
 }
 
 impl Ecosystem {
@@ -16,6 +18,7 @@ impl Ecosystem {
         match framework {
             "go" => Some(Ecosystem::Go),
             "pytest" => Some(Ecosystem::Python),
+            "jest" | "vitest" => Some(Ecosystem::JavaScript),
             _ => None,
         }
     }
@@ -27,6 +30,7 @@ impl Ecosystem {
         match self {
             Ecosystem::Go => name.ends_with(".go") || name == "go.mod",
             Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
+            Ecosystem::JavaScript => is_script(name) || name == "package.json" || name == "jest.config.json",
         }
     }
 
@@ -36,9 +40,17 @@ impl Ecosystem {
         match path.rsplit_once('.')?.1 {
             "go" => Some(Ecosystem::Go),
             "py" => Some(Ecosystem::Python),
-            _ => None,
+            _ => is_script(path).then_some(Ecosystem::JavaScript),
         }
     }
+}
+
+/// Ends of the names of files that are JavaScript, or become JavaScript of their own.
+const SCRIPTS: [&str; 10] = [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue", ".svelte"];
+
+/// Whether a file is JavaScript, or becomes JavaScript of its own.
+pub(super) fn is_script(path: &str) -> bool {
+    SCRIPTS.iter().any(|end| path.ends_with(end))
 }
 
 /// What a file is to the tests of an ecosystem.
@@ -52,6 +64,8 @@ pub enum FileKind {
     Test,
     /// Set-up of all tests in its directory and below.
     SetUp,
+    /// What the tests of one file are compared with.
+    Snapshot,
     /// Text for people, if no source names it.
     Documentation,
     /// Anything else may be read by any test.
@@ -67,8 +81,10 @@ enum Pattern {
     Affixes(&'static str, &'static str),
     /// By a directory above it.
     Below(&'static str),
+    /// By a part of the name of a JavaScript source.
+    Script(&'static str),
 }
-use Pattern::{Affixes, Below, Name};
+use Pattern::{Affixes, Below, Name, Script};
 
 const LOCK: FileKind = FileKind::Settings("a lock file");
 const BUILD: FileKind = FileKind::Settings("a build file");
@@ -148,6 +164,42 @@ const PYTHON: &[(Pattern, FileKind)] = &[
     (Affixes("", ".py"), FileKind::Source),
 ];
 
+const TYPES: FileKind = FileKind::Settings("a declaration of types");
+
+const JAVASCRIPT: &[(Pattern, FileKind)] = &[
+    (Below("node_modules"), FileKind::Settings("an installed package")),
+    (Name("npm-shrinkwrap.json"), LOCK),
+    (Name("bun.lockb"), LOCK),
+    (Name("pnpm-workspace.yaml"), BUILD),
+    (Name("lerna.json"), BUILD),
+    (Name("nx.json"), BUILD),
+    (Name("turbo.json"), BUILD),
+    (Name(".npmrc"), BUILD),
+    (Name(".yarnrc"), BUILD),
+    (Name(".yarnrc.yml"), BUILD),
+    (Affixes(".pnp.", ""), BUILD),
+    (Affixes("tsconfig", ".json"), BUILD),
+    (Affixes("jsconfig", ".json"), BUILD),
+    (Affixes(".babelrc", ""), BUILD),
+    (Name(".swcrc"), BUILD),
+    (Affixes("babel.config.", ""), BUILD),
+    (Affixes("jest.config.", ""), RUNNER),
+    (Affixes("jest-", ".config.js"), RUNNER),
+    (Affixes("vitest.config.", ""), RUNNER),
+    (Affixes("vitest.workspace.", ""), RUNNER),
+    (Affixes("vite.config.", ""), RUNNER),
+    (Script(".config."), BUILD),
+    (Name(".nvmrc"), TOOLCHAIN),
+    (Name(".node-version"), TOOLCHAIN),
+    (Affixes("", ".d.ts"), TYPES),
+    (Affixes("", ".d.mts"), TYPES),
+    (Affixes("", ".d.cts"), TYPES),
+    (Affixes("", ".snap"), FileKind::Snapshot),
+    (Script(".test."), FileKind::Test),
+    (Script(".spec."), FileKind::Test),
+    (Script(""), FileKind::Source),
+];
+
 impl FileKind {
     /// What the file at `path` is to the tests of `ecosystem`.
     #[must_use]
@@ -155,6 +207,7 @@ impl FileKind {
         let own = match ecosystem {
             Ecosystem::Go => GO,
             Ecosystem::Python => PYTHON,
+            Ecosystem::JavaScript => JAVASCRIPT,
         };
         let row = own.iter().chain(COMMON).find(|(pattern, _)| pattern.fits(path));
         row.map_or(FileKind::Data, |(_, kind)| *kind)
@@ -169,6 +222,7 @@ impl Pattern {
             Affixes(start, end) => {
                 name.len() >= start.len() + end.len() && name.starts_with(start) && name.ends_with(end)
             }
+            Script(part) => is_script(name) && name.contains(part),
             Below(dir) => path.split('/').rev().skip(1).any(|part| part == dir),
         }
     }

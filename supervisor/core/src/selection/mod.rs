@@ -5,16 +5,23 @@
 //! of files is in `file_kind`; `rules` applies it.
 
 mod baseline;
+mod changed_lines;
 mod file_kind;
 mod go_packages;
+mod javascript_bodies;
+mod javascript_files;
+mod javascript_rules;
+mod picks;
 mod python_modules;
 mod rules;
+mod selection_input;
 mod snapshot;
 mod text;
 
 pub use baseline::{Baseline, CoveringNow, EndedRun, LastResult, SeenFiles, covering_now};
 pub use file_kind::{Ecosystem, FileKind};
-pub use rules::{SelectionInput, select};
+pub use rules::select;
+pub use selection_input::SelectionInput;
 pub use snapshot::{ChangedFile, HowChanged, Snapshot, SnapshotFile};
 pub use text::{ContentHash, FileText, LineMap};
 
@@ -30,6 +37,8 @@ pub enum Reason {
     FailedLast,
     /// It executed a changed line of this file.
     ExecutedLine(String),
+    /// It, or another test of its file, executed a function in which lines of this file changed.
+    ExecutedFunction(String),
     /// Its own file or package changed.
     OwnFile(String),
     /// It executed lines of this file.
@@ -38,6 +47,8 @@ pub enum Reason {
     SetUp(String),
     /// Its file or package imports this file, directly or through others.
     Imports(String),
+    /// Its file loaded this file, or names it.
+    Loaded(String),
     /// It passed and failed in one run.
     Flaky,
     /// It may run or read any source, and this one changed.
@@ -55,10 +66,12 @@ impl Reason {
         match self {
             Reason::FailedLast => "failed last time",
             Reason::ExecutedLine(_) => "executed a changed line",
+            Reason::ExecutedFunction(_) => "its file executed a changed function",
             Reason::OwnFile(_) => "own file or package changed",
             Reason::TouchedFile(_) => "executed lines of a changed file",
             Reason::SetUp(_) => "set up by a changed file",
             Reason::Imports(_) => "imports a changed file",
+            Reason::Loaded(_) => "loads a changed file",
             Reason::Flaky => "flaky",
             Reason::ReachesAll(_) => "may run or read any source",
             Reason::Unmapped => "what it executes is not known",
@@ -71,10 +84,12 @@ impl Reason {
     pub fn file(&self) -> Option<&str> {
         match self {
             Reason::ExecutedLine(file)
+            | Reason::ExecutedFunction(file)
             | Reason::OwnFile(file)
             | Reason::TouchedFile(file)
             | Reason::SetUp(file)
             | Reason::Imports(file)
+            | Reason::Loaded(file)
             | Reason::ReachesAll(file) => Some(file),
             Reason::FailedLast | Reason::Flaky | Reason::Unmapped | Reason::SkippedLast => None,
         }
@@ -100,7 +115,7 @@ pub enum FullReason {
     #[error("no run of all tests has passed here")]
     NeverGreen,
     /// The framework's tests cannot be selected.
-    #[error("tests of {framework} are not selected by changes: that works for go and pytest")]
+    #[error("tests of {framework} are not selected by changes: that works for go, jest, pytest and vitest")]
     Unsupported {
         /// The framework.
         framework: String,
@@ -133,6 +148,47 @@ pub enum FullReason {
         file: String,
         /// How it changed.
         how: &'static str,
+    },
+    /// What the test files load was not measured.
+    #[error("which files the tests load has not been measured here in the last run of all tests")]
+    NoLoads,
+    /// A source that no test was seen to load.
+    #[error("{file} was {how}, and no test was seen to load it: a setting, a transformer or a type check may")]
+    NotLoaded {
+        /// The file.
+        file: String,
+        /// How it changed.
+        how: &'static str,
+    },
+    /// A file that may stand in for another.
+    #[error("{file} was {how}, and it may be loaded in place of {other}")]
+    InPlaceOf {
+        /// The file.
+        file: String,
+        /// How it changed.
+        how: &'static str,
+        /// The other, in words.
+        other: String,
+    },
+    /// A source of which the types are checked.
+    #[error("{file} was {how}, and {checker} checks types, also of files that load nothing of it")]
+    TypeChecked {
+        /// The file.
+        file: String,
+        /// How it changed.
+        how: &'static str,
+        /// Who checks.
+        checker: &'static str,
+    },
+    /// A file that may be a test file.
+    #[error("{file} was {how}, and it may be a test file: {why}")]
+    MaybeTest {
+        /// The file.
+        file: String,
+        /// How it changed.
+        how: &'static str,
+        /// Why.
+        why: &'static str,
     },
     /// Modules are loaded by a convention.
     #[error("sources or settings with {word} load modules by a convention that no import shows")]
@@ -300,5 +356,7 @@ impl AffectedTests {
     }
 }
 
+#[cfg(test)]
+mod javascript_tests;
 #[cfg(test)]
 mod tests;

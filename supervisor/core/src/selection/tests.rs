@@ -14,9 +14,9 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-type Files = BTreeMap<String, String>;
+pub(super) type Files = BTreeMap<String, String>;
 
-fn files(list: &[(&str, &str)]) -> Files {
+pub(super) fn files(list: &[(&str, &str)]) -> Files {
     list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
 }
 
@@ -32,7 +32,7 @@ fn text_of(path: &str, text: &str) -> FileText {
     }
 }
 
-fn seen(files: &Files) -> SeenFiles {
+pub(super) fn seen(files: &Files) -> SeenFiles {
     let mut snapshot = Snapshot::default();
     for (path, text) in files {
         snapshot.add(path, SnapshotFile { metadata: 0, text: text_of(path, text), is_settled: true });
@@ -45,7 +45,7 @@ fn case(name: &str, outcome: TestOutcome) -> TestCase {
     TestCase::new(TestId { package: package.into(), name: test.into() }, name.to_owned(), outcome)
 }
 
-fn report_of(framework: &str, tests: &[(&str, TestOutcome)]) -> Report {
+pub(super) fn report_of(framework: &str, tests: &[(&str, TestOutcome)]) -> Report {
     let failed = tests.iter().any(|(_, outcome)| outcome.is_failure());
     let outcome = if failed { Outcome::Failed } else { Outcome::Passed };
     let tests = tests.iter().map(|(name, outcome)| case(name, *outcome)).collect();
@@ -53,14 +53,14 @@ fn report_of(framework: &str, tests: &[(&str, TestOutcome)]) -> Report {
 }
 
 /// A session after its runs.
-struct Project {
-    baseline: Baseline,
-    index: CoverageIndex,
+pub(super) struct Project {
+    pub(super) baseline: Baseline,
+    pub(super) index: CoverageIndex,
     slot: FailureSlot,
 }
 
 impl Project {
-    fn new(
+    pub(super) fn new(
         framework: &str,
         files: &Files,
         tests: &[(&str, TestOutcome)],
@@ -82,7 +82,7 @@ impl Project {
         Project { baseline: Baseline::after(None, &ended, Some(seen(files))).unwrap(), index, slot }
     }
 
-    fn select(&self, now: &Files) -> AffectedTests {
+    pub(super) fn select(&self, now: &Files) -> AffectedTests {
         self.select_with(now, &RunRequest::default())
     }
 
@@ -105,7 +105,7 @@ impl Project {
 }
 
 /// The selected tests without their common prefix, `full: …` or `nothing`.
-fn shown(affected: &AffectedTests) -> String {
+pub(super) fn shown(affected: &AffectedTests) -> String {
     if let Some(reason) = &affected.full_reason {
         return format!("full: {reason}");
     }
@@ -339,8 +339,8 @@ fn other_settings_or_too_little_knowledge_run_everything() {
     );
     let unmeasured = Project::new("go", &go_files(), &passed(GO_TESTS), Vec::new());
     assert_eq!(shown(&unmeasured.select(&go_files())), "full: no coverage has been measured here");
-    let jest = Project::new("jest", &go_files(), &passed(GO_TESTS), Vec::new());
-    assert!(shown(&jest.select(&go_files())).starts_with("full: tests of jest are not selected by changes"));
+    let mocha = Project::new("mocha", &go_files(), &passed(GO_TESTS), Vec::new());
+    assert!(shown(&mocha.select(&go_files())).starts_with("full: tests of mocha are not selected by changes"));
     let mut cut = report_of("go", &passed(GO_TESTS));
     cut.partial = true;
     let ended = EndedRun {

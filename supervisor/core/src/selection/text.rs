@@ -1,6 +1,7 @@
 //! The text of a file as a selection compares it: a hash of its content, and a hash of each line. So the line numbers of a
 //! measurement can be moved along later edits without keeping the text.
 
+use super::javascript_bodies::bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
 use crate::coverage::{LineSpan, common_lines};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -33,6 +34,13 @@ pub struct FileText {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LineHashes(Arc<[u32]>);
 
+impl LineHashes {
+    /// The hashes of the lines alone: a line that is now inside of a function is the same line.
+    fn contents(&self) -> Vec<u32> {
+        self.0.iter().map(|hash| hash & !BODY).collect()
+    }
+}
+
 impl FileText {
     /// A file that is compared as a whole.
     #[must_use]
@@ -48,6 +56,7 @@ impl FileText {
             return FileText::whole(content);
         }
         let is_go = path.ends_with(".go");
+        let bodies = has_bodies(path).then(|| std::str::from_utf8(bytes).map(bodies).unwrap_or_default());
         let mut is_body = false;
         let mut hashes = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -57,7 +66,10 @@ impl FileText {
             if hashes.len() == TEXT_LINES_MAX {
                 return FileText::whole(content);
             }
-            if !matches!(line.first(), None | Some(b' ' | b'\t')) {
+            if let Some(bodies) = &bodies {
+                let is_body = bodies.get(hashes.len()).is_some_and(Option::is_some);
+                hashes.push(line_hash(line) & !BODY | u32::from(is_body));
+            } else if !matches!(line.first(), None | Some(b' ' | b'\t')) {
                 // gofmt leaves what begins in the first column outside of functions. A function in one line is both, and
                 // counts as a declaration.
                 is_body = is_go && line.starts_with(b"func ") && line.ends_with(b"{");
@@ -159,13 +171,16 @@ impl LineMap {
         let hunks = match (&old.lines, &new.lines) {
             _ if old.content == new.content => Some(Vec::new()),
             // Texts that differ although all of their lines are equal differ in line endings.
-            (Some(before), Some(after)) => Some(diff(&before.0, &after.0)).filter(|hunks| !hunks.is_empty()),
+            (Some(before), Some(after)) => {
+                Some(diff(&before.contents(), &after.contents())).filter(|hunks| !hunks.is_empty())
+            }
             _ => None,
         };
         let is_declaration = |hunk: &Hunk| {
             hunk.old.clone().any(|line| !old.is_body(line)) || hunk.new.clone().any(|line| !new.is_body(line))
         };
-        let changes_declarations = hunks.as_ref().is_none_or(|hunks| hunks.iter().any(is_declaration));
+        let changes_declarations =
+            hunks.as_ref().is_none_or(|hunks| hunks.iter().any(is_declaration) || moves_out_of_bodies(hunks, old, new));
         LineMap { hunks, old_lines: old.lines(), new_lines: new.lines(), changes_declarations }
     }
 
@@ -195,7 +210,7 @@ impl LineMap {
         let (Some(before), Some(after)) = (&old.lines, &new.lines) else {
             return (old.content == new.content).then(Vec::new);
         };
-        Some(diff(&before.0, &after.0).iter().filter_map(|hunk| span(&hunk.new)).collect())
+        Some(diff(&before.contents(), &after.contents()).iter().filter_map(|hunk| span(&hunk.new)).collect())
     }
 
     /// Where those of the old `lines` that did not change are in the new text; none if the files can only be compared as a
@@ -251,6 +266,25 @@ impl LineMap {
         }
         found
     }
+}
+
+// Whether an unchanged line is inside of a function in one of the texts alone.
+fn moves_out_of_bodies(hunks: &[Hunk], old: &FileText, new: &FileText) -> bool {
+    let tail = Hunk { old: old.lines()..old.lines(), new: new.lines()..new.lines() };
+    let (mut old_at, mut new_at) = (0, 0);
+    for hunk in hunks.iter().chain([&tail]) {
+        let mut unchanged = (old_at..hunk.old.start).zip(new_at..hunk.new.start);
+        if unchanged.any(|(before, after)| old.is_body(before) != new.is_body(after)) {
+            return true;
+        }
+        (old_at, new_at) = (hunk.old.end, hunk.new.end);
+    }
+    false
+}
+
+// Vue's and Svelte's sources have more than JavaScript.
+fn has_bodies(path: &str) -> bool {
+    [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"].iter().any(|end| path.ends_with(end))
 }
 
 // An empty range as the lines around its place.

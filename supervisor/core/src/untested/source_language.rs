@@ -67,8 +67,11 @@ impl SourceLanguage {
         match Ecosystem::of_source(path) {
             Some(Ecosystem::Go) => Some(SourceLanguage::Go),
             Some(Ecosystem::Python) => Some(SourceLanguage::Python),
+            Some(Ecosystem::JavaScript) if JAVASCRIPT.iter().any(|end| path.ends_with(end)) => {
+                Some(SourceLanguage::JavaScript)
+            }
             None if path.ends_with(".rs") => Some(SourceLanguage::Rust),
-            None => JAVASCRIPT.iter().any(|end| path.ends_with(end)).then_some(SourceLanguage::JavaScript),
+            Some(Ecosystem::JavaScript) | None => None,
         }
     }
 

@@ -66,7 +66,7 @@ fn find(
 
 fn whole_run(source: &ChangedSource, executable: &str, lines: &str) -> UntestedLines {
     let tests = vec![executed("A", &source.path, lines)];
-    let measured = RunCoverage { tests, sources: vec![loaded(source, executable)] };
+    let measured = RunCoverage { tests, sources: vec![loaded(source, executable)], ..RunCoverage::default() };
     find(vec![source.clone()], &measured, RunExtent::AllTests, &CoverageIndex::default())
 }
 
@@ -104,7 +104,8 @@ fn a_comment_or_another_line_ending_is_no_change() {
 #[test]
 fn a_source_that_no_test_loaded_is_named_only_after_all_tests() {
     let source = changed("b.py", None, "ab");
-    let measured = RunCoverage { tests: vec![executed("A", "a.py", "1")], sources: Vec::new() };
+    let measured =
+        RunCoverage { tests: vec![executed("A", "a.py", "1")], sources: Vec::new(), ..RunCoverage::default() };
     let index = CoverageIndex::default();
     let row_of = |source: &ChangedSource, extent| row(&find(vec![source.clone()], &measured, extent, &index));
     assert_eq!(row_of(&source, RunExtent::AllTests), "0/0 [] b.py | ");
@@ -118,7 +119,11 @@ fn a_source_that_no_test_loaded_is_named_only_after_all_tests() {
 fn a_go_file_without_code_in_a_loaded_package_is_not_missing() {
     let source = |path: &str| ChangedSource { source: "func A() {}\n".to_owned(), ..changed(path, None, "f") };
     let other = changed("a/other.go", None, "f");
-    let measured = RunCoverage { tests: vec![executed("A", "a/other.go", "1")], sources: vec![loaded(&other, "1")] };
+    let measured = RunCoverage {
+        tests: vec![executed("A", "a/other.go", "1")],
+        sources: vec![loaded(&other, "1")],
+        ..RunCoverage::default()
+    };
     let row_of = |path: &str| row(&find(vec![source(path)], &measured, RunExtent::AllTests, &CoverageIndex::default()));
     assert_eq!(row_of("a/types.go"), "0/0 []  | ");
     assert_eq!(row_of("b/main.go"), "0/0 [] b/main.go | ");
@@ -133,6 +138,7 @@ fn a_run_of_some_tests_tells_nothing_of_another_text() {
     let measured = |lines: &str, source: &ChangedSource| RunCoverage {
         tests: vec![executed("A", "a.py", lines)],
         sources: vec![loaded(source, "1-3")],
+        ..RunCoverage::default()
     };
     let row_of = |source: &ChangedSource, lines: &str| {
         row(&find(vec![source.clone()], &measured(lines, source), RunExtent::SomeTests, &index))
@@ -148,7 +154,7 @@ fn a_source_written_during_the_run_or_since_is_not_known() {
     let source = changed("a.py", Some("a"), "ab");
     for text in [None, Some(7)] {
         let sources = vec![LoadedSource { text, ..loaded(&source, "1-2") }];
-        let measured = RunCoverage { tests: vec![executed("A", "a.py", "1")], sources };
+        let measured = RunCoverage { tests: vec![executed("A", "a.py", "1")], sources, ..RunCoverage::default() };
         let found = find(vec![source.clone()], &measured, RunExtent::AllTests, &CoverageIndex::default());
         assert_eq!(row(&found), "0/0 []  | a.py");
     }
@@ -160,7 +166,11 @@ fn lines_of_tests_that_were_not_affected_count_where_the_text_is_the_same() {
     let mut index = CoverageIndex::default();
     index.ingest(vec![executed("A", "a.py", "1"), executed("B", "a.py", "2")], true, Timestamp(1));
     index.add_sources(vec![loaded(&now, "1-3")], true, Timestamp(1));
-    let measured = RunCoverage { tests: vec![executed("A", "a.py", "1")], sources: vec![loaded(&now, "1-3")] };
+    let measured = RunCoverage {
+        tests: vec![executed("A", "a.py", "1")],
+        sources: vec![loaded(&now, "1-3")],
+        ..RunCoverage::default()
+    };
     assert_eq!(row(&find(vec![now.clone()], &measured, RunExtent::AffectedTests, &index)), "2/3 [3]  | ");
     // B was measured with a text that nobody remembers.
     index.add_sources(vec![loaded(&changed("a.py", None, "bc"), "1-2")], true, Timestamp(1));
@@ -200,7 +210,8 @@ fn lists_are_bounded_and_the_rest_is_counted() {
     let evens: Vec<String> = (1..31).map(|at| (2 * at).to_string()).collect();
     let found = whole_run(&source, &evens.join(","), "");
     assert_eq!((found.spans.len(), found.spans_left_out), (UNTESTED_SPANS_MAX, 30 - UNTESTED_SPANS_MAX as u64));
-    let measured = RunCoverage { tests: vec![executed("A", "a.py", "1")], sources: Vec::new() };
+    let measured =
+        RunCoverage { tests: vec![executed("A", "a.py", "1")], sources: Vec::new(), ..RunCoverage::default() };
     let new = (0..30).map(|at| changed(&format!("f{at}.py"), None, "a")).collect();
     let found = find(new, &measured, RunExtent::AllTests, &CoverageIndex::default());
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::contract::Step;
 use proctor_core::artifact::ArtifactKind;
 use proctor_core::check::CheckReport;
-use proctor_core::coverage::{CoverageMeasurement, LoadedSource};
+use proctor_core::coverage::{CoverageMeasurement, LoadedFiles, LoadedSource};
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
@@ -106,6 +106,8 @@ pub struct CoverageHarvest {
     pub measured: Vec<CoverageMeasurement>,
     /// Sources that tests loaded, each once.
     pub sources: Vec<LoadedSource>,
+    /// The files that test files loaded, where each has modules of its own.
+    pub loaded: LoadedFiles,
     /// Why coverage is missing or incomplete.
     pub notes: Vec<String>,
 }

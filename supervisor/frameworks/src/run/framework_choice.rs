@@ -199,6 +199,8 @@ impl FrameworkChoice {
             let harvest = framework.ingest_coverage(projects, workspace, files, finished);
             all.measured.extend(harvest.measured);
             all.notes.extend(harvest.notes);
+            // Tests of one framework alone are selected by it.
+            all.loaded = harvest.loaded;
             // Two frameworks may load the same file.
             for source in harvest.sources {
                 sources.add(&source.path, source.executable.as_deref());

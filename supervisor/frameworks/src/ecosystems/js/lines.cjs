@@ -45,6 +45,12 @@ const BYTES_MAX = 48 * 1024 * 1024;
 // Most files that one process names because they have no lines.
 const NAMED_MAX = 8;
 
+// Most objects of a configuration that are searched for paths.
+const VALUES_MAX = 20_000;
+
+// Settings with paths that the runner does not load for itself: what tests import, and which tests run.
+const NOT_LOADED = new Set(['alias', 'moduleNameMapper', 'related']);
+
 const noteBytes = (text) => bytesOf(`${stringify({ kind: 'note', text })}\n`);
 
 // Why measuring has ended early, as the note for it.
@@ -166,6 +172,42 @@ class Lines {
       if (files.has(join(this.#workspace, file))) numbers[numbers.length] = number;
     });
     this.#write('imported', { files: numbers });
+  }
+
+  // Says which files the modules of a test file were loaded from, and which project files are among `others`, which Node itself loaded
+  // in this process. Without this record it is not known what the test file loads.
+  loaded(file, others) {
+    this.#sayMissing();
+    const paths = [];
+    for (let at = 0; at < this.#hits.files.length; at += 1) paths[at] = this.#hits.files[at].path;
+    const files = this.#numbersOf(paths);
+    const natively = this.#numbersOf(this.#projectPaths(others));
+    if (files && natively) this.#write('loads', { package: relative(this.#workspace, file), files, natively });
+  }
+
+  // Says which files the runner's own process was started with: settings, set-up of all tests, reporters.
+  runner(files) {
+    const numbers = this.#numbersOf(this.#projectPaths(files));
+    if (numbers) this.#write('runner', { files: numbers });
+  }
+
+  #projectPaths(files) {
+    const paths = [];
+    for (let at = 0; at < files.length; at += 1) {
+      if (isProjectFile(files[at], this.#workspace)) paths[paths.length] = relative(this.#workspace, files[at]);
+    }
+    return paths;
+  }
+
+  // `undefined` if one of them has no number.
+  #numbersOf(paths) {
+    const numbers = [];
+    for (let at = 0; at < paths.length; at += 1) {
+      const number = this.#number(paths[at]);
+      if (number === undefined) return undefined;
+      numbers[at] = number;
+    }
+    return numbers;
   }
 
   // Whether a file was loaded with probes.
@@ -343,6 +385,30 @@ function lendSettings(pattern) {
   };
 }
 
+// Says at the end of this process which files the runner used for itself: those that Node loaded here, those that ran with probes in this
+// realm, and those that its configuration names.
+function noteRunnerFiles(settings, configuration, more = () => []) {
+  process.once('exit', () => {
+    try {
+      const { workspace } = settings;
+      const own = (globalThis.$proctor_lines?.hits.files ?? []).map(({ path: file }) => join(workspace, file));
+      const named = filesIn(configuration, new Set());
+      new Lines(settings).runner([...new Set([...Object.keys(require.cache), ...own, ...named, ...more()])]);
+    } catch {
+      // Without this record, every change may concern all tests.
+    }
+  });
+}
+
+// The absolute paths among the texts of a configuration.
+function filesIn(value, seen) {
+  if (typeof value === 'string') return value.startsWith('/') ? [value.split('?', 1)[0]] : [];
+  if (value === null || typeof value !== 'object' || seen.has(value)) return [];
+  if (seen.size >= VALUES_MAX) throw new RangeError('the configuration is too large to be searched');
+  seen.add(value);
+  return Object.entries(value).flatMap(([name, one]) => (NOT_LOADED.has(name) ? [] : filesIn(one, seen)));
+}
+
 // A sentence for the report.
 const noteFor = (settings, text) => new Lines(settings).note(text);
 
@@ -356,4 +422,4 @@ const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
 
 const isProjectSource = (file, workspace) => SOURCE.test(file) && isProjectFile(file, workspace);
 
-module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, takeSettings };
+module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, noteRunnerFiles, takeSettings };

@@ -5,7 +5,7 @@
 'use strict';
 
 // Part of the key of cached code: changes with what is inserted.
-const VERSION = 'proctor-lines-4';
+const VERSION = 'proctor-lines-5';
 
 // Beyond, a file has no probes.
 const CODE_MAX = 2 * 1024 * 1024;
@@ -43,8 +43,8 @@ const mark = (probe) => `($pl||$pi())[${probe}]=1`;
 // A file without probes that could have some, and why.
 class Unmeasured extends Error {}
 
-// The code with probes and its map; `undefined` if there is nothing to measure, or if the parser does not understand the code, as then
-// V8 may not either, and says where. Code that cannot have any probe for another reason runs all the same, and says so. `map` leads from the code to its source, also if the code is the file's own text (`file.isSource`), as where
+// The code with probes and its map; `undefined` if the parser does not understand the code, as then V8 may not either, and says where.
+// Code without a statement only says that it was loaded. Code that cannot have any probe for another reason runs all the same, and says so. `map` leads from the code to its source, also if the code is the file's own text (`file.isSource`), as where
 // the project keeps compiled code; `undefined` if there is none. The new map leads to the source, or with `isStep` to the code; a map at
 // the end of the code is replaced by it.
 function insert(code, map, file, parse, isStep) {
@@ -72,7 +72,8 @@ function parsed(code, parse) {
 function withProbes(code, map, file, program, isStep) {
   const found = new Finder(code);
   found.list(program, true);
-  if (found.probes.length === 0) return undefined;
+  // A file of exports alone, or an empty one: that it was loaded is what there is to know.
+  if (found.probes.length === 0) return { code: `${code}\n;typeof $proctor_lines=="function"&&$proctor_lines(${stringify(file.path)},0,"")\n`, map: isStep ? null : map };
   const lines = startsOfLines(code);
   const text = withoutComments(code, found.literals);
   const table = tableOf(text, lines, found, map && !file.isSource && sourceSegments(map, file.absolute));

@@ -10,7 +10,7 @@ use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERAGE_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan, spans_from_text};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan, LoadedFiles, spans_from_text};
 use proctor_core::request::CoverageMode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,6 +76,11 @@ enum Record {
     Fixture { of: u32, n: u32 },
     /// Numbers of the files that other files may import.
     Imported { files: BTreeSet<u32> },
+    /// Numbers of the files that a test file of JavaScript loaded, and of those that Node itself loaded beside its tests. Without such
+    /// a record it is not known what it loads.
+    Loads { package: String, files: Vec<u32>, natively: Vec<u32> },
+    /// Numbers of the files that the runner loaded for itself.
+    Runner { files: Vec<u32> },
     /// A sentence for the report.
     Note { text: String },
 }
@@ -108,6 +113,10 @@ struct ProcessLines {
     fixtures: BTreeMap<u32, Vec<u32>>,
     /// `None` if the process ended early.
     imported: Option<BTreeSet<u32>>,
+    /// By test file, the numbers of the files that it loaded.
+    loads: Vec<(String, Vec<u32>)>,
+    natively: Vec<u32>,
+    by_runner: Option<Vec<u32>>,
     notes: BTreeSet<String>,
 }
 
@@ -188,17 +197,46 @@ impl ProcessLines {
             }
             Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
+            Record::Loads { package, files, mut natively } => {
+                self.loads.push((join(&self.dir, &package), files));
+                self.natively.append(&mut natively);
+            }
+            Record::Runner { files } => self.by_runner = Some(files),
             Record::Note { text } => _ = self.notes.insert(text),
         }
     }
 
     /// Adds the files that the process loaded.
     fn add_sources(&self, sources: &mut LoadedSources) {
-        for (number, path) in (0..).zip(&self.files) {
+        // What the runner loads for itself no test has loaded.
+        let files = self.files.iter().filter(|_| self.by_runner.is_none());
+        for (number, path) in (0..).zip(files) {
             if let Some(path) = path {
                 sources.add(path, self.executable.get(&number).map(Vec::as_slice));
             }
         }
+    }
+
+    fn names(&self, numbers: &[u32]) -> Option<Vec<&str>> {
+        numbers.iter().map(|number| self.files.get(*number as usize)?.as_deref()).collect()
+    }
+
+    /// Adds what the test files loaded, of which tests finished. Returns those of which this process does not say it, as where its
+    /// measurement ended early, or where a number has no file.
+    fn add_loaded(&self, loaded: &mut LoadedFiles, finished: &BTreeMap<String, BTreeSet<String>>) -> BTreeSet<String> {
+        let mut unknown: BTreeSet<String> = self.tests.iter().map(|test| test.package.clone()).collect();
+        // Test files that share their modules: one has loaded, and kept, what another uses.
+        if self.loads.iter().any(|(package, _)| self.loads.first().is_some_and(|(first, _)| first != package)) {
+            unknown.extend(self.loads.iter().map(|(package, _)| package.clone()));
+            return unknown;
+        }
+        for (package, numbers) in self.loads.iter().filter(|(package, _)| finished.contains_key(package)) {
+            if let Some(files) = self.names(numbers) {
+                loaded.add(package, files);
+                unknown.remove(package);
+            }
+        }
+        unknown
     }
 
     /// The names of the measured tests by package.
@@ -277,7 +315,10 @@ pub(crate) fn ingest(
     let mut harvest = BoundedMeasurements::default();
     let mut notes = BTreeSet::new();
     let mut with_processes = BTreeSet::new();
-    let mut sources = LoadedSources::default();
+    let (mut sources, mut loaded) = (LoadedSources::default(), LoadedFiles::default());
+    // A test file may run in several processes, as in two of Jest's projects.
+    let mut unknown = BTreeSet::new();
+    let (mut by_runner, mut natively): (Option<BTreeSet<String>>, BTreeSet<String>) = (None, BTreeSet::new());
     for (path, content) in artifacts {
         let is_own = path.strip_prefix(&directory).is_some_and(|rest| rest.starts_with('/'));
         if !is_own {
@@ -285,6 +326,15 @@ pub(crate) fn ingest(
         }
         let mut process = ProcessLines::parse(content, finished);
         process.add_sources(&mut sources);
+        unknown.append(&mut process.add_loaded(&mut loaded, finished));
+        let owned = |files: Vec<&str>| files.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        if let Some(files) = process.by_runner.as_ref().and_then(|files| process.names(files)) {
+            by_runner.get_or_insert_default().extend(owned(files));
+        }
+        match process.names(&process.natively) {
+            Some(files) => natively.extend(owned(files)),
+            None => unknown.extend(process.loads.iter().map(|(package, _)| package.clone())),
+        }
         let started = process.tests.iter().filter(|test| test.started_processes);
         with_processes.extend(started.map(|test| format!("{} of {}", test.name, test.package)));
         notes.append(&mut process.notes);
@@ -296,7 +346,16 @@ pub(crate) fn ingest(
         notes.insert(format!("{count} test(s) started processes, of which no line is measured: {named}"));
     }
     notes.extend(harvest.note());
-    CoverageHarvest { measured: harvest.measured, sources: sources.into_vec(), notes: notes.into_iter().collect() }
+    unknown.iter().for_each(|test_file| loaded.forget(test_file));
+    if let Some(files) = by_runner {
+        loaded.add_runner(files.iter().chain(&natively).map(String::as_str));
+    }
+    // Without all lines it is not known which of the loaded functions were executed.
+    if harvest.note().is_some() {
+        loaded = LoadedFiles::default();
+    }
+    let notes = notes.into_iter().collect();
+    CoverageHarvest { measured: harvest.measured, sources: sources.into_vec(), loaded, notes }
 }
 
 fn add_process(

@@ -1,7 +1,7 @@
 //! Tests of the files with the lines of each test.
 
 use super::*;
-use proctor_core::coverage::LoadedSource;
+use proctor_core::coverage::{LoadedFiles, LoadedSource};
 use proptest::prelude::*;
 
 const A: &str = "sub/test_a.py";
@@ -109,6 +109,34 @@ fn a_test_file_that_others_import_or_may_import_is_shared_by_all() {
         let harvest = read(&[&text[..at], end].concat());
         let of_b = "File sub/test_b.py::T::test_z false src/m.py:1-1,9-9 sub/test_a.py:1-1";
         assert!(described(&harvest).contains(&of_b.to_owned()), "{:?}", described(&harvest));
+    }
+}
+
+/// Test files that loaded each other's modules, what Node itself loaded, and what the runner did.
+fn with_loads(loads: &str) -> LoadedFiles {
+    let runner =
+        [record(r#"{"kind":"file","path":"jest.config.js"}"#, &[]), record(r#"{"kind":"runner","files":[0]}"#, &[])];
+    let tests = [content(), record(loads, &[])].concat();
+    let own = [("pytest-lines/1".to_owned(), tests), ("pytest-lines/2".to_owned(), runner.concat())];
+    ingest("pytest", &own, &finished()).loaded
+}
+
+#[test]
+fn reads_which_files_a_test_file_loaded() {
+    let loaded = with_loads(r#"{"kind":"loads","package":"test_a.py","files":[0],"natively":[1]}"#);
+    assert_eq!(loaded.test_files_loading(["src/m.py", A]), [A]);
+    assert!(loaded.knows(A) && !loaded.knows(B), "a process that does not say it");
+    assert_eq!(loaded.runner_files().collect::<Vec<_>>(), ["jest.config.js", A]);
+    let shared = [A, B].map(|file| format!(r#"{{"kind":"loads","package":"../{file}","files":[0],"natively":[]}}"#));
+    let shared = with_loads(&shared.join("\n"));
+    assert!(!shared.knows(A) && !shared.knows(B), "they share their modules");
+    for damaged in [
+        r#"{"kind":"loads","package":"test_a.py","files":[9],"natively":[]}"#,
+        r#"{"kind":"loads","package":"test_a.py","files":[0],"natively":[9]}"#,
+        r#"{"kind":"loads","package":"test_a.py"}"#,
+        r#"{"kind":"loads","package":"test_other.py","files":[0],"natively":[]}"#,
+    ] {
+        assert!(!with_loads(damaged).knows(A), "{damaged}");
     }
 }
 

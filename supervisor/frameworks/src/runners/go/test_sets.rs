@@ -152,7 +152,7 @@ impl<'a> TestSets<'a> {
             ));
         }
         notes.extend(self.harvest.note());
-        CoverageHarvest { measured: self.harvest.measured, sources: Vec::new(), notes }
+        CoverageHarvest { measured: self.harvest.measured, notes, ..CoverageHarvest::default() }
     }
 }
 

@@ -5,7 +5,7 @@
 const path = require('node:path');
 const { createRequire } = require('node:module');
 
-const { noteFor, takeSettings } = require('../js/lines.cjs');
+const { noteFor, noteRunnerFiles, takeSettings } = require('../js/lines.cjs');
 const { describeLoadError, emit } = require('../js/report.cjs');
 
 // The first version with whose transformers and events lines are measured.
@@ -71,6 +71,9 @@ function measured(read, core, version) {
     noteFor(settings, `lines are not measured test by test: ${why}`);
     return read;
   }
+  // Projects that transform other files each load some without probes: what their tests load is not known.
+  const untransformed = new Set(read.configs.map((one) => JSON.stringify(one.transformIgnorePatterns)));
+  if (untransformed.size === 1) noteRunnerFiles(settings, read);
   const transformer = path.join(__dirname, 'transform.cjs');
   const wrapped = (inner) => ({ inner, workspace: settings.workspace, core });
   const configs = read.configs.map((one) => {

@@ -12,7 +12,7 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
   const circus = require(config.proctorRunner);
   const run = circus.default ?? circus;
   const lines = measure(config, environment, file);
-  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more).finally(() => attempt(() => lines?.outside()));
+  if (typeof send !== 'function') return run(globalConfig, config, environment, runtime, file, send, ...more).finally(() => attempt(() => lines && finish(lines, file)));
   const output = new Output(environment);
   const telling = (event, [path, test]) => {
     if (event === 'test-case-result') return send(event, [path, { ...test, output: output.end() }]);
@@ -22,9 +22,15 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
   };
   return run(globalConfig, config, environment, runtime, file, telling, ...more).finally(() => {
     output.end();
-    attempt(() => lines?.outside());
+    attempt(() => lines && finish(lines, file));
   });
 };
+
+// What Node itself loaded in this process has no probes: an environment, a transformer.
+function finish(lines, file) {
+  lines.outside();
+  lines.loaded(file, Object.keys(require.cache));
+}
 
 // Measures the lines of the file's tests if Jest's configuration says so. A test begins before its hooks.
 function measure(config, environment, file) {

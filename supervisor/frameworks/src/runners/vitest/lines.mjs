@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
-const { isProjectSource, noteFor } = require('../js/lines.cjs');
+const { isProjectSource, noteFor, noteRunnerFiles } = require('../js/lines.cjs');
 const { VERSION, insert } = require('../js/probes.cjs');
 
 const SETUP = fileURLToPath(new URL('setup.js', import.meta.url));
@@ -67,4 +67,13 @@ export function measureLines(settings, options) {
 export function noteProjects(settings, vitest) {
   const others = (vitest.projects ?? []).filter((project) => (project.vite ?? project.server) !== (vitest.vite ?? vitest.server));
   if (others.length > 0) noteFor(settings, 'lines are not measured test by test in projects of a Vitest workspace');
+  // A test file may belong to several of them.
+  else noteSettings(settings, vitest);
+}
+
+// Says which files Vitest used for itself. Vite lists what its configuration file imports; set-up files run with the tests.
+function noteSettings(settings, vitest) {
+  const { config } = vitest.vite ?? vitest.server;
+  const { setupFiles, ...test } = vitest.config;
+  noteRunnerFiles(settings, test, () => [config.configFile, ...(config.configFileDependencies ?? [])].filter(Boolean));
 }

@@ -17,7 +17,14 @@ function measure(require) {
   const unbounded = 0;
   beforeEach(({ task }) => attempt(() => lines.begin(task)), unbounded);
   afterEach(({ task }) => attempt(() => lines.end(task, task.file.filepath, titlesOf(task))), unbounded);
-  afterAll(() => attempt(() => lines.outside()), unbounded);
+  afterAll(() => attempt(() => finish(lines, require.cache)), unbounded);
+}
+
+// What Node itself loaded in this process has no probes.
+function finish(lines, natively) {
+  lines.outside();
+  const { filepath } = globalThis.__vitest_worker__ ?? {};
+  if (filepath) lines.loaded(filepath, Object.keys(natively ?? {}));
 }
 
 function titlesOf(test) {

@@ -1,0 +1,404 @@
+//! What the texts of JavaScript sources and settings say, read as text: which of them read or look for files, which name another file,
+//! and which settings make it unknown what a new file is. Too much is found rather than too little.
+
+use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Names of modules by which a source may read, run or load any file, unseen by the runner's own loading.
+const READING_MODULES: [&str; 7] = ["fs", "child_process", "worker_threads", "cluster", "vm", "module", "inspector"];
+
+/// Words of sources that may read, run or load any file: by a process, a worker, a path of their own, or a package for it.
+const READING_WORDS: [&str; 26] = [
+    "createRequire",
+    "__dirname",
+    "__filename",
+    "readFile",
+    "readFileSync",
+    "readdir",
+    "readdirSync",
+    "glob",
+    "globSync",
+    "globby",
+    "spawn",
+    "spawnSync",
+    "execSync",
+    "execFile",
+    "execFileSync",
+    "execa",
+    "zx",
+    "Worker",
+    "SharedWorker",
+    "eval",
+    "cwd",
+    "memfs",
+    "esbuild",
+    "rollup",
+    "webpack",
+    "macro",
+];
+
+/// Parts of sources with the same meaning.
+const READING_PARTS: [&str; 9] = [
+    "import.meta.",
+    "require.resolve",
+    "new URL(",
+    "new Function",
+    "?raw",
+    "?url",
+    "?worker",
+    "?sharedworker",
+    "?inline",
+];
+
+/// Parts of sources that load whichever files there are.
+const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
+
+/// Words of settings by which files with unusual names are tests.
+const TEST_SETTINGS: [&str; 4] = ["testMatch", "testRegex", "testPathPattern", "--config"];
+
+/// Words of settings by which a new file may be loaded although no source names it, and without which it is not.
+const LOADING_SETTINGS: [(&str, Option<&str>); 4] =
+    [("resolver", None), ("haste", None), ("automock", None), ("plugins", Some("vitest"))];
+
+/// The texts of a workspace.
+pub(super) struct JavaScriptFiles<'a> {
+    sources: &'a BTreeMap<String, String>,
+    framework: &'a str,
+}
+
+impl<'a> JavaScriptFiles<'a> {
+    pub(super) fn new(sources: &'a BTreeMap<String, String>, framework: &'a str) -> JavaScriptFiles<'a> {
+        JavaScriptFiles { sources, framework }
+    }
+
+    fn settings(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let of = |path: &str| matches!(FileKind::of(Ecosystem::JavaScript, path), FileKind::Settings(_));
+        let settings = self.sources.iter().filter(move |(path, _)| of(path));
+        settings.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// Settings of the runner and of what transforms for it.
+    pub(super) fn runner_settings(&self) -> impl Iterator<Item = &'a str> {
+        let begins = ["jest", "vite", "babel.config.", ".babelrc", "package.json"];
+        let is_of_runner = move |path: &&str| begins.iter().any(|begin| file_name(path).starts_with(begin));
+        self.settings().map(|(path, _)| path).filter(is_of_runner)
+    }
+
+    fn is_in_settings(&self, word: &str) -> bool {
+        self.settings().any(|(_, text)| text.contains(word))
+    }
+
+    /// What checks the types of files that it does not load; `None` if nothing does.
+    pub(super) fn type_checker(&self) -> Option<&'static str> {
+        if self.framework == "jest" {
+            return self.is_in_settings("ts-jest").then_some("ts-jest");
+        }
+        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
+        let checks =
+            |(path, text): (&str, &str)| text.contains("--typecheck") || is_config(path) && text.contains("typecheck");
+        self.settings().any(checks).then_some("Vitest")
+    }
+
+    /// Why modules are loaded in a way that the runner's own loading does not show.
+    pub(super) fn unseen_loading(&self) -> Option<&'static str> {
+        let is_unseen = |(_, text): (&str, &str)| text.contains("deps") && text.contains("external");
+        (self.framework == "vitest" && self.settings().any(is_unseen)).then_some("deps and external")
+    }
+
+    /// Why a new file may be loaded although no source names it.
+    pub(super) fn unnamed_loading(&self) -> Option<&'static str> {
+        let is_of = |framework: Option<&str>| framework.is_none_or(|framework| framework == self.framework);
+        let words = LOADING_SETTINGS.into_iter().filter(|(_, framework)| is_of(*framework));
+        words.map(|(word, _)| word).find(|word| self.is_in_settings(word))
+    }
+
+    /// Why a new file with an unusual name may be a test file.
+    pub(super) fn unusual_tests<'t>(&self, mut tests: impl Iterator<Item = &'t str>) -> Option<&'static str> {
+        if tests.any(|test| !self.is_test_name(test)) {
+            return Some("other test files have no usual name, either");
+        }
+        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
+        let is_unusual = |(path, text): (&str, &str)| {
+            TEST_SETTINGS.iter().any(|word| text.contains(word)) || is_config(path) && text.contains("include")
+        };
+        self.settings().any(is_unusual).then_some("settings name test files in a way of their own")
+    }
+
+    /// Whether the runner takes the file at `path` for a test file where nothing else is set.
+    pub(super) fn is_test_name(&self, path: &str) -> bool {
+        let name = file_name(path);
+        let is_of_jest = || {
+            name.starts_with("test.")
+                || name.starts_with("spec.")
+                || path.split('/').rev().skip(1).any(|part| part == "__tests__")
+        };
+        is_script(name)
+            && (name.contains(".test.") || name.contains(".spec.") || self.framework == "jest" && is_of_jest())
+    }
+
+    /// The sources that may read, run or load any file.
+    pub(super) fn reading(&self) -> impl Iterator<Item = &'a str> {
+        let is_vitest = self.framework == "vitest";
+        let reads = move |text: &str| reads_any(text) || is_vitest && loads_natively(text);
+        self.scripts().filter(move |(_, text)| reads(text)).map(|(path, _)| path)
+    }
+
+    /// The sources that load whichever files there are, or one with a name that they compute.
+    pub(super) fn looking(&self) -> impl Iterator<Item = &'a str> {
+        let looks = |text: &str| LOOKING_PARTS.iter().any(|part| text.contains(part)) || computes_names(text);
+        self.scripts().filter(move |(_, text)| looks(text)).map(|(path, _)| path)
+    }
+
+    fn scripts(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.sources.iter().filter(|(path, _)| is_script(path)).map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    /// The files, besides it, that may name the file at `path` in an import.
+    pub(super) fn naming(&self, path: &str) -> impl Iterator<Item = &'a str> {
+        let names: Vec<String> = import_names(path).map(str::to_owned).collect();
+        let own = path.to_owned();
+        let naming = self
+            .sources
+            .iter()
+            .filter(move |(source, text)| **source != own && names.iter().any(|name| names_in_path(text, name)));
+        naming.map(|(source, _)| source.as_str())
+    }
+
+    /// The files that `files` may import, directly or through others, themselves included.
+    pub(super) fn imported_from<'f>(&self, files: impl Iterator<Item = &'f str>) -> BTreeSet<&'f str>
+    where
+        'a: 'f,
+    {
+        let mut by_name: BTreeMap<&'a str, Vec<&'a str>> = BTreeMap::new();
+        for (path, _) in self.scripts() {
+            import_names(path).for_each(|name| by_name.entry(name).or_default().push(path));
+        }
+        let mut found: BTreeSet<&'f str> = BTreeSet::new();
+        let mut pending: Vec<&'f str> = files.collect();
+        while let Some(path) = pending.pop() {
+            if !found.insert(path) {
+                continue;
+            }
+            let text = self.sources.get(path).map_or("", String::as_str);
+            let names = if is_script(path) { imported_names(text) } else { preloaded_names(text) };
+            pending.extend(names.into_iter().filter_map(|name| by_name.get(name)).flatten());
+        }
+        found
+    }
+}
+
+/// The names by which an import may know a file: its own without the end, and for an index its directory's.
+fn import_names(path: &str) -> impl Iterator<Item = &str> {
+    let name = file_name(path);
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let dir = file_name(directory(path));
+    [stem, dir].into_iter().take(if stem == "index" && !dir.is_empty() { 2 } else { 1 })
+}
+
+/// The part of a name before its first full stop: files of one directory that share it may be loaded in place of each other.
+pub(super) fn first_stem(path: &str) -> &str {
+    let name = file_name(path);
+    name.split('.').find(|part| !part.is_empty()).unwrap_or(name)
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
+}
+
+fn is_whole_word(text: &str, at: usize, word: &str) -> bool {
+    let bytes = text.as_bytes();
+    let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+    !before.is_some_and(|byte| is_word(*byte)) && !bytes.get(at + word.len()).is_some_and(|byte| is_word(*byte))
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| is_whole_word(text, at, word))
+}
+
+// Whether a text has `name` as a part of a path, as in `./name`, 'name.js' or `@/name/x`.
+fn names_in_path(text: &str, name: &str) -> bool {
+    let bytes = text.as_bytes();
+    text.match_indices(name).any(|(at, _)| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        let end = at + name.len();
+        let after = bytes.get(if bytes.get(end) == Some(&b'/') { end + 1 } else { end });
+        before.is_some_and(|byte| b"/'\"`-@:~#".contains(byte)) && after.is_some_and(|byte| b"'\"`.?#".contains(byte))
+    })
+}
+
+fn reads_any(text: &str) -> bool {
+    let is_module = |name: &str| {
+        text.match_indices(name).any(|(at, _)| {
+            let bytes = text.as_bytes();
+            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+            before.is_some_and(|byte| b"'\"`:".contains(byte))
+                && bytes.get(at + name.len()).is_some_and(|byte| b"'\"`/-".contains(byte))
+        })
+    };
+    READING_WORDS.iter().any(|word| has_word(text, word))
+        || READING_PARTS.iter().any(|part| text.contains(part))
+        || READING_MODULES.iter().any(|name| is_module(name))
+}
+
+// Node loads what `require` names, and Vite knows nothing of it.
+fn loads_natively(text: &str) -> bool {
+    has_word(text, "require")
+}
+
+// Whether `import(…)` or a word with `require` or `import` in it is called with something else than a string.
+fn computes_names(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let calls = ["import", "equire", "requireActual", "importActual", "requireMock", "importMock"];
+    calls.iter().any(|word| {
+        text.match_indices(word).any(|(at, _)| {
+            let after = at + word.len();
+            if bytes.get(after).is_some_and(|byte| is_word(*byte)) {
+                return false;
+            }
+            let Some(inside) = text.get(after..).and_then(|rest| argument(rest)) else { return false };
+            !is_string_alone(inside)
+        })
+    })
+}
+
+// What is between the brackets of a call that begins here, up to the end of the text, without comments in front.
+fn argument(rest: &str) -> Option<&str> {
+    let mut rest = rest.trim_start();
+    // Arguments of types, as `importActual<typeof import('./a')>(`.
+    if rest.starts_with('<') {
+        let line = rest.split('\n').next().unwrap_or(rest);
+        rest = &rest[line.rfind('>')? + 1..];
+    }
+    let mut inside = rest.trim_start().strip_prefix('(')?.trim_start();
+    while let Some(comment) = inside.strip_prefix("/*") {
+        inside = comment.split_once("*/")?.1.trim_start();
+    }
+    Some(inside)
+}
+
+fn is_string_alone(inside: &str) -> bool {
+    let Some(quote) = inside.chars().next().filter(|quote| "'\"`".contains(*quote)) else { return false };
+    let Some((string, rest)) = inside[1..].split_once(quote) else { return false };
+    !string.contains("${") && rest.trim_start().starts_with([')', ','])
+}
+
+// The last parts of the paths on lines with an import, each also without its ends.
+fn imported_names(text: &str) -> HashSet<&str> {
+    let is_import = |line: &&str| ["import", "from", "equire"].iter().any(|word| line.contains(word));
+    text.lines().filter(is_import).flat_map(|line| line.split(['"', '\'', '`', '?'])).flat_map(path_names).collect()
+}
+
+// The same of the lines of `package.json` by which Node loads something before the runner: its `exports` have an `import`, too.
+fn preloaded_names(text: &str) -> HashSet<&str> {
+    let preloads =
+        |line: &&str| ["--import", "--require", "--loader", "-loader", " -r "].iter().any(|word| line.contains(word));
+    let parts =
+        text.lines().filter(preloads).flat_map(|line| line.split(|c: char| c.is_whitespace() || "\"'=\\".contains(c)));
+    parts.flat_map(path_names).collect()
+}
+
+fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    let part = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
+    let ends = part.match_indices('.').map(move |(at, _)| &part[..at]);
+    std::iter::once(part).chain(ends).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sources(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+        list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn knows_sources_that_may_read_any_file() {
+        for (text, expected) in [
+            ("import { readFileSync } from 'node:fs'", true),
+            ("const fs = require(\"fs\")", true),
+            ("import fs from 'fs-extra'", true),
+            ("import cp from 'child_process'", true),
+            ("new Worker('./w.js')", true),
+            ("const here = path.dirname(import.meta.url)", true),
+            ("import text from './a.js?raw'", true),
+            ("import { glob } from 'tinyglobby'", true),
+            ("vm.eval(code)", true),
+            ("const found = /a/.exec(text)", false),
+            ("const vm = new ViewModel(); vm.offset = 1", false),
+            ("import { a } from './evaluate'", false),
+            ("import { fsm } from './fsm'", false),
+        ] {
+            assert_eq!(reads_any(text), expected, "{text}");
+        }
+        let texts = sources(&[("a.js", "const a = require('./b')")]);
+        assert_eq!(JavaScriptFiles::new(&texts, "vitest").reading().count(), 1, "Vite does not see it");
+        assert_eq!(JavaScriptFiles::new(&texts, "jest").reading().count(), 0);
+    }
+
+    #[test]
+    fn knows_names_that_are_computed() {
+        for (text, expected) in [
+            ("require('./a')", false),
+            ("await import(\"./a.js\")", false),
+            ("import(/* webpackChunkName: \"a\" */ `./a.js`)", false),
+            ("jest.requireActual('./a')", false),
+            ("await vi.importActual<typeof import('./a')>('./a')", false),
+            ("import { a } from './a'", false),
+            ("import.meta.env.X", false),
+            ("import(name)", true),
+            ("import(`./${name}.js`)", true),
+            ("require ('./' + name)", true),
+            ("jest.requireActual(name)", true),
+            ("load(import(\n  name))", true),
+        ] {
+            assert_eq!(computes_names(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn finds_who_names_a_file() {
+        let texts = sources(&[
+            ("src/a.js", "import { b } from './b'"),
+            ("src/c.js", "const b = 1; use(b.x)"),
+            ("src/d.ts", "export * from \"@/lib/b.js\""),
+            ("src/e.js", "import { Button } from './Button'"),
+        ]);
+        let naming = |path: &str| JavaScriptFiles::new(&texts, "jest").naming(path).collect::<Vec<_>>();
+        assert_eq!(naming("src/b.js"), ["src/a.js", "src/d.ts"]);
+        assert_eq!(naming("src/Button/index.tsx"), ["src/e.js"]);
+        assert_eq!(naming("src/alone.js"), [""; 0]);
+    }
+
+    #[test]
+    fn follows_imports_of_the_runner() {
+        let texts = sources(&[
+            ("vitest.config.ts", "import plugin from './src/plugin.ts'\nconst other = './src/cart.ts'"),
+            ("src/plugin.ts", "import { total } from './price'"),
+            ("src/price.ts", ""),
+            ("src/cart.ts", ""),
+            ("src/index.ts", "import './cart'"),
+        ]);
+        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["src/plugin.ts", "src/price.ts", "vitest.config.ts"]);
+        let package = "{\n\"import\": \"./src/index.ts\",\n\"test\": \"node --import ./src/price.ts vitest\"\n}";
+        let texts = sources(&[("package.json", package), ("src/price.ts", ""), ("src/index.ts", "")]);
+        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["package.json"].into_iter());
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), ["package.json", "src/price.ts"]);
+    }
+
+    #[test]
+    fn reads_settings() {
+        let settings = |name: &str, text: &str| sources(&[(name, text), ("src/a.js", "ts-jest --typecheck testMatch")]);
+        let jest = settings("package.json", r#"{"jest":{"preset":"ts-jest"}}"#);
+        assert_eq!(JavaScriptFiles::new(&jest, "jest").type_checker(), Some("ts-jest"));
+        let other = settings("package.json", r#"{"scripts":{"typecheck":"tsc","test":"vitest run"}}"#);
+        assert_eq!(JavaScriptFiles::new(&other, "vitest").type_checker(), None);
+        let config = settings("vitest.config.ts", "test: { typecheck: { enabled: true } }");
+        assert_eq!(JavaScriptFiles::new(&config, "vitest").type_checker(), Some("Vitest"));
+        let of = JavaScriptFiles::new(&other, "jest");
+        assert_eq!(of.unusual_tests(["src/a.test.js", "src/__tests__/b.js"].into_iter()), None);
+        assert!(of.unusual_tests(["test/a.js"].into_iter()).is_some());
+        let matched = settings("jest.config.js", "testMatch: ['**/checks/*.js']");
+        assert!(JavaScriptFiles::new(&matched, "jest").unusual_tests([].into_iter()).is_some());
+    }
+}

@@ -1,0 +1,223 @@
+//! The rules for JavaScript and TypeScript: by the files that each test file was seen to load in the runs that measured it.
+//!
+//! Names in texts only decide where nothing could be seen: of new and removed files, of files that a source reads by itself, and of what
+//! the runner imports for itself.
+
+use super::changed_lines::add_tests_of_functions;
+use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
+use super::javascript_files::{JavaScriptFiles, first_stem};
+use super::picks::Picks;
+use super::selection_input::SelectionInput;
+use super::snapshot::{ChangedFile, HowChanged};
+use super::{FullReason, LastResult, Reason};
+use crate::coverage::LoadedFiles;
+use std::collections::BTreeSet;
+
+/// Applies the rules to the changed files.
+pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
+    let rules = JavaScriptRules {
+        input,
+        loaded: input.index.loaded(),
+        files: JavaScriptFiles::new(input.sources, &input.baseline.framework),
+    };
+    rules.sort_out_gone(picks);
+    let is_change = |change: &&ChangedFile| kind(&change.path) != FileKind::Documentation;
+    let changes: Vec<&ChangedFile> = input.changes.iter().filter(is_change).collect();
+    let Some(first) = changes.first() else { return Ok(()) };
+    if !rules.loaded.knows_runner() || !input.baseline.tests().keys().any(|test_file| rules.loaded.knows(test_file)) {
+        return Err(FullReason::NoLoads);
+    }
+    if let Some(word) = rules.files.unseen_loading() {
+        return Err(FullReason::Convention { word });
+    }
+    rules.check_runner(&changes)?;
+    for change in &changes {
+        match (kind(&change.path), rules.how(change)) {
+            (FileKind::Snapshot, _) => rules.snapshot(picks, change)?,
+            (_, HowChanged::Added) => rules.added(picks, change)?,
+            (_, HowChanged::Removed) => rules.removed(picks, change)?,
+            (_, HowChanged::Edited | HowChanged::WrittenDuringRun) => rules.edited(picks, change)?,
+        }
+    }
+    rules.add_reaching_all(picks, &changes, &first.path);
+    Ok(())
+}
+
+fn kind(path: &str) -> FileKind {
+    FileKind::of(Ecosystem::JavaScript, path)
+}
+
+struct JavaScriptRules<'a> {
+    input: &'a SelectionInput<'a>,
+    loaded: &'a LoadedFiles,
+    files: JavaScriptFiles<'a>,
+}
+
+impl JavaScriptRules<'_> {
+    fn sort_out_gone(&self, picks: &mut Picks) {
+        let removed = self.input.changes.iter().filter(|change| change.new.is_none());
+        let left: BTreeSet<&str> = removed.map(|change| change.path.as_str()).collect();
+        let is_there = |file: &str| self.input.now.file(file).is_some();
+        picks.sort_out_gone(self.input.baseline, is_there, |file| left.contains(file));
+    }
+
+    // A file that an older state does not have is known if the last run had it.
+    fn how(&self, change: &ChangedFile) -> HowChanged {
+        let is_known = || self.input.baseline.seen.snapshot.file(&change.path).is_some();
+        if change.how == HowChanged::Added && is_known() { HowChanged::Edited } else { change.how }
+    }
+
+    fn is_test(&self, path: &str) -> bool {
+        self.input.baseline.tests().contains_key(path)
+    }
+
+    // Errors for what the runner loads for itself, and for what is checked without being loaded.
+    fn check_runner(&self, changes: &[&ChangedFile]) -> Result<(), FullReason> {
+        let runner_files = self.loaded.runner_files().chain(self.files.runner_settings());
+        let of_runner = self.files.imported_from(runner_files);
+        let checker = self.files.type_checker();
+        for change in changes {
+            let (file, how) = (change.path.clone(), change.how.word());
+            if self.loaded.is_of_runner(&file) || of_runner.contains(file.as_str()) {
+                return Err(FullReason::Settings { file, what: "which the runner loads for itself", how });
+            }
+            let has_types = [".ts", ".tsx", ".mts", ".cts", ".vue"].iter().any(|end| file.ends_with(end));
+            if let Some(checker) = checker.filter(|_| has_types) {
+                return Err(FullReason::TypeChecked { file, how, checker });
+            }
+        }
+        Ok(())
+    }
+
+    // Each test file has its modules for itself, so that a line which none of its tests executed changes nothing in them.
+    fn edited(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
+        let path = change.path.as_str();
+        if self.is_test(path) {
+            picks.whole(path, Reason::OwnFile(path.to_owned()));
+        }
+        let loading = self.loaded.test_files_loading([path]);
+        if loading.is_empty() && !self.is_test(path) {
+            return if self.is_as_in_last_run(change) { Ok(()) } else { Err(not_loaded(change)) };
+        }
+        let is_hoisted = |text: &String| ["mock(", "unmock(", "hoisted("].iter().any(|call| text.contains(call));
+        let may_be_hoisted = self.input.sources.get(path).is_none_or(is_hoisted);
+        if may_be_hoisted || !add_tests_of_functions(self.input, picks, change) {
+            loading.iter().for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
+        }
+        Ok(())
+    }
+
+    // Whether the file had this text when the last run of all tests saw it, which loaded it nowhere.
+    fn is_as_in_last_run(&self, change: &ChangedFile) -> bool {
+        let last = self.input.baseline.seen.snapshot.file(&change.path).filter(|last| last.is_settled);
+        change.how != HowChanged::WrittenDuringRun
+            && last.zip(change.new.as_ref()).is_some_and(|(last, new)| last.text.content == new.content)
+    }
+
+    fn added(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
+        let (path, how) = (change.path.as_str(), change.how.word());
+        if let Some(word) = self.files.unnamed_loading() {
+            return Err(FullReason::Convention { word });
+        }
+        if let Some(other) = self.in_place_of(path) {
+            return Err(FullReason::InPlaceOf { file: path.to_owned(), how, other });
+        }
+        if self.files.is_test_name(path) {
+            picks.whole(path, Reason::OwnFile(path.to_owned()));
+        } else if let Some(why) = self.files.unusual_tests(self.input.baseline.tests().keys().map(String::as_str)) {
+            return Err(FullReason::MaybeTest { file: path.to_owned(), how, why });
+        }
+        self.add_naming(picks, change)
+    }
+
+    fn removed(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
+        let path = change.path.as_str();
+        let loading = self.loaded.test_files_loading([path]);
+        if loading.is_empty() && !self.is_test(path) && !self.files.is_test_name(path) {
+            return Err(not_loaded(change));
+        }
+        // It is named without being loaded where it is replaced in the tests.
+        loading.iter().for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
+        self.add_naming(picks, change)
+    }
+
+    // What names a file that is there now, or is gone, may find another one now.
+    fn add_naming(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
+        let path = change.path.as_str();
+        let naming: Vec<&str> = self.files.naming(path).collect();
+        if let Some(settings) = naming.iter().find(|file| matches!(kind(file), FileKind::Settings(_))) {
+            let other = format!("what {settings} names");
+            return Err(FullReason::InPlaceOf { file: path.to_owned(), how: change.how.word(), other });
+        }
+        let known = naming.iter().copied().filter(|file| self.is_test(file));
+        let loading = self.loaded.test_files_loading(naming.iter().copied());
+        known.chain(loading).for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
+        Ok(())
+    }
+
+    // What a new file may be loaded in place of.
+    fn in_place_of(&self, path: &str) -> Option<String> {
+        if path.split('/').any(|part| part == "__mocks__") {
+            return Some("a module that tests replace".to_owned());
+        }
+        let (dir, stem) = (directory(path), first_stem(path));
+        let own_dir = if dir.is_empty() { String::new() } else { format!("{dir}/") };
+        let before = &self.input.baseline.seen.snapshot;
+        if stem == "index" && before.paths().any(|other| other.starts_with(&own_dir)) {
+            return Some("its directory".to_owned());
+        }
+        let as_directory = format!("{own_dir}{stem}/");
+        let is_test = self.files.is_test_name(path);
+        let is_alike = |other: &&str| {
+            let is_beside = directory(other) == dir && first_stem(other) == stem && *other != path;
+            let is_module = is_script(other) && kind(other) == FileKind::Source || other.ends_with(".json");
+            is_beside && is_module || other.starts_with(&as_directory)
+        };
+        before.paths().find(|other| !is_test && is_alike(other)).map(str::to_owned)
+    }
+
+    fn snapshot(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
+        let path = change.path.as_str();
+        let dir = directory(path);
+        let test = file_name(path).strip_suffix(".snap").filter(|_| file_name(dir) == "__snapshots__").map(|name| {
+            let above = directory(dir);
+            if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") }
+        });
+        let is_own = |test: &String| self.is_test(test) || self.input.changes.iter().any(|other| other.path == *test);
+        let Some(test) = test.filter(is_own) else {
+            return Err(FullReason::Data { file: path.to_owned(), how: change.how.word() });
+        };
+        if self.input.now.file(&test).is_some() {
+            picks.whole(&test, Reason::OwnFile(path.to_owned()));
+        }
+        Ok(())
+    }
+
+    // Test files of which it is not known what they load, and those that may reach any file by themselves.
+    fn add_reaching_all(&self, picks: &mut Picks, changes: &[&ChangedFile], first: &str) {
+        let is_new = |change: &&&ChangedFile| matches!(self.how(change), HowChanged::Added | HowChanged::Removed);
+        let new = changes.iter().find(is_new);
+        let mut reaching: Vec<&str> = self.files.reading().collect();
+        reaching.extend(new.into_iter().flat_map(|_| self.files.looking()));
+        // A source that is too large to be read as text.
+        let is_unread = |file: &&str| {
+            is_script(file) && !self.input.sources.contains_key(*file) && self.input.now.file(file).is_some()
+        };
+        reaching.extend(self.loaded.names().filter(is_unread));
+        let direct: BTreeSet<&str> = reaching.iter().copied().filter(|file| self.is_test(file)).collect();
+        let through = self.loaded.test_files_loading(reaching.iter().copied());
+        for test_file in direct.into_iter().chain(through) {
+            picks.whole(test_file, Reason::ReachesAll(first.to_owned()));
+        }
+        for (test_file, tests) in self.input.baseline.tests() {
+            let has_run = tests.values().any(|result| *result != LastResult::Skipped);
+            if has_run && !self.loaded.knows(test_file) && !picks.gone.contains(test_file) {
+                picks.whole(test_file, Reason::Unmapped);
+            }
+        }
+    }
+}
+
+fn not_loaded(change: &ChangedFile) -> FullReason {
+    FullReason::NotLoaded { file: change.path.clone(), how: change.how.word() }
+}
