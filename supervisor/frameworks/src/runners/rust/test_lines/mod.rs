@@ -19,7 +19,7 @@ use crate::parsing::workspace_paths::{WorkspacePaths, leaves_workspace};
 use execution_records::{ExecutionRecord, RecordKind, parse_records};
 use processes::{Owner, ProcessTree};
 use proctor_core::bounds::SPANS_PER_FILE_MAX;
-use proctor_core::coverage::{Attribution, CoverageMeasurement, united};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LoadedFiles, united};
 use proctor_core::request::CoverageMode;
 use program_map::{FileLines, MapError, ProgramMap, ProgramTarget, TargetKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -334,7 +334,7 @@ impl<'a> Harvest<'a> {
             ));
         }
         notes.extend(self.measured.note());
-        CoverageHarvest { measured: self.measured.measured, sources: self.sources.into_vec(), notes }
+        CoverageHarvest { measured: self.measured.measured, sources: self.sources.into_vec(), loaded: LoadedFiles::default(), notes }
     }
 }
 
