@@ -334,7 +334,12 @@ impl<'a> Harvest<'a> {
             ));
         }
         notes.extend(self.measured.note());
-        CoverageHarvest { measured: self.measured.measured, sources: self.sources.into_vec(), loaded: LoadedFiles::default(), notes }
+        CoverageHarvest {
+            measured: self.measured.measured,
+            sources: self.sources.into_vec(),
+            loaded: LoadedFiles::default(),
+            notes,
+        }
     }
 }
 
