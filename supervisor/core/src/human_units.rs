@@ -1,4 +1,4 @@
-//! Formats quantities for people: `1.5 GiB`, `0.5 processors`, `300 s`.
+//! Formats quantities and lists for people: `1.5 GiB`, `0.5 processors`, `300 s`, `a, b and 3 more`.
 
 use crate::limits::LimitKind;
 
@@ -22,6 +22,18 @@ pub fn format_bytes(bytes: u64) -> String {
         format!("{} {unit}", tenths / 10)
     } else {
         format!("{}.{} {unit}", tenths / 10, tenths % 10)
+    }
+}
+
+/// The first `max` of these names, and how many more there are: `a, b and 3 more`.
+#[must_use]
+pub fn first_names<S: AsRef<str>>(names: impl IntoIterator<Item = S>, max: usize) -> String {
+    let mut names = names.into_iter();
+    let first: Vec<S> = names.by_ref().take(max).collect();
+    let first = first.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+    match names.count() {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -53,6 +65,13 @@ mod tests {
     fn formats_sizes_in_binary_units() {
         let formatted = [0, 1_023, 1_536, 157_286_400, 2 << 30].map(format_bytes);
         assert_eq!(formatted, ["0 B", "1023 B", "1.5 KiB", "150 MiB", "2 GiB"]);
+    }
+
+    #[test]
+    fn lists_the_first_names_and_counts_the_others() {
+        let listed = [1, 2, 3, 4].map(|max| first_names(["a", "b", "c"], max));
+        assert_eq!(listed, ["a and 2 more", "a, b and 1 more", "a, b, c", "a, b, c"]);
+        assert_eq!(first_names([""; 0], 3), "");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::entries::{Entry, Subject, entries, headline};
 use super::parallelism::{Estimate, timed_tests};
 use super::{ReportContext, ReportInput};
 use proctor_core::bounds::NEVER_FAILING_RESULTS_MIN;
+use proctor_core::human_units::first_names;
 use proctor_core::repetition::FlakyInRun;
 use proctor_core::report::Report;
 use proctor_core::shell_word::shell_word;
@@ -270,10 +271,8 @@ fn duplicated(plan: &mut String, context: &ReportContext) {
     let none = "No two tests that were measured one by one execute exactly the same lines.";
     section(plan, "Duplicated", *total, none);
     for tests in groups {
-        let names: Vec<String> = tests.iter().take(5).map(test).collect();
-        let more = tests.len().saturating_sub(names.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let text = format!("{} tests execute exactly the same lines: {}{more}", tests.len(), names.join(", "));
+        let names = first_names(tests.iter().map(test), 5);
+        let text = format!("{} tests execute exactly the same lines: {names}", tests.len());
         item(plan, &text, &tests.first().map_or_else(|| "proctor list".to_owned(), trend));
     }
     let left_out = total.saturating_sub(groups.len() as u64);

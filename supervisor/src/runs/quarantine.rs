@@ -3,6 +3,7 @@
 
 use proctor_core::bounds::{NOTE_BYTES_MAX, NOTES_MAX, clip};
 use proctor_core::history::TestGroup;
+use proctor_core::human_units::first_names;
 use proctor_core::report::Report;
 use proctor_core::test_case::{TestCase, TestId};
 use std::collections::BTreeSet;
@@ -32,13 +33,10 @@ impl Quarantine {
         let failed: Vec<TestId> = failed.filter(|test| self.name_of(test).is_some()).map(TestCase::id).collect();
         let mut notes = Vec::new();
         if !failed.is_empty() {
-            let names: Vec<String> = failed.iter().take(NAMES_SHOWN).map(TestId::full_name).collect();
-            let more = failed.len() - names.len();
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let names = first_names(failed.iter().map(TestId::full_name), NAMES_SHOWN);
             notes.push(format!(
-                "{} failed test(s) are in quarantine, and the outcome counts them: {}{more}",
-                failed.len(),
-                names.join(", ")
+                "{} failed test(s) are in quarantine, and the outcome counts them: {names}",
+                failed.len()
             ));
             report.quarantined = Some(TestGroup::new(failed));
         }

@@ -4,6 +4,7 @@ use super::CheckerOutput;
 use crate::parsing::output_tail::strip_ansi;
 use crate::parsing::workspace_paths::WorkspacePaths;
 use proctor_core::check::{CheckKind, CheckerStatus, Finding, Range, Severity, counted};
+use proctor_core::human_units::first_names;
 use serde::de::DeserializeOwned;
 
 /// Longest reason taken from a checker's own output, in bytes: some lines.
@@ -140,11 +141,7 @@ const NAMED_MAX: usize = 8;
 
 /// The first of these names, and how many more they are.
 pub(super) fn listed(names: &[String]) -> String {
-    let named = names.get(..NAMED_MAX.min(names.len())).unwrap_or_default().join(", ");
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
+    first_names(names, NAMED_MAX)
 }
 
 /// A number of a checker's output as a line or column; 0 if it is none.

@@ -4,6 +4,7 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::run::framework_choice::{DetectedFramework, FrameworkChoice};
 use crate::{FRAMEWORKS, Framework};
+use proctor_core::human_units::first_names;
 use proctor_core::request::{ALL_FRAMEWORKS, RerunTarget, Selection};
 use thiserror::Error;
 
@@ -201,14 +202,9 @@ fn keep_root_projects(tree: &FileTree, found: &mut Vec<DetectedFramework>, drop_
         });
     }
     found.retain(|detected| !detected.projects.is_empty());
-    let more = further.len().saturating_sub(FURTHER_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    further.truncate(FURTHER_MAX);
     (!further.is_empty()).then(|| {
-        format!(
-            "the project of the root was run, and not those below it: {}{more} (--file DIR runs one)",
-            further.join(", ")
-        )
+        let named = first_names(&further, FURTHER_MAX);
+        format!("the project of the root was run, and not those below it: {named} (--file DIR runs one)")
     })
 }
 

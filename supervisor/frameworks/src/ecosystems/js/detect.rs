@@ -10,6 +10,7 @@ use super::test_script::{Invocation, delegates, find_runners, is_unset, shell_co
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::parsing::workspace_paths::{ancestors, join};
+use proctor_core::human_units::first_names;
 use std::collections::BTreeSet;
 
 /// Name of a package's manifest.
@@ -117,12 +118,9 @@ pub(crate) fn skipped_command_notes(tree: &FileTree, dir: &str) -> Vec<String> {
     let Some(PackageJson { scripts, .. }) = manifest(tree, dir) else { return Vec::new() };
     let commands = if delegates(&scripts, TEST_SCRIPT) { Vec::new() } else { shell_commands(&scripts, TEST_SCRIPT) };
     let list = |purpose| {
-        let all: Vec<&ShellCommand> = commands.iter().filter(|command| command.purpose == purpose).collect();
-        let more = all.len().saturating_sub(COMMANDS_NAMED_MAX);
-        let commands: Vec<String> =
-            all.iter().take(COMMANDS_NAMED_MAX).map(|command| format!("`{}`", command.text)).collect();
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        (!commands.is_empty()).then(|| format!("{}{more}", commands.join(", ")))
+        let all = commands.iter().filter(|command| command.purpose == purpose);
+        let named = first_names(all.map(|command| format!("`{}`", command.text)), COMMANDS_NAMED_MAX);
+        (!named.is_empty()).then_some(named)
     };
     let checks = list(Purpose::Check).map(|commands| format!("checks of the test script were not run: {commands}"));
     let builds = list(Purpose::Build).map(|commands| {

@@ -38,6 +38,7 @@ use crate::parsing::workspace_paths::{WorkspacePaths, join};
 use proctor_core::artifact::{ARTIFACTS_MAX, ArtifactKind};
 use proctor_core::bounds::{NAME_BYTES_MAX, RUNNING_NAMES_MAX, TEST_CASES_MAX, clip};
 use proctor_core::event::RunnerEvent;
+use proctor_core::human_units::first_names;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
 use proctor_core::test_case::{Collector, CollectorKind, TestCase, TestId, TestOutcome};
@@ -381,10 +382,8 @@ impl ReporterParser {
         if files.is_empty() || !self.running.is_empty() {
             return;
         }
-        let more = files.len().saturating_sub(OPEN_FILES_NAMED_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let names = files.iter().take(OPEN_FILES_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
-        self.notes.add(format!("{} had started and not finished: {names}{more}", self.profile.name));
+        let names = first_names(&files, OPEN_FILES_NAMED_MAX);
+        self.notes.add(format!("{} had started and not finished: {names}", self.profile.name));
     }
 
     fn started(&mut self, test: StartedFields, events: &mut Vec<RunnerEvent>) {

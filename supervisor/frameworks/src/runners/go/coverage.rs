@@ -15,6 +15,7 @@ use crate::parsing::workspace_paths::WorkspacePaths;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
 use proctor_core::coverage::{LineSpan, LoadedSource};
+use proctor_core::human_units::first_names;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Directory below scratch in which every test binary gets a directory of its own.
@@ -138,12 +139,8 @@ pub(super) fn ingest(
         .map(|(package, _)| package.as_str())
         .collect();
     if !missing.is_empty() {
-        let named = missing[..missing.len().min(NAMED_MAX)].join(", ");
-        let more = missing.len().saturating_sub(NAMED_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        harvest
-            .notes
-            .push(format!("no coverage of {named}{more}: the test process ended early, or ran without coverage"));
+        let named = first_names(missing, NAMED_MAX);
+        harvest.notes.push(format!("no coverage of {named}: the test process ended early, or ran without coverage"));
     }
     harvest
 }

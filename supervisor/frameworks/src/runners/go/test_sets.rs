@@ -7,6 +7,7 @@ use crate::contract::{CoverageHarvest, Project};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use proctor_core::bounds::COVERED_FILES_MAX;
 use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use proctor_core::human_units::first_names;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most names in the sets of one process whose tests ran at the same time. Beyond it these are one set.
@@ -139,10 +140,12 @@ impl<'a> TestSets<'a> {
         let mut notes: Vec<String> = self
             .by_package
             .iter()
-            .map(|(why, packages)| format!("coverage of {} is known by package, not by test: {why}", named(packages)))
+            .map(|(why, packages)| {
+                format!("coverage of {} is known by package, not by test: {why}", first_names(packages, NAMED_MAX))
+            })
             .collect();
         if !self.unrecorded.is_empty() {
-            let tests = named(&self.unrecorded);
+            let tests = first_names(&self.unrecorded, NAMED_MAX);
             notes.push(format!("{tests}: coverage is known by package, not by test: the records do not name them"));
         }
         if self.overlapping > 0 {
@@ -154,14 +157,6 @@ impl<'a> TestSets<'a> {
         notes.extend(self.harvest.note());
         CoverageHarvest { measured: self.harvest.measured, notes, ..CoverageHarvest::default() }
     }
-}
-
-/// The first names, and the number of the others.
-fn named(names: &BTreeSet<String>) -> String {
-    let first: Vec<&str> = names.iter().take(NAMED_MAX).map(String::as_str).collect();
-    let more = names.len().saturating_sub(NAMED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", first.join(", "))
 }
 
 #[cfg(test)]
