@@ -121,6 +121,22 @@ fn tests_that_run_at_the_same_time_share_their_lines() {
 }
 
 #[test]
+fn a_process_with_a_small_limit_on_files_writes_no_record_and_ends_as_it_would() {
+    let workspace = TestWorkspace::with_fixture("cargo/lines");
+    let test = r#"
+#[test]
+fn prints_within_its_limit() {
+    let program = env!("CARGO_BIN_EXE_lines");
+    let output = std::process::Command::new("sh").args(["-c", "ulimit -f 1; exec \"$0\" 100", program]).output();
+    assert_eq!(output.unwrap().stdout, b"120\n");
+}
+"#;
+    std::fs::write(workspace.path.join("tests/limited.rs"), test).unwrap();
+    let report = run(&workspace, &["--file", "tests/limited.rs"]);
+    assert_eq!((&report["coverage"]["measured"], outcomes(&report).len()), (&json!(true), 1), "{report}");
+}
+
+#[test]
 fn a_program_of_the_projects_own_before_rustc_stays_and_nothing_is_measured() {
     let workspace = TestWorkspace::with_fixture("cargo/lines");
     std::fs::create_dir(workspace.path.join(".cargo")).unwrap();

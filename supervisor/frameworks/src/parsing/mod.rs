@@ -2,6 +2,7 @@
 
 pub(crate) mod assertion_values;
 pub(crate) mod bounded_measurements;
+pub(crate) mod growing_spans;
 pub(crate) mod line_splitter;
 pub(crate) mod loaded_sources;
 pub(crate) mod notes;

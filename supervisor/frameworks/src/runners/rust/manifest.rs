@@ -206,10 +206,8 @@ enum CommandWords {
 pub(super) fn own_runner(tree: &FileTree, project: &Project, workspace: &str) -> Option<(String, Vec<String>)> {
     let mut dir = project.dir.as_str();
     loop {
-        for name in [".cargo/config.toml", ".cargo/config"] {
-            let config = tree.content(&join(dir, name)).and_then(|content| toml::from_str::<Config>(content).ok());
-            let runners = config.into_iter().flat_map(|config| config.target);
-            let mut runners = runners.filter(|(target, _)| matches_host(target));
+        for config in configs_of(tree, dir) {
+            let mut runners = config.target.into_iter().filter(|(target, _)| matches_host(target));
             if let Some((target, runner)) = runners.find_map(|(target, config)| Some((target, config.runner?))) {
                 let mut words = match runner {
                     CommandWords::Text(text) => text.split_whitespace().map(str::to_owned).collect(),
@@ -231,12 +229,16 @@ pub(super) fn own_runner(tree: &FileTree, project: &Project, workspace: &str) ->
     }
 }
 
+/// Cargo's settings in one directory. The name without an ending is the older one.
+fn configs_of<'t>(tree: &'t FileTree, dir: &'t str) -> impl Iterator<Item = Config> + 't {
+    let contents =
+        [".cargo/config.toml", ".cargo/config"].into_iter().filter_map(move |name| tree.content(&join(dir, name)));
+    contents.filter_map(|content| toml::from_str(content).ok())
+}
+
 /// Whether Cargo's own settings for `dir` name a program that stands before rustc for the packages of the workspace.
 pub(super) fn own_wrapper(tree: &FileTree, dir: &str) -> bool {
-    let configs = ancestors(dir).filter_map(|dir| tree.content(&join(dir, ".cargo/config.toml")));
-    configs
-        .filter_map(|content| toml::from_str::<Config>(content).ok())
-        .any(|config| config.build.workspace_wrapper.is_some())
+    ancestors(dir).flat_map(|dir| configs_of(tree, dir)).any(|config| config.build.workspace_wrapper.is_some())
 }
 
 /// Whether a target, or a condition of the usual kinds, matches this host.
@@ -251,6 +253,19 @@ fn matches_host(target: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_a_wrapper_of_the_workspace_in_both_names_of_cargos_settings() {
+        let settings = "[build]\nrustc-workspace-wrapper = 'wrap'\n";
+        for (path, dir, expected) in [
+            (".cargo/config.toml", "a", true),
+            (".cargo/config", "a", true),
+            ("a/.cargo/config", "a", true),
+            ("b/.cargo/config", "a", false),
+        ] {
+            assert_eq!(own_wrapper(&FileTree::with_contents(&[(path, settings)]), dir), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_workspace_includes_the_packages_below_it_unless_excluded() {

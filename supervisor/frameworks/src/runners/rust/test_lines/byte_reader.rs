@@ -15,6 +15,11 @@ impl<'a> ByteReader<'a> {
         self.rest.is_empty()
     }
 
+    /// Number of the bytes left.
+    pub(super) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
     pub(super) fn bytes(&mut self, len: usize) -> Option<&'a [u8]> {
         let (piece, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
@@ -37,6 +42,14 @@ impl<'a> ByteReader<'a> {
     pub(super) fn sized(&mut self) -> Option<&'a [u8]> {
         let len = self.u64()?;
         self.bytes(usize::try_from(len).ok()?)
+    }
+
+    /// `len` bytes behind a head of `head_len`, then what fills both up to a multiple of eight, as far as there is any.
+    pub(super) fn padded(&mut self, head_len: usize, len: usize) -> Option<&'a [u8]> {
+        let piece = self.bytes(len)?;
+        let padding = (head_len + len).next_multiple_of(8) - (head_len + len);
+        self.bytes(padding.min(self.len()))?;
+        Some(piece)
     }
 
     /// A number in LEB128 (DWARF 5, section 7.6).
@@ -76,6 +89,14 @@ mod tests {
         let mut reader = ByteReader::new(&[7, 1, 0, 0, 0, 0xff, 0x7f]);
         assert_eq!((reader.byte(), reader.u32(), reader.leb128()), (Some(7), Some(1), Some(16_383)));
         assert!(reader.is_empty() && reader.byte().is_none());
+    }
+
+    #[test]
+    fn reads_pieces_with_padding_behind_them() {
+        let mut reader = ByteReader::new(&[1, 2, 0, 0, 3, 0]);
+        assert_eq!(reader.padded(4, 2), Some(&[1, 2][..]));
+        assert_eq!((reader.len(), reader.padded(4, 1)), (2, Some(&[3][..])));
+        assert!(reader.is_empty() && reader.padded(4, 1).is_none());
     }
 
     #[test]

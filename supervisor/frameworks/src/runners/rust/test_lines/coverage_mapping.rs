@@ -50,7 +50,7 @@ struct LineRun {
     /// Number of the file in its list of names.
     file: u32,
     lines: LineSpan,
-    deciding_end: usize,
+    deciding_end: u32,
 }
 
 /// A region of code.
@@ -99,19 +99,20 @@ impl FunctionMapping {
             while open.pop_if(|region| region.last <= (*line, 1)).is_some() {}
             if let Some(innermost) = open.last().copied() {
                 let same = |region: &&Region| (region.first, region.last) == (innermost.first, innermost.last);
-                let around = open.iter().rev().take_while(same).filter(|region| !region.is_gap);
-                self.deciding.extend(around.map(|region| region.counter));
+                let around = &open[open.len() - open.iter().rev().take_while(same).count()..];
+                take(work_left, around.len())?;
+                self.deciding.extend(around.iter().filter(|region| !region.is_gap).map(|region| region.counter));
             }
             while let Some(region) = regions.next_if(|region| region.first.0 == *line) {
                 self.deciding.extend((!region.is_gap).then_some(region.counter));
                 open.push(region);
             }
             let added = self.deciding.len() - start;
-            *work_left = work_left.checked_sub(1 + added)?;
+            take(work_left, 1 + added)?;
             let next = borders.get(at + 1).copied().unwrap_or(line + 1);
             if added > 0 && *line > 0 {
                 let lines = LineSpan { first: *line, last: next - 1 };
-                self.runs.push(LineRun { file, lines, deciding_end: self.deciding.len() });
+                self.runs.push(LineRun { file, lines, deciding_end: u32::try_from(self.deciding.len()).ok()? });
             }
         }
         Some(())
@@ -133,8 +134,9 @@ impl FunctionMapping {
         let is_executed: Vec<bool> = self.deciding.iter().map(|counter| value(*counter, counts, &values) > 0).collect();
         let mut start = 0;
         self.runs.iter().filter_map(move |run| {
-            let deciding = &is_executed[start..run.deciding_end];
-            start = run.deciding_end;
+            let end = usize::try_from(run.deciding_end).unwrap_or(start);
+            let deciding = &is_executed[start..end];
+            start = end;
             deciding.contains(&true).then_some((run.file, run.lines))
         })
     }
@@ -191,6 +193,13 @@ fn value(counter: Counter, counts: &[u64], values: &[i64]) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Takes from the work left; nothing is left if that is not enough.
+fn take(work_left: &mut usize, work: usize) -> Option<()> {
+    let rest = work_left.checked_sub(work);
+    *work_left = rest.unwrap_or(0);
+    rest.map(|_| ())
+}
+
 /// Reads a list with its length before it. Each entry has a byte at least.
 fn read_list<T>(
     reader: &mut ByteReader<'_>,
@@ -198,7 +207,7 @@ fn read_list<T>(
     mut read: impl FnMut(&mut ByteReader<'_>) -> Option<T>,
 ) -> Option<Vec<T>> {
     let len = reader.leb128_len()?;
-    *work_left = work_left.checked_sub(len)?;
+    take(work_left, len)?;
     let mut list = Vec::new();
     for _ in 0..len {
         list.push(read(reader)?);
@@ -334,13 +343,23 @@ mod tests {
     }
 
     #[test]
+    fn regions_around_many_lines_are_work_also_if_they_are_gaps() {
+        let around = (0..300).map(|number| [counter(number), u32::from(number == 0), 1, 2_000, GAP | 9]);
+        let regions: Vec<[u32; 5]> = around.chain((0..300).map(|_| [counter(0), 2, 1, 0, 9])).collect();
+        let mut work_left = 1_000_000;
+        FunctionMapping::parse(&mapping(&[], &regions), 2, &mut work_left).unwrap();
+        assert!(1_000_000 - work_left > 300 * 300, "{work_left} left");
+    }
+
+    #[test]
     fn rejects_what_is_cut_or_too_large() {
         let whole = mapping(&[(counter(0), counter(1))], &[[counter(0), 1, 1, 9, 2], [counter(1), 3, 5, 2, 6]]);
         for len in 0..whole.len() {
             assert_eq!(FunctionMapping::parse(&whole[..len], 2, &mut { WORK }), None, "{len}");
         }
         assert_eq!(FunctionMapping::parse(&whole, 1, &mut { WORK }), None, "a file without a name");
-        assert_eq!(FunctionMapping::parse(&whole, 2, &mut 5), None);
+        let mut few = 5;
+        assert_eq!((FunctionMapping::parse(&whole, 2, &mut few), few), (None, 0));
         let overflow = mapping(&[], &[[counter(0), u32::MAX, 1, 9, 2]]);
         assert_eq!(FunctionMapping::parse(&overflow, 2, &mut { WORK }), None);
         let huge: Vec<u8> = [0xff, 0xff, 0xff, 0xff, 0xff, 0x01].to_vec();

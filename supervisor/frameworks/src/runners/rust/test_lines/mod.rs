@@ -18,10 +18,10 @@ use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{WorkspacePaths, leaves_workspace};
 use execution_records::{ExecutionRecord, RecordKind, parse_records};
 use processes::{Owner, ProcessTree};
-use proctor_core::bounds::SPANS_PER_FILE_MAX;
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LoadedFiles, united};
+use proctor_core::coverage::{Attribution, CoverageMeasurement, LoadedFiles};
+use proctor_core::human_units::first_names;
 use proctor_core::request::CoverageMode;
-use program_map::{FileLines, MapError, ProgramMap, ProgramTarget, TargetKind};
+use program_map::{FileLines, MapBudget, MapError, ProgramMap, ProgramTarget, TargetKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -31,8 +31,14 @@ const RECORDER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rust_recorder.
 /// The script that stands before rustc, with placeholders for paths.
 const WRAPPER: &str = include_str!("rustc_wrapper.sh");
 
-/// Most work of finding the executed lines of all records of a run, in lines and counters.
-const WORK_MAX: usize = 1_000_000_000;
+/// Most work of finding the executed lines of all records of a run, in lines and counters: a second of a processor.
+const WORK_MAX: usize = 400_000_000;
+
+/// What a test in a set of tests counts as, in lines.
+const WORK_OF_TEST: usize = 100;
+
+/// Note if the work was more.
+const TOO_MUCH: &str = "the tests executed more than is read";
 
 /// Most programs or tests named in a note.
 const NAMED_MAX: usize = 5;
@@ -123,12 +129,12 @@ pub(super) fn ingest(
     let mut harvest = Harvest::new(finished);
     let paths = WorkspacePaths::new(workspace);
     let relative = |path: &str| paths.relative(path).filter(|path| !leaves_workspace(path));
-    let mut programs = Vec::new();
+    let (mut programs, mut budget) = (Vec::new(), MapBudget::default());
     for (name, content) in &own {
         let Some(program) = name.strip_suffix(".map") else { continue };
         let records = own.get(format!("{program}.records").as_str()).copied().unwrap_or_default();
         let (records, is_whole) = parse_records(records);
-        let map = ProgramMap::parse(content, relative).unwrap_or_else(|why| {
+        let map = ProgramMap::parse(content, relative, &mut budget).unwrap_or_else(|why| {
             harvest.unread.insert(why.to_string());
             ProgramMap::default()
         });
@@ -139,7 +145,7 @@ pub(super) fn ingest(
             harvest.unread.insert(format!("the records of {of} are cut off or damaged"));
         }
         for (path, spans) in map.executable() {
-            harvest.sources.add(&path, Some(&united(spans)));
+            harvest.sources.add(&path, Some(&spans.into_united()));
         }
         programs.push(Program { map, package, records });
     }
@@ -194,6 +200,9 @@ struct Harvest<'a> {
     work_left: usize,
 }
 
+/// A record, with the map of its program.
+type Execution<'p> = (&'p ProgramMap, &'p ExecutionRecord<'p>);
+
 /// A test: its package and its name.
 type Test<'p> = (&'p str, &'p str);
 
@@ -214,40 +223,65 @@ impl<'a> Harvest<'a> {
     /// Adds what the processes of all programs executed.
     fn add_programs(&mut self, programs: &[Program<'_>]) {
         let tree = ProcessTree::new(programs, self.finished);
-        let mut sets: BTreeMap<BTreeSet<Test<'_>>, FileLines> = BTreeMap::new();
+        let mut by_owner: BTreeMap<Owner<'_>, Vec<Execution<'_>>> = BTreeMap::new();
         let mut alone: BTreeSet<Test<'_>> = BTreeSet::new();
         let mut with_processes: BTreeSet<Test<'_>> = BTreeSet::new();
-        for program in programs {
-            for record in &program.records {
-                let tests = match tree.owner(program, record) {
-                    Owner::Test(test) => {
-                        alone.insert(test);
-                        with_processes.extend(record.reaped_child.then_some(test));
-                        BTreeSet::from([test])
-                    }
-                    Owner::Tests(tests) => tests,
-                };
-                if tests.is_empty() {
-                    continue;
+        for (program, record) in
+            programs.iter().flat_map(|program| program.records.iter().map(move |record| (program, record)))
+        {
+            let owner = tree.owner(program, record);
+            match &owner {
+                Owner::Test(test) => {
+                    alone.insert(*test);
+                    with_processes.extend(record.reaped_child.then_some(*test));
                 }
-                let Some(counts) = record.counts() else {
-                    self.unread.insert("the counters of a test are damaged".to_owned());
-                    continue;
-                };
-                let Some(lines) = program.map.executed(&counts, &mut self.work_left) else {
-                    self.unread.insert("the tests executed more than is read".to_owned());
-                    break;
-                };
-                let known = sets.entry(tests).or_default();
-                lines.into_iter().for_each(|(path, spans)| known.entry(path).or_default().extend(spans));
+                Owner::Tests(tests) if tests.is_empty() || !self.take_work(WORK_OF_TEST * tests.len()) => continue,
+                _ => {}
+            }
+            by_owner.entry(owner).or_default().push((&program.map, record));
+        }
+        let mut sets: BTreeMap<BTreeSet<Test<'_>>, Vec<Execution<'_>>> = BTreeMap::new();
+        for (owner, records) in by_owner {
+            let tests = tree.tests_of(&owner);
+            if !tests.is_empty() && self.take_work(WORK_OF_TEST * tests.len()) {
+                sets.entry(tests).or_default().extend(records);
             }
         }
         self.overlapping.extend(tree.overlapping().map(str::to_owned));
-        for (tests, lines) in sets {
-            self.push(&tests, lines, &alone, &with_processes);
+        // One set after the other, so that only one has all its lines in memory.
+        for (tests, records) in sets {
+            if let Some(lines) = self.lines_of(&records) {
+                self.push(&tests, lines, &alone, &with_processes);
+            }
         }
         self.with_processes =
             with_processes.into_iter().map(|(package, name)| format!("{name} of {package}")).collect();
+    }
+
+    /// Whether this much work was left.
+    fn take_work(&mut self, work: usize) -> bool {
+        let left = self.work_left.checked_sub(work);
+        match left {
+            Some(left) => self.work_left = left,
+            None => _ = self.unread.insert(TOO_MUCH.to_owned()),
+        }
+        left.is_some()
+    }
+
+    /// The lines that were executed in these records; `None` if they are more than is read.
+    fn lines_of(&mut self, records: &[Execution<'_>]) -> Option<FileLines> {
+        let mut lines = FileLines::new();
+        for (map, record) in records {
+            let Some(counts) = record.counts() else {
+                self.unread.insert("the counters of a test are damaged".to_owned());
+                continue;
+            };
+            if map.add_executed(&counts, &mut self.work_left, &mut lines).is_none() {
+                self.unread.insert(TOO_MUCH.to_owned());
+                return None;
+            }
+        }
+        Some(lines)
     }
 
     /// Adds one set of tests, by package.
@@ -258,14 +292,7 @@ impl<'a> Harvest<'a> {
         alone: &BTreeSet<Test<'_>>,
         with_processes: &BTreeSet<Test<'_>>,
     ) {
-        let files: Vec<_> = lines
-            .into_iter()
-            .map(|(path, spans)| {
-                let mut spans = united(spans);
-                spans.truncate(SPANS_PER_FILE_MAX);
-                (path, spans)
-            })
-            .collect();
+        let files: Vec<_> = lines.into_iter().map(|(path, spans)| (path, spans.into_united())).collect();
         let is_alone = tests.len() == 1 && tests.is_subset(alone);
         // Lines that nothing executed outside of tests need no set.
         if files.is_empty() && !is_alone {
@@ -290,12 +317,7 @@ impl<'a> Harvest<'a> {
 
     fn into_coverage(self, projects: &[Project], programs: &[Program<'_>]) -> CoverageHarvest {
         let mut notes: Vec<String> = self.unread.iter().map(|why| format!("coverage is not complete: {why}")).collect();
-        let named = |what: &BTreeSet<String>| {
-            let named: Vec<&str> = what.iter().take(NAMED_MAX).map(String::as_str).collect();
-            let more = what.len().saturating_sub(NAMED_MAX);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{more}", named.join(", "))
-        };
+        let named = |what: &BTreeSet<String>| first_names(what, NAMED_MAX);
         if !self.overlapping.is_empty() {
             notes.push(format!(
                 "coverage of {} is known by package, not by test: its tests ran at the same time",

@@ -14,17 +14,21 @@ const DEPTH_MAX: usize = 16;
 /// Most tests that a process is given which belongs to one of them.
 const CANDIDATES_MAX: usize = 256;
 
-/// Whose lines a record has.
-#[derive(Debug, PartialEq, Eq)]
+/// Whose lines a record has. The tests of the last three are found once for all records of the same owner
+/// ([`ProcessTree::tests_of`]).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner<'p> {
-    /// One test's.
     Test(Test<'p>),
-    /// Those of each of these tests.
     Tests(BTreeSet<Test<'p>>),
+    Process(ProcessKey),
+    Package(&'p str),
 }
 
 /// A process, as its records name it: the id may be given again within a run.
 type ProcessKey = (u32, u64);
+
+/// When a test began and ended.
+type Interval<'p> = (u64, u64, Test<'p>);
 
 /// A process that left records.
 #[derive(Debug, Default)]
@@ -33,8 +37,8 @@ struct Process<'p> {
     ended: u64,
     /// Its package, if it is of a program with tests.
     package: Option<&'p str>,
-    /// When each of its tests ran.
-    tests: Vec<(u64, u64, &'p str)>,
+    /// Its tests in the order in which they began.
+    tests: Vec<Interval<'p>>,
     overlaps: bool,
 }
 
@@ -45,7 +49,7 @@ pub(super) struct ProcessTree<'p> {
     /// Starts of the processes of each id.
     starts: HashMap<u32, BTreeSet<u64>>,
     /// Tests in the order in which they began, of processes that no test started.
-    intervals: Vec<(u64, u64, Test<'p>)>,
+    intervals: Vec<Interval<'p>>,
     finished: &'p Finished,
 }
 
@@ -62,17 +66,15 @@ impl<'p> ProcessTree<'p> {
                 process.overlaps |= record.overlaps;
                 if let RecordKind::Test(name) | RecordKind::OnlyTest(name) = &record.kind
                     && !record.ignored
+                    && let Some(package) = process.package
                 {
-                    process.tests.push((record.began, record.ended, name));
+                    process.tests.push((record.began, record.ended, (package, name)));
                 }
             }
         }
-        let mut intervals: Vec<(u64, u64, Test<'p>)> = Vec::new();
-        for (key, process) in &tree.processes {
-            if let Some(package) = process.package.filter(|_| tree.parent(*key, process.parent).is_none()) {
-                intervals.extend(process.tests.iter().map(|(began, ended, name)| (*began, *ended, (package, *name))));
-            }
-        }
+        tree.processes.values_mut().for_each(|process| process.tests.sort_unstable());
+        let from_outside = tree.processes.iter().filter(|(key, process)| tree.parent(**key, process.parent).is_none());
+        let mut intervals: Vec<Interval<'p>> = from_outside.flat_map(|(_, process)| process.tests.clone()).collect();
         intervals.sort_unstable();
         ProcessTree { intervals, ..tree }
     }
@@ -91,29 +93,45 @@ impl<'p> ProcessTree<'p> {
         if let Some(owner) = self.owner_of_child(key(record), process) {
             return owner;
         }
-        let Some(package) = process.package else { return self.running_at(record.process_began) };
-        let of_process = || {
-            let finished = self.finished.get(package);
-            let is_finished = |name: &&str| finished.is_some_and(|tests| tests.contains(*name));
-            process.tests.iter().map(|(_, _, name)| *name).filter(is_finished).map(|name| (package, name)).collect()
-        };
+        let began = record.process_began;
+        let Some(package) = process.package else { return self.owner_of(running_at(&self.intervals, began), false) };
         match &record.kind {
             _ if record.ignored => Owner::Tests(BTreeSet::new()),
-            _ if process.overlaps => Owner::Tests(of_process()),
+            _ if process.overlaps => Owner::Process(key(record)),
             RecordKind::Test(name) | RecordKind::OnlyTest(name) => {
-                let is_finished = self.finished.get(package).is_some_and(|tests| tests.contains(name));
-                if is_finished { Owner::Test((package, name)) } else { Owner::Tests(BTreeSet::new()) }
+                let test = (package, name.as_str());
+                if self.is_finished(&test) { Owner::Test(test) } else { Owner::Tests(BTreeSet::new()) }
             }
-            RecordKind::Outside if !process.tests.is_empty() => Owner::Tests(of_process()),
+            RecordKind::Outside if !process.tests.is_empty() => Owner::Process(key(record)),
             // A program that does not say which test it runs: started by a test, or with a harness of its own.
-            RecordKind::Outside => match self.running_at(record.process_began) {
-                Owner::Tests(tests) if tests.is_empty() && program.map.target.is_some() => {
-                    let names = self.finished.get(package).into_iter().flatten();
-                    Owner::Tests(names.map(|name| (package, name.as_str())).collect())
-                }
+            RecordKind::Outside => match self.owner_of(running_at(&self.intervals, began), false) {
+                Owner::Tests(tests) if tests.is_empty() && program.map.target.is_some() => Owner::Package(package),
                 owner => owner,
             },
         }
+    }
+
+    /// The tests of an owner.
+    pub(super) fn tests_of(&self, owner: &Owner<'p>) -> BTreeSet<Test<'p>> {
+        match owner {
+            Owner::Test(test) => BTreeSet::from([*test]),
+            Owner::Tests(tests) => tests.clone(),
+            Owner::Process(key) => {
+                let tests = self.processes.get(key).into_iter().flat_map(|process| &process.tests);
+                tests.map(|(_, _, test)| *test).filter(|test| self.is_finished(test)).collect()
+            }
+            Owner::Package(package) => {
+                let finished = self.finished.get_key_value(*package);
+                finished
+                    .into_iter()
+                    .flat_map(|(package, names)| names.iter().map(|name| (&**package, &**name)))
+                    .collect()
+            }
+        }
+    }
+
+    fn is_finished(&self, (package, name): &Test<'p>) -> bool {
+        self.finished.get(*package).is_some_and(|tests| tests.contains(*name))
     }
 
     /// The test whose process, or a child of it, started this one.
@@ -123,25 +141,14 @@ impl<'p> ProcessTree<'p> {
             let Some((next, next_parent)) = self.parent(above, parent.parent) else { break };
             (child, above, parent) = (above, next, next_parent);
         }
-        let Some(package) = parent.package else { return Some(self.running_at(above.1)) };
-        let running: BTreeSet<Test<'p>> = parent
-            .tests
-            .iter()
-            .filter(|(began, ended, _)| (*began..*ended).contains(&child.1))
-            .map(|(_, _, name)| (package, *name))
-            .collect();
-        Some(self.owner_of(running, parent.overlaps))
-    }
-
-    /// The tests that ran at this time.
-    fn running_at(&self, time: u64) -> Owner<'p> {
-        let behind = self.intervals.partition_point(|(began, ..)| *began <= time);
-        let before = self.intervals[..behind].iter().rev().take(CANDIDATES_MAX);
-        self.owner_of(before.filter(|(_, ended, _)| time < *ended).map(|(_, _, test)| *test).collect(), false)
+        Some(match parent.package {
+            Some(_) => self.owner_of(running_at(&parent.tests, child.1), parent.overlaps),
+            None => self.owner_of(running_at(&self.intervals, above.1), false),
+        })
     }
 
     fn owner_of(&self, mut tests: BTreeSet<Test<'p>>, overlaps: bool) -> Owner<'p> {
-        tests.retain(|(package, name)| self.finished.get(*package).is_some_and(|tests| tests.contains(*name)));
+        tests.retain(|test| self.is_finished(test));
         match tests.first() {
             Some(test) if tests.len() == 1 && !overlaps => Owner::Test(*test),
             _ => Owner::Tests(tests),
@@ -152,6 +159,13 @@ impl<'p> ProcessTree<'p> {
     pub(super) fn overlapping(&self) -> impl Iterator<Item = &'p str> + '_ {
         self.processes.values().filter(|process| process.overlaps).filter_map(|process| process.package)
     }
+}
+
+/// The tests that ran at this time.
+fn running_at<'p>(intervals: &[Interval<'p>], time: u64) -> BTreeSet<Test<'p>> {
+    let behind = intervals.partition_point(|(began, ..)| *began <= time);
+    let before = intervals[..behind].iter().rev().take(CANDIDATES_MAX);
+    before.filter(|(_, ended, _)| time < *ended).map(|(_, _, test)| *test).collect()
 }
 
 fn key(record: &ExecutionRecord<'_>) -> ProcessKey {

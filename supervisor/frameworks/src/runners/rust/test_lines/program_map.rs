@@ -7,6 +7,7 @@
 
 use super::byte_reader::ByteReader;
 use super::coverage_mapping::FunctionMapping;
+use crate::parsing::growing_spans::GrowingSpans;
 use flate2::{Decompress, FlushDecompress};
 use md5::{Digest, Md5};
 use proctor_core::bounds::{COVERED_FILES_MAX, PATH_BYTES_MAX};
@@ -21,7 +22,7 @@ pub(super) const MAGIC: &str = "proctor-rust-map 1";
 /// Most MiB of each section of a program that the recorder copies. A program of a million lines has about as many.
 pub(super) const SECTION_MIB_MAX: usize = 32;
 
-/// Most regions, expressions and lines that are read of one program.
+/// Most regions, expressions and lines that are read of the programs of a run. Two of them take at most 20 bytes.
 const WORK_MAX: usize = 16_000_000;
 
 /// Most counters of one program.
@@ -29,14 +30,38 @@ const COUNTERS_MAX: u64 = 16_000_000;
 
 const MIB: usize = 1024 * 1024;
 
-/// Most bytes of the names of the files of one program, without compression.
-const NAMES_BYTES_MAX: usize = 16 * MIB;
+/// Most memory for the names of the files of a run's programs, without compression.
+const NAMES_BYTES_MAX: usize = 64 * MIB;
+
+/// Bytes before the names of files in one list, and before the mapping of one function.
+const NAMES_HEAD_BYTES: usize = 16;
+const MAPPING_HEAD_BYTES: usize = 28;
 
 /// Bytes of a function in the list that the recorder makes: two hashes, the number of its first counter, and their count.
 const FUNCTION_BYTES: usize = 24;
 
 /// Versions of the coverage mapping that are known, as its header has them: 6 and 7, less one.
 const KNOWN_VERSIONS: std::ops::RangeInclusive<u32> = 5..=6;
+
+/// What may still be read of the programs of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MapBudget {
+    work: usize,
+    names_bytes: usize,
+}
+
+impl Default for MapBudget {
+    fn default() -> MapBudget {
+        MapBudget { work: WORK_MAX, names_bytes: NAMES_BYTES_MAX }
+    }
+}
+
+impl MapBudget {
+    fn take_names(&mut self, bytes: usize) -> Result<(), MapError> {
+        self.names_bytes = self.names_bytes.checked_sub(bytes).ok_or(MapError::TooLarge)?;
+        Ok(())
+    }
+}
 
 /// Why the map of a program is not used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,8 +73,11 @@ pub(super) enum MapError {
     #[error("what the program says of its counters is damaged or cut off")]
     Damaged,
     /// It is larger than what is read.
-    #[error("the program is too large")]
+    #[error("the programs are too large")]
     TooLarge,
+    /// The program has counters, and no mapping or one that is too large.
+    #[error("the program has no mapping of its counters, or one of over {SECTION_MIB_MAX} MiB")]
+    NoMapping,
     /// The profile runtime is one that proctor does not know.
     #[error("the form of its counters is not known")]
     Counters,
@@ -111,11 +139,15 @@ struct MappedFunction {
 }
 
 /// Lines by file, relative to the workspace.
-pub(super) type FileLines = BTreeMap<String, Vec<LineSpan>>;
+pub(super) type FileLines = BTreeMap<String, GrowingSpans>;
 
 impl ProgramMap {
     /// Reads a file. `relative` makes an absolute path relative to the workspace, `None` outside of it.
-    pub(super) fn parse(content: &[u8], relative: impl Fn(&str) -> Option<String>) -> Result<ProgramMap, MapError> {
+    pub(super) fn parse(
+        content: &[u8],
+        relative: impl Fn(&str) -> Option<String>,
+        budget: &mut MapBudget,
+    ) -> Result<ProgramMap, MapError> {
         let rest = content.strip_prefix(MAGIC.as_bytes()).and_then(|rest| rest.strip_prefix(b"\n"));
         let mut reader = ByteReader::new(rest.ok_or(MapError::Damaged)?);
         let damaged = || MapError::Damaged;
@@ -130,10 +162,10 @@ impl ProgramMap {
         let mappings = reader.sized().filter(|_| reader.is_empty()).ok_or_else(damaged)?;
         // The recorder leaves out a section that is too large.
         if count > 0 && mappings.is_empty() || names.len().max(mappings.len()) > SECTION_MIB_MAX * MIB {
-            return Err(MapError::TooLarge);
+            return Err(MapError::NoMapping);
         }
         let mut map = ProgramMap { target, ..ProgramMap::default() };
-        let by_hash = map.read_mappings(names, mappings, relative)?;
+        let by_hash = map.read_mappings(names, mappings, relative, budget)?;
         map.read_functions(functions, &by_hash)?;
         Ok(map)
     }
@@ -144,32 +176,23 @@ impl ProgramMap {
         names: &[u8],
         mappings: &[u8],
         relative: impl Fn(&str) -> Option<String>,
+        budget: &mut MapBudget,
     ) -> Result<HashMap<(u64, u64), usize>, MapError> {
-        let lists = self.read_names(names, relative)?;
+        let lists = self.read_names(names, relative, budget)?;
         let mut by_hash = HashMap::new();
-        let mut work_left = WORK_MAX;
-        let len = mappings.len();
         let mut reader = ByteReader::new(mappings);
-        let mut read = 0;
-        // Between records is padding, and the last may have less of it than a record's head.
-        while len - read >= 28 {
-            let record = || -> Option<_> {
-                let mut reader = reader;
+        // Behind the last record may be padding, which has less bytes than a record's head.
+        while reader.len() >= MAPPING_HEAD_BYTES {
+            let mut record = || -> Option<_> {
                 let name = reader.u64()?;
                 let bytes = usize::try_from(reader.u32()?).ok()?;
                 let (form, list) = (reader.u64()?, reader.u64()?);
-                Some((name, form, list, reader.bytes(bytes)?, 28 + bytes))
+                Some((name, form, list, reader.padded(MAPPING_HEAD_BYTES, bytes)?))
             };
-            let (name, form, list, bytes, record_len) = record().ok_or(MapError::Damaged)?;
-            let padded = record_len.next_multiple_of(8).min(len - read);
-            reader.bytes(padded).ok_or(MapError::Damaged)?;
-            read += padded;
+            let (name, form, list, bytes) = record().ok_or(MapError::Damaged)?;
             let paths: PathList = lists.get(&list).ok_or(MapError::Damaged)?.clone();
-            let mapping = FunctionMapping::parse(bytes, paths.len(), &mut work_left).ok_or(if work_left == 0 {
-                MapError::TooLarge
-            } else {
-                MapError::Damaged
-            })?;
+            let mapping = FunctionMapping::parse(bytes, paths.len(), &mut budget.work);
+            let mapping = mapping.ok_or(if budget.work == 0 { MapError::TooLarge } else { MapError::Damaged })?;
             by_hash.insert((name, form), self.mappings.len());
             self.mappings.push(MappedFunction { mapping, paths });
         }
@@ -181,44 +204,43 @@ impl ProgramMap {
         &mut self,
         section: &[u8],
         relative: impl Fn(&str) -> Option<String>,
+        budget: &mut MapBudget,
     ) -> Result<HashMap<u64, PathList>, MapError> {
         let mut lists = HashMap::new();
         let mut numbers: HashMap<String, u32> = HashMap::new();
-        let mut bytes_left = NAMES_BYTES_MAX;
-        let len = section.len();
         let mut reader = ByteReader::new(section);
-        let mut read = 0;
-        while len - read >= 16 {
-            let mut head = reader;
-            let word = |head: &mut ByteReader<'_>| head.u32().ok_or(MapError::Damaged);
-            let (_, size, _, version) = (word(&mut head)?, word(&mut head)?, word(&mut head)?, word(&mut head)?);
+        while reader.len() >= NAMES_HEAD_BYTES {
+            let mut word = || reader.u32().ok_or(MapError::Damaged);
+            let [_, size, _, version] = [word()?, word()?, word()?, word()?];
             if !KNOWN_VERSIONS.contains(&version) {
                 return Err(MapError::Version { version: u64::from(version) + 1 });
             }
             let size = usize::try_from(size).map_err(|_| MapError::Damaged)?;
-            let encoded = head.bytes(size).ok_or(MapError::Damaged)?;
-            let padded = (16 + size).next_multiple_of(8).min(len - read);
-            reader.bytes(padded).ok_or(MapError::Damaged)?;
-            read += padded;
+            let encoded = reader.padded(NAMES_HEAD_BYTES, size).ok_or(MapError::Damaged)?;
             let digest = Md5::digest(encoded);
             let hash = digest.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
             if lists.contains_key(&hash) {
                 continue;
             }
-            let names = parse_names(encoded, &mut bytes_left)?;
+            let names = parse_names(encoded, budget)?;
             let dir = names.first().cloned().unwrap_or_default();
-            let number = |name: &String| {
+            let mut number = |name: &String| {
                 let path = if name.starts_with('/') { name.clone() } else { format!("{dir}/{name}") };
-                let path = relative(&path).filter(|path| !path.is_empty() && path.len() <= PATH_BYTES_MAX)?;
+                let path = relative(&path).filter(|path| !path.is_empty() && path.len() <= PATH_BYTES_MAX);
+                let Some(path) = path else { return Ok(None) };
                 if let Some(known) = numbers.get(&path) {
-                    return Some(*known);
+                    return Ok(Some(*known));
                 }
-                let next = u32::try_from(self.paths.len()).ok().filter(|_| self.paths.len() < COVERED_FILES_MAX)?;
-                self.paths.push(path.clone());
-                numbers.insert(path, next);
-                Some(next)
+                let next = u32::try_from(self.paths.len()).ok().filter(|_| self.paths.len() < COVERED_FILES_MAX);
+                if let Some(next) = next {
+                    // A long directory is in each path.
+                    budget.take_names(2 * (path.len() + size_of::<String>()))?;
+                    self.paths.push(path.clone());
+                    numbers.insert(path, next);
+                }
+                Ok(next)
             };
-            lists.insert(hash, names.iter().map(number).collect());
+            lists.insert(hash, names.iter().map(&mut number).collect::<Result<PathList, MapError>>()?);
         }
         Ok(lists)
     }
@@ -250,10 +272,14 @@ impl ProgramMap {
         lines
     }
 
-    /// Lines that were executed where these counters have a value, sorted by number. Takes from `work_left` what it costs;
-    /// `None` if that is not enough.
-    pub(super) fn executed(&self, counts: &[(u32, u64)], work_left: &mut usize) -> Option<FileLines> {
-        let mut lines = FileLines::new();
+    /// Adds the lines that were executed where these counters have a value, sorted by number. Takes from `work_left` what it
+    /// costs; `None` if that is not enough.
+    pub(super) fn add_executed(
+        &self,
+        counts: &[(u32, u64)],
+        work_left: &mut usize,
+        lines: &mut FileLines,
+    ) -> Option<()> {
         let mut rest = counts;
         let mut values = Vec::new();
         while let Some((number, _)) = rest.first() {
@@ -264,9 +290,9 @@ impl ProgramMap {
                 rest = &rest[1..];
                 continue;
             };
-            let MappedFunction { mapping, .. } = &self.mappings[function.mapping];
+            let mapped = &self.mappings[function.mapping];
             let count = usize::try_from(function.count).ok()?;
-            *work_left = work_left.checked_sub(mapping.size() + count)?;
+            *work_left = work_left.checked_sub(mapped.mapping.size() + count)?;
             values.clear();
             values.resize(count, 0);
             let own = rest.partition_point(|(number, _)| *number - function.first < function.count);
@@ -276,9 +302,9 @@ impl ProgramMap {
                 }
             }
             rest = &rest[own..];
-            self.add_lines(&self.mappings[function.mapping], mapping.executed(&values), &mut lines);
+            self.add_lines(mapped, mapped.mapping.executed(&values), lines);
         }
-        Some(lines)
+        Some(())
     }
 
     fn add_lines(
@@ -293,7 +319,7 @@ impl ProgramMap {
             let Some(path) = path else { continue };
             match lines.get_mut(path) {
                 Some(known) => known.push(span),
-                None => _ = lines.insert(path.clone(), vec![span]),
+                None => lines.entry(path.clone()).or_default().push(span),
             }
         }
     }
@@ -312,11 +338,15 @@ fn parse_target(text: &[u8]) -> Option<ProgramTarget> {
 }
 
 /// Reads names of files, which may be compressed.
-fn parse_names(encoded: &[u8], bytes_left: &mut usize) -> Result<Vec<String>, MapError> {
+fn parse_names(encoded: &[u8], budget: &mut MapBudget) -> Result<Vec<String>, MapError> {
     let mut reader = ByteReader::new(encoded);
     let lengths = (reader.leb128_len(), reader.leb128_len(), reader.leb128_len());
     let (Some(count), Some(len), Some(compressed)) = lengths else { return Err(MapError::Damaged) };
-    *bytes_left = bytes_left.checked_sub(len.max(count)).ok_or(MapError::TooLarge)?;
+    // Each name has a byte for its length at least.
+    if count > len {
+        return Err(MapError::Damaged);
+    }
+    budget.take_names(len.saturating_add(count.saturating_mul(size_of::<String>())))?;
     let plain = if compressed == 0 {
         reader.bytes(len).ok_or(MapError::Damaged)?.to_vec()
     } else {

@@ -27,6 +27,7 @@ __attribute__((weak)) const char *__llvm_profile_begin_data(void);
 __attribute__((weak)) const char *__llvm_profile_end_data(void);
 __attribute__((weak)) uint64_t __llvm_profile_get_num_data(const void *, const void *);
 __attribute__((weak)) void __llvm_profile_set_filename(const char *);
+__attribute__((weak)) void __llvm_profile_set_dumped(void);
 
 // `atexit` is in a static part of glibc, which a linker may have passed when it comes to this file.
 int __cxa_atexit(void (*)(void *), void *, void *);
@@ -37,6 +38,8 @@ int __cxa_atexit(void (*)(void *), void *, void *);
 #define SECTION_MIB 32
 #define RECORDS_BYTES_MAX (RECORDS_MIB * 1024L * 1024L)
 #define SECTION_BYTES_MAX (SECTION_MIB * 1024L * 1024L)
+// Both sections and the list of functions, which has less for each function than they have.
+#define MAP_BYTES_MAX (3 * SECTION_BYTES_MAX)
 #define PATH_BYTES_MAX 4096
 #define HEAD_BYTES 38
 
@@ -96,13 +99,19 @@ static int has_reaped_child(void) {
 	return changed;
 }
 
+// Whether the process may write files of this size: beyond its limit the kernel would end it with SIGXFSZ.
+static int may_write(long bytes) {
+	struct rlimit limit;
+	return getrlimit(RLIMIT_FSIZE, &limit) == 0 && (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= (rlim_t)bytes);
+}
+
 // Appends the record that ends now, and clears the counters.
 static void end_record(void) {
 	if (__atomic_exchange_n(&state.busy, 1, __ATOMIC_ACQUIRE)) return;
 	int error = errno;
 	uint64_t *begin = __llvm_profile_begin_counters(), *end = __llvm_profile_end_counters();
 	uint64_t ended = now();
-	if (getpid() == state.pid && end > begin) {
+	if (getpid() == state.pid && end > begin && may_write(RECORDS_BYTES_MAX)) {
 		size_t counters = (size_t)(end - begin);
 		// One write for each record, since processes append to the same file. Only touched pages take memory.
 		size_t size = 4 + HEAD_BYTES + state.name_bytes + 20 * counters;
@@ -319,15 +328,16 @@ __attribute__((constructor)) static void start(void) {
 	int error = errno;
 	const char *directory = getenv("PROCTOR_COVERAGE");
 	char program[PATH_BYTES_MAX];
-	// The runtime writes a file of its own at the end, else into the current directory.
+	// The runtime would write a file of its own at the end.
 	if (__llvm_profile_set_filename != NULL) __llvm_profile_set_filename("/dev/null");
+	if (__llvm_profile_set_dumped != NULL) __llvm_profile_set_dumped();
 	if (directory == NULL || *directory != '/' || strlen(directory) > 256 || __llvm_profile_begin_counters == NULL ||
 	    __llvm_profile_end_counters == NULL || __llvm_profile_begin_data == NULL || __llvm_profile_end_data == NULL ||
 	    __llvm_profile_get_num_data == NULL)
 		return;
 	state.kind = 'O';
 	long len = readlink("/proc/self/exe", program, sizeof program - 1);
-	if (len > 0 && read_arguments(getenv("NEXTEST") != NULL)) {
+	if (len > 0 && may_write(MAP_BYTES_MAX) && read_arguments(getenv("NEXTEST") != NULL)) {
 		program[len] = 0;
 		uint64_t hash = 0xcbf29ce484222325u;
 		for (long at = 0; at < len; at++) hash = (hash ^ (unsigned char)program[at]) * 0x100000001b3u;

@@ -179,3 +179,26 @@ fn a_program_and_an_example_of_one_name_differ_in_their_tests() {
     assert_eq!(found(TargetKind::Test).as_deref(), Some("p::it-x"));
     assert_eq!(found(TargetKind::Lib).as_deref(), Some("p"));
 }
+
+#[test]
+fn many_records_of_the_same_tests_are_quickly_one_set() {
+    let names: Vec<String> = (0..4_000).map(|number| format!("test_{number:04}")).collect();
+    let tests = names.iter().zip(0..).flat_map(|(name, number): (&String, u64)| {
+        let times = [5, 10 + 2 * number, 11 + 2 * number];
+        [record((b'T', 0, name), PROCESS, times, &[]), record((b'O', 0, ""), PROCESS, times, &[1, 1])].concat()
+    });
+    let children = (0..4_000_u32).flat_map(|number| {
+        let began = 10 + 2 * u64::from(number);
+        record((b'O', 0, ""), (11 + number, PROCESS.0), [began, began, began + 1], &[1, 1])
+    });
+    let files = [("1.map", MAP.to_vec()), ("1.records", tests.collect()), ("2.map", map_without_target())];
+    let files = [&files[..], &[("2.records", children.collect())]].concat();
+    let finished: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (sets, notes) = harvest(&files, &[("lines", &finished)]);
+    assert_eq!((sets.len(), notes), (4_001, Vec::new()));
+    assert!(
+        sets.iter().all(|set| set.contains("by Test: 6 lines") || set.contains("by Package: 6 lines")),
+        "{}",
+        sets[9]
+    );
+}

@@ -1,9 +1,8 @@
 //! Tests with what the recorder left of `fixtures/cargo/lines`, and with changed copies of it. `samples/make.sh` makes them.
 
-use super::super::execution_records::{RECORDS_MIB_MAX, RecordKind, parse_records};
+use super::super::execution_records::{ExecutionRecord, RECORDS_MIB_MAX, RecordKind, parse_records};
 use super::*;
 use flate2::{Compress, Compression, FlushCompress};
-use proctor_core::coverage::united;
 
 const MAP: &[u8] = include_bytes!("../samples/library.map");
 const RECORDS: &[u8] = include_bytes!("../samples/library.records");
@@ -13,7 +12,7 @@ fn relative(path: &str) -> Option<String> {
 }
 
 fn spans(lines: FileLines) -> Vec<(String, Vec<(u32, u32)>)> {
-    let pairs = |spans| united(spans).into_iter().map(|span| (span.first, span.last)).collect();
+    let pairs = |spans: GrowingSpans| spans.into_united().into_iter().map(|span| (span.first, span.last)).collect();
     lines.into_iter().map(|(path, spans)| (path, pairs(spans))).collect()
 }
 
@@ -34,13 +33,23 @@ fn joined((target, count, functions, names, mappings): Pieces) -> Vec<u8> {
     [magic, sized(target), count.to_le_bytes().to_vec(), functions, sized(names), sized(mappings)].concat()
 }
 
+fn parse(map: &[u8]) -> Result<ProgramMap, MapError> {
+    ProgramMap::parse(map, relative, &mut MapBudget::default())
+}
+
 fn failure(map: &[u8]) -> MapError {
-    ProgramMap::parse(map, relative).unwrap_err()
+    parse(map).unwrap_err()
+}
+
+fn executed(map: &ProgramMap, record: &ExecutionRecord<'_>) -> FileLines {
+    let mut lines = FileLines::new();
+    map.add_executed(&record.counts().unwrap(), &mut 10_000, &mut lines).unwrap();
+    lines
 }
 
 #[test]
 fn knows_the_executable_lines_of_a_program() {
-    let map = ProgramMap::parse(MAP, relative).unwrap();
+    let map = parse(MAP).unwrap();
     let target = ProgramTarget { package: "lines".to_owned(), kind: TargetKind::Lib, crate_name: "lines".to_owned() };
     assert_eq!(map.target, Some(target));
     let tests = [(44, 46), (49, 51), (54, 56), (59, 61), (65, 67)];
@@ -52,12 +61,12 @@ fn knows_the_executable_lines_of_a_program() {
 
 #[test]
 fn knows_the_lines_that_each_test_executed() {
-    let map = ProgramMap::parse(MAP, relative).unwrap();
+    let map = parse(MAP).unwrap();
     let (records, is_whole) = parse_records(RECORDS);
     assert!(is_whole);
     let executed = records.iter().map(|record| {
-        let lines = map.executed(&record.counts().unwrap(), &mut WORK_MAX.clone()).unwrap();
-        (record.kind.clone(), spans(lines).into_iter().flat_map(|(_, spans)| spans).collect::<Vec<_>>())
+        let lines = spans(executed(&map, record));
+        (record.kind.clone(), lines.into_iter().flat_map(|(_, spans)| spans).collect::<Vec<_>>())
     });
     let test = |name: &str| RecordKind::Test(format!("tests::{name}"));
     let expected = [
@@ -74,21 +83,36 @@ fn knows_the_lines_that_each_test_executed() {
 
 #[test]
 fn stops_when_the_work_is_used_up() {
-    let map = ProgramMap::parse(MAP, relative).unwrap();
+    let map = parse(MAP).unwrap();
     let (records, _) = parse_records(RECORDS);
     let counts = records[1].counts().unwrap();
-    assert_eq!(map.executed(&counts, &mut 10), None);
-    let mut work = 10_000;
-    assert!(map.executed(&counts, &mut work).is_some());
-    assert!(work < 10_000);
+    let mut work_left = 10_000;
+    assert!(map.add_executed(&counts, &mut work_left, &mut FileLines::new()).is_some());
+    let work = 10_000 - work_left;
+    assert!(work > 0 && map.add_executed(&counts, &mut { work }, &mut FileLines::new()).is_some());
+    assert_eq!(map.add_executed(&counts, &mut (work - 1), &mut FileLines::new()), None);
+}
+
+#[test]
+fn all_programs_of_a_run_share_what_is_read() {
+    let mut budget = MapBudget::default();
+    ProgramMap::parse(MAP, relative, &mut budget).unwrap();
+    let (work, names_bytes) = (WORK_MAX - budget.work, NAMES_BYTES_MAX - budget.names_bytes);
+    assert!(work > 0 && names_bytes > 0);
+    for few in [MapBudget { work: 2 * work - 1, ..budget }, MapBudget { names_bytes: 2 * names_bytes - 1, ..budget }] {
+        let mut few = few;
+        assert!(ProgramMap::parse(MAP, relative, &mut few).is_ok());
+        assert_eq!(ProgramMap::parse(MAP, relative, &mut few).unwrap_err(), MapError::TooLarge);
+    }
 }
 
 #[test]
 fn has_no_lines_outside_of_the_workspace() {
-    let map = ProgramMap::parse(MAP, |_| None).unwrap();
+    let map = ProgramMap::parse(MAP, |_| None, &mut MapBudget::default()).unwrap();
     assert!(map.executable().is_empty());
     let elsewhere = |path: &str| path.strip_prefix("/tmp/").map(str::to_owned);
-    let paths: Vec<String> = ProgramMap::parse(MAP, elsewhere).unwrap().executable().into_keys().collect();
+    let map = ProgramMap::parse(MAP, elsewhere, &mut MapBudget::default()).unwrap();
+    let paths: Vec<String> = map.executable().into_keys().collect();
     assert_eq!(paths, ["proctor-samples/workspace/src/lib.rs"]);
 }
 
@@ -131,7 +155,7 @@ fn a_program_whose_counters_or_mapping_the_recorder_left_out_is_not_read() {
     assert_eq!(failure(&joined(parts)), MapError::Counters);
     let mut parts = pieces(MAP);
     parts.4.clear();
-    assert_eq!(failure(&joined(parts)), MapError::TooLarge);
+    assert_eq!(failure(&joined(parts)), MapError::NoMapping);
 }
 
 #[test]
@@ -157,13 +181,14 @@ fn compressed_names_are_read_up_to_the_length_that_they_claim() {
         let head = [leb(3), leb(claimed), leb(compressed.len())].concat();
         [head, compressed.clone()].concat()
     };
-    let names = |claimed| parse_names(&encoded(claimed), &mut NAMES_BYTES_MAX.clone());
+    let budget = || MapBudget { work: 0, names_bytes: 16 * MIB };
+    let names = |claimed| parse_names(&encoded(claimed), &mut budget());
     assert_eq!(names(zeros.len()), Err(MapError::TooLarge));
     assert_eq!(names(2), Err(MapError::Damaged), "a third name has no byte");
     assert_eq!(names(3), Ok(vec![String::new(); 3]));
     let mut broken = encoded(3);
     broken[13] ^= 0xff;
-    assert_eq!(parse_names(&broken, &mut NAMES_BYTES_MAX.clone()), Err(MapError::Damaged));
+    assert_eq!(parse_names(&broken, &mut budget()), Err(MapError::Damaged));
 }
 
 #[test]
