@@ -132,6 +132,105 @@ fn go_tests_follow_lines_imports_and_settings() {
     assert_eq!(affected(&workspace, "last_run"), "", "nobody imports what is gone");
 }
 
+const PRICE: &str = "pub const RATE: u32 = 5;
+
+pub fn tax(price: u32) -> u32 {
+    price / RATE
+}
+
+pub fn refund(price: u32) -> u32 {
+    price
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn taxes() {
+        assert_eq!(super::tax(50), 10);
+    }
+
+    #[test]
+    fn refunds() {
+        assert_eq!(super::refund(3), 3);
+    }
+}
+";
+
+/// Three packages: cart calls price, and shop stands alone.
+const RUST: [(&str, &str); 9] = [
+    ("Cargo.toml", "[workspace]\nmembers = [\"price\", \"cart\", \"shop\"]\nresolver = \"2\"\n"),
+    (
+        "Cargo.lock",
+        "version = 3\n\n[[package]]\nname = \"cart\"\nversion = \"0.1.0\"\ndependencies = [\n \"price\",\n]\n\n[[package]]\nname = \"price\"\nversion = \"0.1.0\"\n\n[[package]]\nname = \"shop\"\nversion = \"0.1.0\"\n",
+    ),
+    ("price/Cargo.toml", "[package]\nname = \"price\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    ("price/src/lib.rs", PRICE),
+    (
+        "cart/Cargo.toml",
+        "[package]\nname = \"cart\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[dependencies]\nprice = { path = \"../price\" }\n",
+    ),
+    ("cart/src/lib.rs", "pub fn total(price: u32) -> u32 {\n    price + price::tax(price)\n}\n"),
+    ("cart/tests/it.rs", "#[test]\nfn pays() {\n    assert_eq!(cart::total(10), 12);\n}\n"),
+    ("shop/Cargo.toml", "[package]\nname = \"shop\"\nversion = \"0.1.0\"\nedition = \"2021\"\n"),
+    (
+        "shop/src/lib.rs",
+        "pub fn is_open() -> bool {\n    true\n}\n\n#[test]\nfn opens() {\n    assert!(is_open());\n}\n",
+    ),
+];
+
+fn rust_targets_follow_functions_and_manifests(framework: &str) {
+    let workspace = TestWorkspace::empty();
+    let path = &workspace.path;
+    write_all(path, &RUST);
+    write_before_run(path, ".proctor.yaml", &format!("framework: {framework}\n"));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["opens", "pays", "tests::refunds", "tests::taxes"]);
+    assert_eq!(affected(&workspace, "last_run"), "");
+
+    // What executed the function, and the other test of the same target.
+    write_before_run(path, "price/src/lib.rs", &PRICE.replace("    price\n", "    price + 1\n"));
+    let function = "its file or target executed a changed function: price/src/lib.rs";
+    let refunds = "tests::refunds executed a changed line: price/src/lib.rs";
+    assert_eq!(affected(&workspace, "last_run"), format!("{refunds}, tests::taxes {function}"));
+    let some = run_affected(&workspace, 1);
+    assert_eq!(names(&some), ["tests::refunds", "tests::taxes"]);
+    assert_eq!((&some["affected"]["selected"], &some["affected"]["left_out"]), (&json!(2), &json!(2)));
+
+    write_before_run(path, "price/src/lib.rs", PRICE);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["tests::refunds", "tests::taxes"]);
+    write_before_run(path, "price/src/lib.rs", &PRICE.replace("    price / RATE\n", "    price / RATE + 1\n"));
+    let taxes = ["pays", "tests::taxes"].map(|test| format!("{test} executed a changed line: price/src/lib.rs"));
+    assert_eq!(affected(&workspace, "last_run"), format!("{}, tests::refunds {function}", taxes.join(", ")));
+    assert_eq!(names(&run_affected(&workspace, 1)), ["pays", "tests::refunds", "tests::taxes"]);
+
+    // A constant has no line that is measured.
+    write_before_run(path, "price/src/lib.rs", PRICE);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["pays", "tests::refunds", "tests::taxes"]);
+    write_before_run(path, "price/src/lib.rs", &PRICE.replace("RATE: u32 = 5", "RATE: u32 = 1 + 4"));
+    let own =
+        ["tests::refunds", "tests::taxes"].map(|test| format!("{test} own file or package changed: price/src/lib.rs"));
+    let imports = "pays imports a changed file: price/src/lib.rs";
+    assert_eq!(affected(&workspace, "last_run"), format!("{}, {imports}", own.join(", ")));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["pays", "tests::refunds", "tests::taxes"]);
+
+    write_before_run(path, "cart/tests/more.rs", "#[test]\nfn more() {}\n");
+    assert!(
+        affected(&workspace, "last_run").starts_with("full: cart/tests/more.rs was added, and it may be a test file")
+    );
+    assert!(names(&run_affected(&workspace, 0)).contains(&"more".to_owned()));
+    write_before_run(path, "shop/data.json", "{}");
+    assert_eq!(affected(&workspace, "last_run"), "full: shop/data.json was added, and any test may read it");
+}
+
+#[test]
+fn targets_of_cargo_follow_functions_and_manifests() {
+    rust_targets_follow_functions_and_manifests("cargo");
+}
+
+#[test]
+fn targets_of_nextest_follow_functions_and_manifests() {
+    rust_targets_follow_functions_and_manifests("nextest");
+}
+
 #[test]
 fn what_failed_runs_again_and_a_filtered_run_leaves_the_rest_to_run() {
     let workspace = go_workspace();

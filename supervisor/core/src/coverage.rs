@@ -342,6 +342,17 @@ impl CoverageIndex {
         self.tests_of(&with_processes.map(|(id, _)| id).collect()).tests
     }
 
+    /// Tests that executed a line, and of which no measurement is incomplete, sorted by package and name.
+    #[must_use]
+    pub fn completely_measured(&self) -> Vec<TestId> {
+        let executed = self.files.values().fold(RoaringBitmap::new(), |sets, lines| sets | lines.any());
+        let incomplete = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(|unit| !unit.complete));
+        let incomplete = self.tests_of(&incomplete.map(|(id, _)| id).collect()).tests;
+        let mut tests = self.tests_of(&executed).tests;
+        tests.retain(|test| incomplete.binary_search(test).is_err());
+        tests
+    }
+
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {
         let mut covering = CoveringTests::default();
         let mut tests: Vec<(&str, &str)> = Vec::new();

@@ -59,10 +59,16 @@ pub fn tools_of(framework: &str, commands: &[CommandSpec]) -> BTreeMap<String, u
     let mut tools = BTreeMap::new();
     let Some(ecosystem) = Ecosystem::of_framework(framework) else { return tools };
     for command in commands {
-        if ecosystem == Ecosystem::JavaScript {
-            for packages in command.dir.ancestors().map(|dir| dir.join(PACKAGES)).filter(|dir| dir.is_dir()) {
-                tools.entry(packages.to_string_lossy().into_owned()).or_insert_with(|| tool_hash(&packages));
+        let beside: Vec<PathBuf> = match ecosystem {
+            Ecosystem::JavaScript => command.dir.ancestors().map(|dir| dir.join(PACKAGES)).collect(),
+            // What it installs is not beside rustup's programs.
+            Ecosystem::Rust => {
+                command.env.iter().filter(|(name, _)| name == RUSTUP).map(|(_, dir)| dir.into()).collect()
             }
+            Ecosystem::Go | Ecosystem::Python => Vec::new(),
+        };
+        for dir in beside.into_iter().filter(|dir| dir.is_dir()) {
+            tools.entry(dir.to_string_lossy().into_owned()).or_insert_with(|| tool_hash(&dir));
         }
         if tools.len() < PROGRAMS_MAX {
             let program = command.program.to_string_lossy().into_owned();
@@ -94,27 +100,41 @@ const PACKAGES: &str = "node_modules";
 const INSTALLED: [&str; 5] =
     [".package-lock.json", ".modules.yaml", ".pnpm/lock.yaml", ".yarn-integrity", ".yarn-state.yml"];
 
+/// Variable that names rustup's directory.
+const RUSTUP: &str = "RUSTUP_HOME";
+
+/// What rustup writes there whenever it installs or chooses a toolchain.
+const TOOLCHAINS: [&str; 3] = ["toolchains", "update-hashes", "settings.toml"];
+
 // A hash of the program, of what its environment has installed, and of the toolchain's version. A library that is edited in place is
 // not seen.
 fn tool_hash(program: &Path) -> u64 {
-    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    let mut parts = vec![program.to_owned(), real.clone()];
-    if program.ends_with(PACKAGES) {
-        // What tests leave there is no package.
-        parts = INSTALLED.iter().map(|file| real.join(file)).collect();
-    } else {
-        for dir in [program, &real].into_iter().filter_map(|program| Some(program.parent()?.parent()?.to_owned())) {
-            parts.extend([dir.join("VERSION"), dir.join("pyvenv.cfg")]);
-            parts.extend(libraries(&dir.join("lib")));
-        }
-    }
     let mut hasher = blake3::Hasher::new();
-    for part in parts {
+    for part in parts_of(program) {
         hasher.update(part.as_os_str().as_encoded_bytes());
         let hash = fs::metadata(&part).map_or(0, |found| metadata_hash(&found));
         hasher.update(&hash.to_le_bytes());
     }
     u64::from_le_bytes(hash_prefix(&hasher.finalize()))
+}
+
+/// The files and directories that change with a program or with installed packages.
+fn parts_of(program: &Path) -> Vec<PathBuf> {
+    let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let below = |names: &[&str]| names.iter().map(|name| real.join(name)).collect();
+    if program.ends_with(PACKAGES) {
+        // What tests leave there is no package.
+        return below(&INSTALLED);
+    }
+    if real.is_dir() {
+        return below(&TOOLCHAINS);
+    }
+    let mut parts = vec![program.to_owned(), real.clone()];
+    for dir in [program, &real].into_iter().filter_map(|program| Some(program.parent()?.parent()?.to_owned())) {
+        parts.extend([dir.join("VERSION"), dir.join("pyvenv.cfg")]);
+        parts.extend(libraries(&dir.join("lib")));
+    }
+    parts
 }
 
 fn libraries(lib: &Path) -> Vec<PathBuf> {
@@ -149,6 +169,18 @@ mod tests {
         assert_eq!(other_tool(&before, &other), Some("sh".to_owned()));
         assert_eq!(other_tool(&before, &before), None);
         assert!(tools_of("mocha", &[command]).is_empty());
+    }
+
+    #[test]
+    fn a_toolchain_that_rustup_installs_changes_the_tools() {
+        let rustup = tempfile::tempdir().unwrap();
+        fs::create_dir(rustup.path().join("toolchains")).unwrap();
+        let env = vec![(RUSTUP.to_owned(), rustup.path().to_str().unwrap().to_owned())];
+        let command = CommandSpec { program: "/bin/sh".into(), args: Vec::new(), dir: "/".into(), env };
+        let before = tools_of("cargo", &[command]);
+        assert_eq!((before.len(), changed_tool(&before)), (2, None));
+        fs::create_dir(rustup.path().join("toolchains/nightly")).unwrap();
+        assert!(changed_tool(&before).is_some());
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl<'a> TestsOfRun<'a> {
     fn is_product(&self, file: &str) -> bool {
         let is_product = match Ecosystem::of_source(file) {
             Some(ecosystem @ (Ecosystem::Go | Ecosystem::Python)) => FileKind::of(ecosystem, file) == FileKind::Source,
-            Some(Ecosystem::JavaScript) | None => {
+            Some(Ecosystem::JavaScript | Ecosystem::Rust) | None => {
                 SourceLanguage::of_path(file).is_some_and(|language| language.is_product(file))
             }
         };

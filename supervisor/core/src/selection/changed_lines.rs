@@ -1,11 +1,11 @@
 //! The tests that executed changed lines.
 
 use super::Reason;
-use super::javascript_bodies::{Body, bodies};
+use super::javascript_bodies::Body;
 use super::picks::Picks;
 use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};
-use super::text::LineMap;
+use super::text::{LineMap, bodies_of};
 use crate::bounds::SELECTION_LINES_MAX;
 use crate::coverage::{CoveringTests, LineSpan, united};
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ pub(super) fn add_executing_tests(input: &SelectionInput<'_>, picks: &mut Picks,
     is_executed
 }
 
-/// Selects the test files that executed a line of a function of JavaScript in whose body lines changed. False if these are not all that
+/// Selects the test files or targets that executed a line of a function of JavaScript or Rust in whose body lines changed. False if these are not all that
 /// may be affected: a line outside of bodies changed, a function that no test executed, or what was measured is not known.
 ///
 /// The whole function counts: what is declared in it is known from its beginning.
@@ -68,7 +68,7 @@ pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Pic
     if map.changes_declarations() {
         return false;
     }
-    let bodies = bodies(text);
+    let bodies = bodies_of(&change.path, text).unwrap_or_default();
     let mut found: Vec<CoveringTests> = Vec::new();
     for lines in map.changed_lines() {
         let indices = (lines.first..=lines.last).filter_map(|line| usize::try_from(line - 1).ok());

@@ -5,6 +5,8 @@
 pub enum Ecosystem {
     /// Go, whose coverage names packages.
     Go,
+    /// Rust, whose manifests name packages.
+    Rust,
     /// Python, whose imports name modules.
     Python,
     /// JavaScript and TypeScript, whose runners say what each test file loaded.
@@ -17,6 +19,7 @@ impl Ecosystem {
     pub fn of_framework(framework: &str) -> Option<Ecosystem> {
         match framework {
             "go" => Some(Ecosystem::Go),
+            "cargo" | "nextest" => Some(Ecosystem::Rust),
             "pytest" => Some(Ecosystem::Python),
             "jest" | "vitest" => Some(Ecosystem::JavaScript),
             _ => None,
@@ -29,6 +32,7 @@ impl Ecosystem {
         let name = file_name(path);
         match self {
             Ecosystem::Go => name.ends_with(".go") || name == "go.mod",
+            Ecosystem::Rust => name.ends_with(".rs") || name == "Cargo.toml",
             Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
             Ecosystem::JavaScript => is_script(name) || name == "package.json" || name == "jest.config.json",
         }
@@ -39,6 +43,7 @@ impl Ecosystem {
     pub fn of_source(path: &str) -> Option<Ecosystem> {
         match path.rsplit_once('.')?.1 {
             "go" => Some(Ecosystem::Go),
+            "rs" => Some(Ecosystem::Rust),
             "py" => Some(Ecosystem::Python),
             _ => is_script(path).then_some(Ecosystem::JavaScript),
         }
@@ -136,6 +141,20 @@ const GO: &[(Pattern, FileKind)] = &[
     (Affixes("", ".go"), FileKind::Source),
 ];
 
+const RUST: &[(Pattern, FileKind)] = &[
+    (Below("vendor"), FileKind::Settings("vendored code")),
+    (Below(".cargo"), BUILD),
+    (Name("build.rs"), BUILD),
+    (Name("rust-toolchain"), TOOLCHAIN),
+    (Name("rust-toolchain.toml"), TOOLCHAIN),
+    (Name("rustfmt.toml"), FileKind::Documentation),
+    (Name(".rustfmt.toml"), FileKind::Documentation),
+    (Name("clippy.toml"), FileKind::Documentation),
+    (Name(".clippy.toml"), FileKind::Documentation),
+    (Name("deny.toml"), FileKind::Documentation),
+    (Affixes("", ".rs"), FileKind::Source),
+];
+
 const PYTHON: &[(Pattern, FileKind)] = &[
     (Name("pyproject.toml"), BUILD),
     (Name("setup.py"), BUILD),
@@ -206,6 +225,7 @@ impl FileKind {
     pub fn of(ecosystem: Ecosystem, path: &str) -> FileKind {
         let own = match ecosystem {
             Ecosystem::Go => GO,
+            Ecosystem::Rust => RUST,
             Ecosystem::Python => PYTHON,
             Ecosystem::JavaScript => JAVASCRIPT,
         };

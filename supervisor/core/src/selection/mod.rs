@@ -14,6 +14,9 @@ mod javascript_rules;
 mod picks;
 mod python_modules;
 mod rules;
+mod rust_bodies;
+mod rust_packages;
+mod rust_rules;
 mod selection_input;
 mod snapshot;
 mod text;
@@ -37,7 +40,7 @@ pub enum Reason {
     FailedLast,
     /// It executed a changed line of this file.
     ExecutedLine(String),
-    /// It, or another test of its file, executed a function in which lines of this file changed.
+    /// It, or another test of its file or target, executed a function in which lines of this file changed.
     ExecutedFunction(String),
     /// Its own file or package changed.
     OwnFile(String),
@@ -66,7 +69,7 @@ impl Reason {
         match self {
             Reason::FailedLast => "failed last time",
             Reason::ExecutedLine(_) => "executed a changed line",
-            Reason::ExecutedFunction(_) => "its file executed a changed function",
+            Reason::ExecutedFunction(_) => "its file or target executed a changed function",
             Reason::OwnFile(_) => "own file or package changed",
             Reason::TouchedFile(_) => "executed lines of a changed file",
             Reason::SetUp(_) => "set up by a changed file",
@@ -115,7 +118,9 @@ pub enum FullReason {
     #[error("no run of all tests has passed here")]
     NeverGreen,
     /// The framework's tests cannot be selected.
-    #[error("tests of {framework} are not selected by changes: that works for go, jest, pytest and vitest")]
+    #[error(
+        "tests of {framework} are not selected by changes: that works for cargo, go, jest, nextest, pytest and vitest"
+    )]
     Unsupported {
         /// The framework.
         framework: String,
@@ -358,5 +363,7 @@ impl AffectedTests {
 
 #[cfg(test)]
 mod javascript_tests;
+#[cfg(test)]
+mod rust_tests;
 #[cfg(test)]
 mod tests;

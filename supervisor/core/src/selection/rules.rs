@@ -6,6 +6,7 @@ use super::go_packages::GoPackages;
 use super::javascript_rules;
 use super::picks::Picks;
 use super::python_modules::PythonModules;
+use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::{AffectedTests, Baseline, FullReason, Reason};
@@ -52,7 +53,7 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
     if baseline.has_unknown_tests() {
         return Err(FullReason::UnknownChanges { why: "the tests have more names than a session remembers".into() });
     }
-    if ecosystem == Ecosystem::Go && !input.index.has_measured() {
+    if matches!(ecosystem, Ecosystem::Go | Ecosystem::Rust) && !input.index.has_measured() {
         return Err(FullReason::NoCoverage);
     }
     let mut picks = Picks::default();
@@ -63,6 +64,7 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
     }
     match ecosystem {
         Ecosystem::Go => go((input, &mut picks))?,
+        Ecosystem::Rust => rust_rules::apply(input, &mut picks)?,
         Ecosystem::Python => python((input, &mut picks))?,
         Ecosystem::JavaScript => javascript_rules::apply(input, &mut picks)?,
     }

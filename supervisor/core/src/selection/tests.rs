@@ -186,9 +186,9 @@ fn go_project() -> Project {
 }
 
 /// One row: what becomes of a file (`None` removes it), and what that selects.
-type Row<'a> = (&'a str, Option<&'a str>, &'a str);
+pub(super) type Row<'a> = (&'a str, Option<&'a str>, &'a str);
 
-fn check(project: &Project, before: &Files, rows: &[Row<'_>]) {
+pub(super) fn check(project: &Project, before: &Files, rows: &[Row<'_>]) {
     for (path, text, expected) in rows {
         let mut now = before.clone();
         match text {

@@ -1,7 +1,8 @@
 //! The text of a file as a selection compares it: a hash of its content, and a hash of each line. So the line numbers of a
 //! measurement can be moved along later edits without keeping the text.
 
-use super::javascript_bodies::bodies;
+use super::javascript_bodies::{Body, bodies};
+use super::rust_bodies::rust_bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
 use crate::coverage::{LineSpan, common_lines};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -56,7 +57,7 @@ impl FileText {
             return FileText::whole(content);
         }
         let is_go = path.ends_with(".go");
-        let bodies = has_bodies(path).then(|| std::str::from_utf8(bytes).map(bodies).unwrap_or_default());
+        let bodies = bodies_of(path, std::str::from_utf8(bytes).unwrap_or_default());
         let mut is_body = false;
         let mut hashes = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -282,9 +283,16 @@ fn moves_out_of_bodies(hunks: &[Hunk], old: &FileText, new: &FileText) -> bool {
     false
 }
 
-// Vue's and Svelte's sources have more than JavaScript.
-fn has_bodies(path: &str) -> bool {
-    [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"].iter().any(|end| path.ends_with(end))
+/// For each line of a source the body of a function around it; `None` for a language of which they are not known.
+pub(super) fn bodies_of(path: &str, text: &str) -> Option<Vec<Option<Body>>> {
+    // Vue's and Svelte's sources have more than JavaScript.
+    let is_script =
+        [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"].iter().any(|end| path.ends_with(end));
+    match () {
+        () if is_script => Some(bodies(text)),
+        () if path.ends_with(".rs") => Some(rust_bodies(text)),
+        () => None,
+    }
 }
 
 // An empty range as the lines around its place.

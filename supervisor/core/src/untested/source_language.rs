@@ -70,7 +70,7 @@ impl SourceLanguage {
             Some(Ecosystem::JavaScript) if JAVASCRIPT.iter().any(|end| path.ends_with(end)) => {
                 Some(SourceLanguage::JavaScript)
             }
-            None if path.ends_with(".rs") => Some(SourceLanguage::Rust),
+            Some(Ecosystem::Rust) => Some(SourceLanguage::Rust),
             Some(Ecosystem::JavaScript) | None => None,
         }
     }

@@ -96,7 +96,8 @@ const HEAD_BYTES: usize = 38;
 
 /// Reads the records of a file, and whether it is whole. What is behind a damaged record is left out.
 pub(super) fn parse_records(content: &[u8]) -> (Vec<ExecutionRecord<'_>>, bool) {
-    if content.len() > RECORDS_MIB_MAX * 1024 * 1024 {
+    // Processes append at the same time, so that the sign that a record is missing may lie beyond the bound.
+    if content.len() > (RECORDS_MIB_MAX + 1) * 1024 * 1024 {
         return (Vec::new(), false);
     }
     let mut reader = ByteReader::new(content);

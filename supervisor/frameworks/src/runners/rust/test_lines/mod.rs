@@ -315,7 +315,7 @@ impl<'a> Harvest<'a> {
         }
     }
 
-    fn into_coverage(self, projects: &[Project], programs: &[Program<'_>]) -> CoverageHarvest {
+    fn into_coverage(mut self, projects: &[Project], programs: &[Program<'_>]) -> CoverageHarvest {
         let mut notes: Vec<String> = self.unread.iter().map(|why| format!("coverage is not complete: {why}")).collect();
         let named = |what: &BTreeSet<String>| first_names(what, NAMED_MAX);
         if !self.overlapping.is_empty() {
@@ -356,6 +356,9 @@ impl<'a> Harvest<'a> {
             ));
         }
         notes.extend(self.measured.note());
+        // Which tests lack lines is not known.
+        let is_whole = self.unread.is_empty();
+        self.measured.measured.iter_mut().for_each(|set| set.complete &= is_whole);
         CoverageHarvest {
             measured: self.measured.measured,
             sources: self.sources.into_vec(),

@@ -141,7 +141,13 @@ static void end_record(void) {
 			int file = open(state.records, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 			if (file >= 0) {
 				long size_now = lseek(file, 0, SEEK_END);
-				if (size_now >= 0 && size_now + (at - buffer) <= RECORDS_BYTES_MAX) write_all(file, buffer, (size_t)(at - buffer));
+				if (size_now >= 0 && size_now + (at - buffer) <= RECORDS_BYTES_MAX) {
+					write_all(file, buffer, (size_t)(at - buffer));
+				} else if (size_now >= 0 && size_now < RECORDS_BYTES_MAX) {
+					// A length that no record has says that one is missing.
+					put(buffer, UINT32_MAX, 4);
+					write_all(file, buffer, 4);
+				}
 				close(file);
 			}
 			munmap(buffer, size);

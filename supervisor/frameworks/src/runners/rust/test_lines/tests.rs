@@ -28,7 +28,9 @@ fn harvest(files: &[(&str, Vec<u8>)], finished: &[(&str, &[&str])]) -> (Vec<Stri
     let sets = harvest.measured.iter().map(|set| {
         let lines: u32 = set.files.iter().flat_map(|(_, spans)| spans).map(|span| span.last - span.first + 1).sum();
         let processes = if set.started_processes { ", processes" } else { "" };
-        format!("{}: {} by {:?}: {lines} lines{processes}", set.package, set.tests.join(" "), set.attribution)
+        let incomplete = if set.complete { "" } else { ", incomplete" };
+        let tests = set.tests.join(" ");
+        format!("{}: {tests} by {:?}: {lines} lines{processes}{incomplete}", set.package, set.attribution)
     });
     (sets.collect(), harvest.notes)
 }
@@ -132,7 +134,8 @@ fn a_program_with_a_harness_of_its_own_is_one_set() {
 
 #[test]
 fn what_cannot_be_read_has_a_note() {
-    let test = record((b'T', 0, "a"), PROCESS, [5, 9, 12], &every_counter());
+    let test_of = |name| record((b'T', 0, name), PROCESS, [5, 9, 12], &every_counter());
+    let test = test_of("a");
     let mut cut = MAP.to_vec();
     cut.truncate(400);
     let files = [
@@ -144,6 +147,9 @@ fn what_cannot_be_read_has_a_note() {
     ];
     let (sets, notes) = harvest(&files, &[("lines", &["a"])]);
     assert_eq!(sets, [""; 0]);
+    let all = [test_of("a"), test_of("b")[..9].to_vec()].concat();
+    let (sets, _) = harvest(&[("1.map", MAP.to_vec()), ("1.records", all)], &[("lines", &["a", "b"])]);
+    assert_eq!(sets, ["lines: a by Test: 33 lines, incomplete"], "which tests lack lines is not known");
     let expected = [
         "coverage is not complete: the program did not say which lines its counters count",
         "coverage is not complete: the records of lines are cut off or damaged",
