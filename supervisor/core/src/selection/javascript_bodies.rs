@@ -18,17 +18,22 @@ const BEFORE_OPERANDS: [&str; 12] =
 pub(super) fn bodies(text: &str) -> Vec<Option<Body>> {
     let lines = text.split_inclusive('\n').count();
     let mut scanner = Scanner::new(text);
-    if scanner.scan().is_none() || !scanner.open.is_empty() {
+    if has_other_line_ends(text) || scanner.scan().is_none() || !scanner.open.is_empty() {
         return vec![None; lines];
     }
     let mut found = vec![None; lines];
-    for (first, last) in scanner.bodies {
-        // An inner body has come before the outer one.
+    for (first, last) in scanner.outermost {
         for line in found.iter_mut().take(last).skip(first + 1) {
             *line = Some((first, last));
         }
     }
     found
+}
+
+// Parsers of JavaScript also end a line at these, so that their numbers of lines are not those of `\n`.
+fn has_other_line_ends(text: &str) -> bool {
+    let is_followed = |at: usize| text.as_bytes().get(at + 1) == Some(&b'\n');
+    text.contains(['\u{2028}', '\u{2029}']) || text.match_indices('\r').any(|(at, _)| !is_followed(at))
 }
 
 /// A bracket that is open.
@@ -65,13 +70,14 @@ struct Scanner<'a> {
     last: Last<'a>,
     /// Whether only a type can have come since the parameters of a function.
     is_return_type: bool,
-    bodies: Vec<Body>,
+    /// The bodies that no other body is around, in order.
+    outermost: Vec<Body>,
 }
 
 impl<'a> Scanner<'a> {
     fn new(text: &'a str) -> Scanner<'a> {
         let bytes = text.as_bytes();
-        let (open, bodies) = (Vec::new(), Vec::new());
+        let (open, outermost) = (Vec::new(), Vec::new());
         Scanner {
             text,
             bytes,
@@ -81,7 +87,7 @@ impl<'a> Scanner<'a> {
             has_class: false,
             last: Last::Operator,
             is_return_type: false,
-            bodies,
+            outermost,
         }
     }
 
@@ -168,7 +174,7 @@ impl<'a> Scanner<'a> {
         loop {
             match self.byte(self.at) {
                 0 => return None,
-                b'\\' => self.at += 1,
+                b'\\' if self.byte(self.at + 1) != b'\n' => self.at += 1,
                 b'\n' => self.line += 1,
                 b'`' => break,
                 b'$' if self.byte(self.at + 1) == b'{' => {
@@ -202,7 +208,7 @@ impl<'a> Scanner<'a> {
         loop {
             match self.byte(at) {
                 0 | b'\n' => return None,
-                b'\\' => at += 1,
+                b'\\' if self.byte(at + 1) != b'\n' => at += 1,
                 b'[' => is_class = true,
                 b']' => is_class = false,
                 b'/' if !is_class => break,
@@ -246,10 +252,13 @@ impl<'a> Scanner<'a> {
         self.at += 1;
     }
 
-    // Whether nothing but blanks or a comment follows on the line.
+    // Whether nothing but blanks or a comment follows on the line. Reads no further than the first byte that is not blank: a line
+    // may have many brackets.
     fn ends_line(&self) -> bool {
-        let rest = self.bytes[self.at + 1..].split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-        rest.is_empty() || rest.starts_with(b"//")
+        let is_blank = |byte: &u8| *byte != b'\n' && byte.is_ascii_whitespace();
+        let after = self.at + 1;
+        let first = after + self.bytes[after..].iter().take_while(|byte| is_blank(byte)).count();
+        matches!(self.byte(first), 0 | b'\n') || self.bytes[first..].starts_with(b"//")
     }
 
     fn close(&mut self, bracket: u8) -> Option<()> {
@@ -266,7 +275,13 @@ impl<'a> Scanner<'a> {
         if open.bracket == b'`' {
             return self.template();
         }
-        self.bodies.extend(open.body.map(|first| (first, self.line)));
+        if let Some(first) = open.body {
+            // The bodies inside of this one have come before it.
+            while self.outermost.last().is_some_and(|(inner, _)| *inner > first) {
+                self.outermost.pop();
+            }
+            self.outermost.push((first, self.line));
+        }
         self.is_return_type = false;
         self.last = match bracket {
             b')' if open.is_parameters => Last::Parameters,
@@ -312,6 +327,11 @@ mod tests {
             ("function f() {\n  return /[}/]}/.test(a) / 2 / 3;\n}\n", vec![2]),
             ("function f() {\n  // }\n  /* }\n  */ a();\n}\n", vec![2, 3, 4]),
             ("function F() {\n  return <a href=\"x\">it is {b}</a>;\n}\n", vec![2]),
+            ("const a = `\\\n`;\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("const a = `${b}\\\n`;\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("const a = 'b\\\nc';\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("/* \\\n */ // \\\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("function f() { // why\n  a();\n}\nfunction g() {  \r\n  a();\n}\n", vec![2, 5]),
         ] {
             assert_eq!(inside(text), expected, "{text}");
         }
@@ -325,9 +345,34 @@ mod tests {
             "function f() {\n  a(];\n}\n",
             "function F() {\n  return <a>it's {b}</a>;\n}\n",
             "function f() {\n  `a\n}\n",
+            "const a = <a>/ \\\n /</a>;\nfunction f() {\n  a();\n}\n",
         ] {
             assert_eq!(inside(text), [0; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_with_other_ends_of_lines_has_none() {
+        for end in ["\r", "\u{2028}", "\u{2029}"] {
+            let text = format!("const a = 1;{end}\nfunction f() {{\n  a();\n}}\n");
+            let expected: &[usize] = if end == "\r" { &[3] } else { &[] };
+            assert_eq!(inside(&text), expected, "{text:?}");
+            let text = format!("const a = 1;{end}function f() {{\n  a();\n}}\n");
+            assert_eq!(inside(&text), [0; 0], "{text:?}");
+        }
+    }
+
+    // With time that grows with the square of the text, this test would take minutes.
+    #[test]
+    fn reads_many_brackets_on_a_line_and_deep_bodies_in_linear_time() {
+        let depth = 150_000;
+        let line = "f(() => { ".repeat(depth) + &"});".repeat(depth);
+        assert_eq!(inside(&line), [0; 0]);
+        let nested = "f(() => {\n".repeat(depth) + &"});\n".repeat(depth);
+        let mut scanner = Scanner::new(&nested);
+        assert!(scanner.scan().is_some());
+        assert_eq!(scanner.outermost, [(0, 2 * depth - 1)]);
+        assert_eq!(inside(&nested).len(), 2 * depth - 2);
     }
 
     proptest::proptest! {
