@@ -53,6 +53,44 @@ const READING_PARTS: [&str; 9] = [
 /// Parts of sources that load whichever files there are.
 const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
 
+/// Words of sources that list files, by which a source may read one that no text names.
+const LISTING_WORDS: [&str; 10] = [
+    "readdir",
+    "readdirSync",
+    "opendir",
+    "opendirSync",
+    "readdirp",
+    "glob",
+    "globSync",
+    "globby",
+    "tinyglobby",
+    "fdir",
+];
+
+/// Words of sources that start processes: a module or a package for it, or a function of no other use.
+const PROCESS_WORDS: [&str; 11] = [
+    "child_process",
+    "spawnSync",
+    "execSync",
+    "execFile",
+    "execFileSync",
+    "execa",
+    "execaSync",
+    "execaCommand",
+    "zx",
+    "shelljs",
+    "tinyexec",
+];
+
+/// Functions that start processes, and whose names are also other words: they count where they are called.
+const PROCESS_CALLS: [&str; 3] = ["spawn", "exec", "fork"];
+
+/// Most text behind the name of a function in which its first argument is searched, in bytes.
+const ARGUMENT_BYTES_MAX: usize = 1024;
+
+/// Packages by which Jest checks types.
+const TYPE_CHECKERS_OF_JEST: [&str; 3] = ["ts-jest", "jest-preset-angular", "@angular-builders/jest"];
+
 /// Words of settings by which files with unusual names are tests.
 const TEST_SETTINGS: [&str; 4] = ["testMatch", "testRegex", "testPathPattern", "--config"];
 
@@ -64,17 +102,38 @@ const LOADING_SETTINGS: [(&str, Option<&str>); 4] =
 pub(super) struct JavaScriptFiles<'a> {
     sources: &'a BTreeMap<String, String>,
     framework: &'a str,
+    /// Sources that are settings whatever their names: those that the runner loaded for itself, and that its settings import.
+    runner_sources: BTreeSet<&'a str>,
 }
 
 impl<'a> JavaScriptFiles<'a> {
-    pub(super) fn new(sources: &'a BTreeMap<String, String>, framework: &'a str) -> JavaScriptFiles<'a> {
-        JavaScriptFiles { sources, framework }
+    /// `runner_files`: what the runner was seen to load for itself.
+    pub(super) fn new<'r>(
+        sources: &'a BTreeMap<String, String>,
+        framework: &'a str,
+        runner_files: impl Iterator<Item = &'r str>,
+    ) -> JavaScriptFiles<'a> {
+        let named = JavaScriptFiles { sources, framework, runner_sources: BTreeSet::new() };
+        let loaded = runner_files.filter_map(|file| Some(sources.get_key_value(file)?.0.as_str()));
+        let imported = named.imported_from(named.runner_settings());
+        let runner_sources = loaded.chain(imported).filter(|path| is_script(path)).collect();
+        JavaScriptFiles { runner_sources, ..named }
+    }
+
+    /// Whether the file at `path` decides what is run, and how.
+    pub(super) fn is_settings(&self, path: &str) -> bool {
+        matches!(FileKind::of(Ecosystem::JavaScript, path), FileKind::Settings(_)) || self.runner_sources.contains(path)
     }
 
     fn settings(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let of = |path: &str| matches!(FileKind::of(Ecosystem::JavaScript, path), FileKind::Settings(_));
-        let settings = self.sources.iter().filter(move |(path, _)| of(path));
+        let settings = self.sources.iter().filter(|(path, _)| self.is_settings(path));
         settings.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    // Whether Vitest may take its settings from the file at `path`.
+    fn is_of_vitest(&self, path: &str) -> bool {
+        ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin))
+            || self.framework == "vitest" && self.runner_sources.contains(path)
     }
 
     /// Settings of the runner and of what transforms for it.
@@ -91,11 +150,11 @@ impl<'a> JavaScriptFiles<'a> {
     /// What checks the types of files that it does not load; `None` if nothing does.
     pub(super) fn type_checker(&self) -> Option<&'static str> {
         if self.framework == "jest" {
-            return self.is_in_settings("ts-jest").then_some("ts-jest");
+            return TYPE_CHECKERS_OF_JEST.into_iter().find(|package| self.is_in_settings(package));
         }
-        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
-        let checks =
-            |(path, text): (&str, &str)| text.contains("--typecheck") || is_config(path) && text.contains("typecheck");
+        let checks = |(path, text): (&str, &str)| {
+            text.contains("--typecheck") || self.is_of_vitest(path) && text.contains("typecheck")
+        };
         self.settings().any(checks).then_some("Vitest")
     }
 
@@ -117,9 +176,9 @@ impl<'a> JavaScriptFiles<'a> {
         if tests.any(|test| !self.is_test_name(test)) {
             return Some("other test files have no usual name, either");
         }
-        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
+        let includes = |text: &str| ["include", "includeSource"].iter().any(|word| has_word(text, word));
         let is_unusual = |(path, text): (&str, &str)| {
-            TEST_SETTINGS.iter().any(|word| text.contains(word)) || is_config(path) && text.contains("include")
+            TEST_SETTINGS.iter().any(|word| text.contains(word)) || self.is_of_vitest(path) && includes(text)
         };
         self.settings().any(is_unusual).then_some("settings name test files in a way of their own")
     }
@@ -147,6 +206,34 @@ impl<'a> JavaScriptFiles<'a> {
     pub(super) fn looking(&self) -> impl Iterator<Item = &'a str> {
         let looks = |text: &str| LOOKING_PARTS.iter().any(|part| text.contains(part)) || computes_names(text);
         self.scripts().filter(move |(_, text)| looks(text)).map(|(path, _)| path)
+    }
+
+    /// The first of `files` whose source may start a process, with the word that says so.
+    pub(super) fn starting_processes<'f>(
+        &self,
+        mut files: impl Iterator<Item = &'f str>,
+    ) -> Option<(&'f str, &'static str)> {
+        files.find_map(|file| {
+            let text = self.sources.get(file).filter(|_| is_script(file))?;
+            Some((file, process_word(text)?))
+        })
+    }
+
+    /// The first of `paths` that a source may read by a name that it computes: the source lists files, or names the extension.
+    pub(super) fn read_by_computed_name<'p>(&self, paths: &[&'p str]) -> Option<&'p str> {
+        if paths.is_empty() {
+            return None;
+        }
+        let readers: Vec<&str> = self.scripts().map(|(_, text)| text).filter(|text| reads_any(text)).collect();
+        let lists = |text: &&str| LISTING_WORDS.iter().any(|word| has_word(text, word));
+        if readers.iter().any(lists) {
+            return paths.first().copied();
+        }
+        let extension = |path: &str| file_name(path).rfind('.').map(|at| file_name(path)[at..].to_owned());
+        let extensions: BTreeSet<String> = paths.iter().filter_map(|path| extension(path)).collect();
+        let is_named = |extension: &&String| readers.iter().any(|text| has_word(text, extension));
+        let named: BTreeSet<&String> = extensions.iter().filter(is_named).collect();
+        paths.iter().copied().find(|path| extension(path).is_some_and(|extension| named.contains(&extension)))
     }
 
     fn scripts(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -181,7 +268,8 @@ impl<'a> JavaScriptFiles<'a> {
             }
             let text = self.sources.get(path).map_or("", String::as_str);
             let names = if is_script(path) { imported_names(text) } else { preloaded_names(text) };
-            pending.extend(names.into_iter().filter_map(|name| by_name.get(name)).flatten());
+            // Each name leads to its files once: many files may import a name that many others have.
+            pending.extend(names.into_iter().filter_map(|name| by_name.remove(name)).flatten());
         }
         found
     }
@@ -245,6 +333,29 @@ fn loads_natively(text: &str) -> bool {
     has_word(text, "require")
 }
 
+/// Whether a text may have a call that tools move to its beginning, as `vi.mock(…)` and `vi.hoisted<…>(…)`.
+pub(super) fn has_hoisted_call(text: &str) -> bool {
+    let is_called = |at: usize| text[at..].trim_start().starts_with(['(', '<']);
+    let words = ["mock", "Unmock", "hoisted"];
+    words.iter().any(|word| text.match_indices(word).any(|(at, _)| is_called(at + word.len())))
+}
+
+// The first word of a text by which it may start a process. `/a/.exec(text)` is of a regular expression.
+fn process_word(text: &str) -> Option<&'static str> {
+    let is_of_regex = |at: usize| {
+        let before = text[..at].strip_suffix('.').map(|rest| rest.trim_end_matches(|flag| "dgimsuvy".contains(flag)));
+        before.is_some_and(|rest| rest.ends_with('/'))
+    };
+    let is_called = |word: &str| {
+        text.match_indices(word).any(|(at, _)| {
+            let after = text[at + word.len()..].trim_start();
+            is_whole_word(text, at, word) && after.starts_with(['(', '<', '`', '?']) && !is_of_regex(at)
+        })
+    };
+    let word = PROCESS_WORDS.into_iter().find(|word| has_word(text, word));
+    word.or_else(|| PROCESS_CALLS.into_iter().find(|word| is_called(word)))
+}
+
 // Whether `import(…)` or a word with `require` or `import` in it is called with something else than a string.
 fn computes_names(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -252,28 +363,30 @@ fn computes_names(text: &str) -> bool {
     calls.iter().any(|word| {
         text.match_indices(word).any(|(at, _)| {
             let after = at + word.len();
-            if bytes.get(after).is_some_and(|byte| is_word(*byte)) {
-                return false;
-            }
-            let Some(inside) = text.get(after..).and_then(|rest| argument(rest)) else { return false };
-            !is_string_alone(inside)
+            !bytes.get(after).is_some_and(|byte| is_word(*byte)) && is_called_with_expression(&text[after..])
         })
     })
 }
 
-// What is between the brackets of a call that begins here, up to the end of the text, without comments in front.
-fn argument(rest: &str) -> Option<&str> {
-    let mut rest = rest.trim_start();
+// Whether `rest`, behind the name of a function, is a call with something else than a string. Reads the beginning alone, as a text may
+// have many names: what does not end within it counts as something else.
+fn is_called_with_expression(rest: &str) -> bool {
+    let beginning = &rest[..rest.floor_char_boundary(ARGUMENT_BYTES_MAX)];
+    let is_cut = beginning.len() < rest.len();
+    let mut beginning = beginning.trim_start();
     // Arguments of types, as `importActual<typeof import('./a')>(`.
-    if rest.starts_with('<') {
-        let line = rest.split('\n').next().unwrap_or(rest);
-        rest = &rest[line.rfind('>')? + 1..];
+    if beginning.starts_with('<') {
+        let is_end = |at: usize| beginning[at + 1..].trim_start().starts_with('(');
+        let Some((end, _)) = beginning.match_indices('>').find(|(at, _)| is_end(*at)) else { return is_cut };
+        beginning = beginning[end + 1..].trim_start();
     }
-    let mut inside = rest.trim_start().strip_prefix('(')?.trim_start();
+    let Some(inside) = beginning.strip_prefix('(') else { return is_cut && beginning.is_empty() };
+    let mut inside = inside.trim_start();
     while let Some(comment) = inside.strip_prefix("/*") {
-        inside = comment.split_once("*/")?.1.trim_start();
+        let Some((_, behind)) = comment.split_once("*/") else { return true };
+        inside = behind.trim_start();
     }
-    Some(inside)
+    !is_string_alone(inside)
 }
 
 fn is_string_alone(inside: &str) -> bool {
@@ -311,6 +424,10 @@ mod tests {
         list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
     }
 
+    fn files_of<'a>(sources: &'a BTreeMap<String, String>, framework: &'a str) -> JavaScriptFiles<'a> {
+        JavaScriptFiles::new(sources, framework, [].into_iter())
+    }
+
     #[test]
     fn knows_sources_that_may_read_any_file() {
         for (text, expected) in [
@@ -331,8 +448,8 @@ mod tests {
             assert_eq!(reads_any(text), expected, "{text}");
         }
         let texts = sources(&[("a.js", "const a = require('./b')")]);
-        assert_eq!(JavaScriptFiles::new(&texts, "vitest").reading().count(), 1, "Vite does not see it");
-        assert_eq!(JavaScriptFiles::new(&texts, "jest").reading().count(), 0);
+        assert_eq!(files_of(&texts, "vitest").reading().count(), 1, "Vite does not see it");
+        assert_eq!(files_of(&texts, "jest").reading().count(), 0);
     }
 
     #[test]
@@ -350,9 +467,118 @@ mod tests {
             ("require ('./' + name)", true),
             ("jest.requireActual(name)", true),
             ("load(import(\n  name))", true),
+            ("await vi.importActual<typeof import('./a')>('./a').then((a) => a.b)", false),
+            ("await vi.importActual<typeof import('./a')>(name).then((a) => a.b)", true),
+            ("await vi.importActual<\n  typeof import('./a')\n>(name)", true),
+            ("import(/* no end", true),
         ] {
             assert_eq!(computes_names(text), expected, "{text}");
         }
+        let long = " ".repeat(ARGUMENT_BYTES_MAX);
+        for text in
+            [format!("import{long}(name)"), format!("import(/*{long}*/ './a')"), format!("import<{long}>(name)")]
+        {
+            assert!(computes_names(&text), "{text}");
+        }
+        assert!(!computes_names(&format!("import {{ a }} from './a';{long}")));
+    }
+
+    // With time that grows with the square of the text, these would take minutes.
+    #[test]
+    fn reads_texts_with_many_imports_in_linear_time() {
+        let types = "import<".repeat(200_000) + ">('./a')";
+        assert!(computes_names(&types), "the last argument is too far away");
+        let calls = format!("{}>('./a') ", "import<".repeat(100)).repeat(3_000);
+        assert!(!computes_names(&calls));
+        let names = |count: usize, text: &str| {
+            (0..count).map(|dir| (format!("d{dir}/a.js"), text.to_owned())).collect::<BTreeMap<String, String>>()
+        };
+        let texts = names(20_000, "import './a'");
+        assert_eq!(files_of(&texts, "jest").imported_from(["d0/a.js"].into_iter()).len(), 20_000);
+    }
+
+    #[test]
+    fn knows_sources_that_start_processes() {
+        for (text, expected) in [
+            ("import cp from 'node:child_process'", Some("child_process")),
+            ("const { execSync: run } = require('x')", Some("execSync")),
+            ("await $({})`tsc`; import { $ } from 'zx'", Some("zx")),
+            ("import { exec } from './run'; exec ('tsc')", Some("exec")),
+            ("run.exec('tsc')", Some("exec")),
+            ("spawn('tsc')", Some("spawn")),
+            ("const match = /a/.exec(text) ?? /b/gi.exec(text)", None),
+            ("pool: 'forks', // a fork of the other", None),
+            ("const here = path.dirname(__dirname); export const executed = respawn('x')", None),
+        ] {
+            assert_eq!(process_word(text), expected, "{text}");
+        }
+        let texts = sources(&[("package.json", "{\"devDependencies\":{\"execa\":\"9\"}}"), ("b.js", "spawn('tsc')")]);
+        let files = files_of(&texts, "jest");
+        assert_eq!(
+            files.starting_processes(["package.json", "gone.js"].into_iter()),
+            None,
+            "a dependency starts nothing"
+        );
+        assert_eq!(files.starting_processes(["package.json", "b.js"].into_iter()), Some(("b.js", "spawn")));
+    }
+
+    #[test]
+    fn knows_calls_that_are_moved_to_the_beginning() {
+        for (text, expected) in [
+            ("vi.mock('./a')", true),
+            ("vi.mock<typeof import('./a')>('./a')", true),
+            ("jest.unmock('./a')", true),
+            ("jest.deepUnmock('./a')", true),
+            ("jest\n  .enableAutomock ()", true),
+            ("vi.hoisted(() => 1)", true),
+            ("vi.hoisted<number>(() => 1)", true),
+            ("vi.mocked(a).mockReturnValue(1)", false),
+            ("vi.doMock('./a')", false),
+        ] {
+            assert_eq!(has_hoisted_call(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn knows_files_that_are_read_by_a_computed_name() {
+        for (text, expected) in [
+            ("fs.readFileSync(`docs/${name}.md`); import fs from 'fs'", Some("docs/a.md")),
+            ("readFileSync(name + '.md')", Some("docs/a.md")),
+            ("readdirSync('docs').map(read); import 'fs'", Some("docs/a.md")),
+            ("import { glob } from 'tinyglobby'", Some("docs/a.md")),
+            ("readFileSync('docs/b.md')", None),
+            ("readFileSync(name + '.mdx')", None),
+            ("readFileSync(name)", None),
+            ("link(name + '.md')", None),
+        ] {
+            let texts = sources(&[("src/a.js", text), ("package.json", "readdir fs")]);
+            let found = files_of(&texts, "jest").read_by_computed_name(&["docs/a.md", "LICENSE"]);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_settings_that_the_runner_loads_from_files_with_other_names() {
+        let texts = sources(&[
+            ("vitest.shared.ts", "export default { test: { typecheck: { enabled: true } } }"),
+            ("config/jest.base.js", "module.exports = { preset: 'jest-preset-angular', haste: {} }"),
+            ("config/base.mjs", "export default { transform: { x: '@angular-builders/jest' } }"),
+            ("config/vite.ts", "export const test = { include: ['**/*.check.ts'] }"),
+            ("src/a.ts", "text.includes('a')"),
+        ]);
+        let with = |framework: &'static str, runner: &'static str| {
+            JavaScriptFiles::new(&texts, framework, [runner].into_iter())
+        };
+        assert_eq!(with("vitest", "vitest.shared.ts").type_checker(), Some("Vitest"));
+        assert_eq!(with("vitest", "src/a.ts").type_checker(), None);
+        assert_eq!(with("jest", "config/jest.base.js").type_checker(), Some("jest-preset-angular"));
+        assert_eq!(with("jest", "config/jest.base.js").unnamed_loading(), Some("haste"));
+        assert_eq!(with("jest", "config/base.mjs").type_checker(), Some("@angular-builders/jest"));
+        assert!(with("vitest", "config/vite.ts").unusual_tests([].into_iter()).is_some());
+        assert!(with("vitest", "src/a.ts").unusual_tests([].into_iter()).is_none());
+        let mut imported = texts.clone();
+        imported.insert("jest.config.mjs".into(), "import base from './config/base.mjs'".into());
+        assert_eq!(files_of(&imported, "jest").type_checker(), Some("@angular-builders/jest"), "by its import");
     }
 
     #[test]
@@ -363,7 +589,7 @@ mod tests {
             ("src/d.ts", "export * from \"@/lib/b.js\""),
             ("src/e.js", "import { Button } from './Button'"),
         ]);
-        let naming = |path: &str| JavaScriptFiles::new(&texts, "jest").naming(path).collect::<Vec<_>>();
+        let naming = |path: &str| files_of(&texts, "jest").naming(path).collect::<Vec<_>>();
         assert_eq!(naming("src/b.js"), ["src/a.js", "src/d.ts"]);
         assert_eq!(naming("src/Button/index.tsx"), ["src/e.js"]);
         assert_eq!(naming("src/alone.js"), [""; 0]);
@@ -378,11 +604,11 @@ mod tests {
             ("src/cart.ts", ""),
             ("src/index.ts", "import './cart'"),
         ]);
-        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
+        let found = files_of(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["src/plugin.ts", "src/price.ts", "vitest.config.ts"]);
         let package = "{\n\"import\": \"./src/index.ts\",\n\"test\": \"node --import ./src/price.ts vitest\"\n}";
         let texts = sources(&[("package.json", package), ("src/price.ts", ""), ("src/index.ts", "")]);
-        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["package.json"].into_iter());
+        let found = files_of(&texts, "vitest").imported_from(["package.json"].into_iter());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["package.json", "src/price.ts"]);
     }
 
@@ -390,15 +616,15 @@ mod tests {
     fn reads_settings() {
         let settings = |name: &str, text: &str| sources(&[(name, text), ("src/a.js", "ts-jest --typecheck testMatch")]);
         let jest = settings("package.json", r#"{"jest":{"preset":"ts-jest"}}"#);
-        assert_eq!(JavaScriptFiles::new(&jest, "jest").type_checker(), Some("ts-jest"));
+        assert_eq!(files_of(&jest, "jest").type_checker(), Some("ts-jest"));
         let other = settings("package.json", r#"{"scripts":{"typecheck":"tsc","test":"vitest run"}}"#);
-        assert_eq!(JavaScriptFiles::new(&other, "vitest").type_checker(), None);
+        assert_eq!(files_of(&other, "vitest").type_checker(), None);
         let config = settings("vitest.config.ts", "test: { typecheck: { enabled: true } }");
-        assert_eq!(JavaScriptFiles::new(&config, "vitest").type_checker(), Some("Vitest"));
-        let of = JavaScriptFiles::new(&other, "jest");
+        assert_eq!(files_of(&config, "vitest").type_checker(), Some("Vitest"));
+        let of = files_of(&other, "jest");
         assert_eq!(of.unusual_tests(["src/a.test.js", "src/__tests__/b.js"].into_iter()), None);
         assert!(of.unusual_tests(["test/a.js"].into_iter()).is_some());
         let matched = settings("jest.config.js", "testMatch: ['**/checks/*.js']");
-        assert!(JavaScriptFiles::new(&matched, "jest").unusual_tests([].into_iter()).is_some());
+        assert!(files_of(&matched, "jest").unusual_tests([].into_iter()).is_some());
     }
 }
