@@ -4,6 +4,8 @@
 //! A line counts only if the body's opening bracket ends an earlier line and nothing on the line closes it. So as long as only such
 //! lines change, the code outside of these bodies is the same.
 
+use crate::script_text::{is_word, regex_end};
+
 /// First and last line of a body, both counted from 0, with its brackets.
 pub(super) type Body = (usize, usize);
 
@@ -37,7 +39,7 @@ fn has_other_line_ends(text: &str) -> bool {
 }
 
 /// A bracket that is open.
-struct Open {
+struct OpenBracket {
     bracket: u8,
     /// The line of the bracket of a function's body that ends its line.
     body: Option<usize>,
@@ -49,7 +51,7 @@ struct Open {
 
 /// What the last token was.
 #[derive(Clone, Copy, PartialEq)]
-enum Last<'a> {
+enum LastToken<'a> {
     Word(&'a str),
     /// The end of what may be parameters.
     Parameters,
@@ -64,10 +66,10 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     line: usize,
-    open: Vec<Open>,
+    open: Vec<OpenBracket>,
     /// Whether a `class` waits for its body outside of all brackets.
     has_class: bool,
-    last: Last<'a>,
+    last: LastToken<'a>,
     /// Whether only a type can have come since the parameters of a function.
     is_return_type: bool,
     /// The bodies that no other body is around, in order.
@@ -85,7 +87,7 @@ impl<'a> Scanner<'a> {
             line: 0,
             open,
             has_class: false,
-            last: Last::Operator,
+            last: LastToken::Operator,
             is_return_type: false,
             outermost,
         }
@@ -118,17 +120,17 @@ impl<'a> Scanner<'a> {
                 b')' | b']' | b'}' => self.close(byte)?,
                 _ if is_word(byte) => self.word(),
                 b'=' if self.byte(self.at + 1) == b'>' => {
-                    (self.last, self.is_return_type) = (Last::Arrow, false);
+                    (self.last, self.is_return_type) = (LastToken::Arrow, false);
                     self.at += 2;
                 }
                 b':' => {
-                    self.is_return_type |= self.last == Last::Parameters;
-                    self.last = Last::Operator;
+                    self.is_return_type |= self.last == LastToken::Parameters;
+                    self.last = LastToken::Operator;
                     self.at += 1;
                 }
                 _ => {
                     self.is_return_type &= b"<>.|&".contains(&byte);
-                    self.last = Last::Operator;
+                    self.last = LastToken::Operator;
                     self.at += 1;
                 }
             }
@@ -165,7 +167,7 @@ impl<'a> Scanner<'a> {
             }
         }
         self.count_lines(at + 1);
-        self.last = Last::Operand;
+        self.last = LastToken::Operand;
         Some(())
     }
 
@@ -179,8 +181,8 @@ impl<'a> Scanner<'a> {
                 b'`' => break,
                 b'$' if self.byte(self.at + 1) == b'{' => {
                     self.at += 2;
-                    self.open.push(Open { bracket: b'`', body: None, is_parameters: false, has_class: false });
-                    self.last = Last::Operator;
+                    self.open.push(OpenBracket { bracket: b'`', body: None, is_parameters: false, has_class: false });
+                    self.last = LastToken::Operator;
                     return Some(());
                 }
                 _ => {}
@@ -188,36 +190,24 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         self.at += 1;
-        self.last = Last::Operand;
+        self.last = LastToken::Operand;
         Some(())
     }
 
     // `</` and `/>` are of elements.
     fn begins_regex(&self) -> bool {
         let is_operand = match self.last {
-            Last::Word(word) => !BEFORE_OPERANDS.contains(&word),
-            Last::Parameters | Last::Operand => true,
-            Last::Arrow | Last::Operator => false,
+            LastToken::Word(word) => !BEFORE_OPERANDS.contains(&word),
+            LastToken::Parameters | LastToken::Operand => true,
+            LastToken::Arrow | LastToken::Operator => false,
         };
         let is_element = self.byte(self.at + 1) == b'>' || self.at > 0 && self.byte(self.at - 1) == b'<';
         !is_operand && !is_element
     }
 
     fn regex(&mut self) -> Option<()> {
-        let (mut at, mut is_class) = (self.at + 1, false);
-        loop {
-            match self.byte(at) {
-                0 | b'\n' => return None,
-                b'\\' if self.byte(at + 1) != b'\n' => at += 1,
-                b'[' => is_class = true,
-                b']' => is_class = false,
-                b'/' if !is_class => break,
-                _ => {}
-            }
-            at += 1;
-        }
-        self.at = at + 1;
-        self.last = Last::Operand;
+        self.at = regex_end(self.bytes, self.at)?;
+        self.last = LastToken::Operand;
         Some(())
     }
 
@@ -229,7 +219,7 @@ impl<'a> Scanner<'a> {
             *self.class() = true;
         }
         self.at += len;
-        self.last = if is_member { Last::Operand } else { Last::Word(word) };
+        self.last = if is_member { LastToken::Operand } else { LastToken::Word(word) };
     }
 
     // Whether a `class` waits for its body among the innermost brackets.
@@ -239,16 +229,16 @@ impl<'a> Scanner<'a> {
 
     fn open(&mut self, bracket: u8) {
         let is_class = bracket == b'{' && std::mem::take(self.class());
-        let begins_body = self.last == Last::Arrow || self.last == Last::Parameters || self.is_return_type;
+        let begins_body = self.last == LastToken::Arrow || self.last == LastToken::Parameters || self.is_return_type;
         let is_body = bracket == b'{' && begins_body && !is_class && self.ends_line();
         let is_parameters = bracket == b'('
             && match self.last {
-                Last::Word(word) => !CONTROL.contains(&word),
-                Last::Operand | Last::Operator => true,
-                Last::Parameters | Last::Arrow => false,
+                LastToken::Word(word) => !CONTROL.contains(&word),
+                LastToken::Operand | LastToken::Operator => true,
+                LastToken::Parameters | LastToken::Arrow => false,
             };
-        self.open.push(Open { bracket, body: is_body.then_some(self.line), is_parameters, has_class: false });
-        (self.last, self.is_return_type) = (Last::Operator, false);
+        self.open.push(OpenBracket { bracket, body: is_body.then_some(self.line), is_parameters, has_class: false });
+        (self.last, self.is_return_type) = (LastToken::Operator, false);
         self.at += 1;
     }
 
@@ -284,17 +274,13 @@ impl<'a> Scanner<'a> {
         }
         self.is_return_type = false;
         self.last = match bracket {
-            b')' if open.is_parameters => Last::Parameters,
+            b')' if open.is_parameters => LastToken::Parameters,
             // Behind a condition as behind a block a statement begins.
-            b')' | b'}' => Last::Operator,
-            _ => Last::Operand,
+            b')' | b'}' => LastToken::Operator,
+            _ => LastToken::Operand,
         };
         Some(())
     }
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
 #[cfg(test)]

@@ -1,92 +1,13 @@
-//! What the texts of JavaScript sources and settings say, read as text: which of them read or look for files, which name another file,
-//! and which settings make it unknown what a new file is. Too much is found rather than too little.
+//! What the JavaScript sources and settings of a workspace say together: which of them read or look for files, which name another file,
+//! and which settings make it unknown what a new file is. Too much is found rather than too little. One text is read in
+//! `javascript_text`.
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-
-/// Names of modules by which a source may read, run or load any file, unseen by the runner's own loading.
-const READING_MODULES: [&str; 7] = ["fs", "child_process", "worker_threads", "cluster", "vm", "module", "inspector"];
-
-/// Words of sources that may read, run or load any file: by a process, a worker, a path of their own, or a package for it.
-const READING_WORDS: [&str; 26] = [
-    "createRequire",
-    "__dirname",
-    "__filename",
-    "readFile",
-    "readFileSync",
-    "readdir",
-    "readdirSync",
-    "glob",
-    "globSync",
-    "globby",
-    "spawn",
-    "spawnSync",
-    "execSync",
-    "execFile",
-    "execFileSync",
-    "execa",
-    "zx",
-    "Worker",
-    "SharedWorker",
-    "eval",
-    "cwd",
-    "memfs",
-    "esbuild",
-    "rollup",
-    "webpack",
-    "macro",
-];
-
-/// Parts of sources with the same meaning.
-const READING_PARTS: [&str; 9] = [
-    "import.meta.",
-    "require.resolve",
-    "new URL(",
-    "new Function",
-    "?raw",
-    "?url",
-    "?worker",
-    "?sharedworker",
-    "?inline",
-];
-
-/// Parts of sources that load whichever files there are.
-const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
-
-/// Words of sources that list files, by which a source may read one that no text names.
-const LISTING_WORDS: [&str; 10] = [
-    "readdir",
-    "readdirSync",
-    "opendir",
-    "opendirSync",
-    "readdirp",
-    "glob",
-    "globSync",
-    "globby",
-    "tinyglobby",
-    "fdir",
-];
-
-/// Words of sources that start processes: a module or a package for it, or a function of no other use.
-const PROCESS_WORDS: [&str; 11] = [
-    "child_process",
-    "spawnSync",
-    "execSync",
-    "execFile",
-    "execFileSync",
-    "execa",
-    "execaSync",
-    "execaCommand",
-    "zx",
-    "shelljs",
-    "tinyexec",
-];
-
-/// Functions that start processes, and whose names are also other words: they count where they are called.
-const PROCESS_CALLS: [&str; 3] = ["spawn", "exec", "fork"];
-
-/// Most text behind the name of a function in which its first argument is searched, in bytes.
-const ARGUMENT_BYTES_MAX: usize = 1024;
+use super::javascript_text::{
+    computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files, names_in_path,
+    preloaded_names, process_word, reads_any,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Packages by which Jest checks types.
 const TYPE_CHECKERS_OF_JEST: [&str; 3] = ["ts-jest", "jest-preset-angular", "@angular-builders/jest"];
@@ -204,7 +125,7 @@ impl<'a> JavaScriptFiles<'a> {
 
     /// The sources that load whichever files there are, or one with a name that they compute.
     pub(super) fn looking(&self) -> impl Iterator<Item = &'a str> {
-        let looks = |text: &str| LOOKING_PARTS.iter().any(|part| text.contains(part)) || computes_names(text);
+        let looks = |text: &str| looks_for_files(text) || computes_names(text);
         self.scripts().filter(move |(_, text)| looks(text)).map(|(path, _)| path)
     }
 
@@ -225,8 +146,7 @@ impl<'a> JavaScriptFiles<'a> {
             return None;
         }
         let readers: Vec<&str> = self.scripts().map(|(_, text)| text).filter(|text| reads_any(text)).collect();
-        let lists = |text: &&str| LISTING_WORDS.iter().any(|word| has_word(text, word));
-        if readers.iter().any(lists) {
+        if readers.iter().any(|text| lists_files(text)) {
             return paths.first().copied();
         }
         let extension = |path: &str| file_name(path).rfind('.').map(|at| file_name(path)[at..].to_owned());
@@ -289,133 +209,6 @@ pub(super) fn first_stem(path: &str) -> &str {
     name.split('.').find(|part| !part.is_empty()).unwrap_or(name)
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
-}
-
-fn is_whole_word(text: &str, at: usize, word: &str) -> bool {
-    let bytes = text.as_bytes();
-    let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-    !before.is_some_and(|byte| is_word(*byte)) && !bytes.get(at + word.len()).is_some_and(|byte| is_word(*byte))
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| is_whole_word(text, at, word))
-}
-
-// Whether a text has `name` as a part of a path, as in `./name`, 'name.js' or `@/name/x`.
-fn names_in_path(text: &str, name: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.match_indices(name).any(|(at, _)| {
-        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-        let end = at + name.len();
-        let after = bytes.get(if bytes.get(end) == Some(&b'/') { end + 1 } else { end });
-        before.is_some_and(|byte| b"/'\"`-@:~#".contains(byte)) && after.is_some_and(|byte| b"'\"`.?#".contains(byte))
-    })
-}
-
-fn reads_any(text: &str) -> bool {
-    let is_module = |name: &str| {
-        text.match_indices(name).any(|(at, _)| {
-            let bytes = text.as_bytes();
-            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-            before.is_some_and(|byte| b"'\"`:".contains(byte))
-                && bytes.get(at + name.len()).is_some_and(|byte| b"'\"`/-".contains(byte))
-        })
-    };
-    READING_WORDS.iter().any(|word| has_word(text, word))
-        || READING_PARTS.iter().any(|part| text.contains(part))
-        || READING_MODULES.iter().any(|name| is_module(name))
-}
-
-// Node loads what `require` names, and Vite knows nothing of it.
-fn loads_natively(text: &str) -> bool {
-    has_word(text, "require")
-}
-
-/// Whether a text may have a call that tools move to its beginning, as `vi.mock(…)` and `vi.hoisted<…>(…)`.
-pub(super) fn has_hoisted_call(text: &str) -> bool {
-    let is_called = |at: usize| text[at..].trim_start().starts_with(['(', '<']);
-    let words = ["mock", "Unmock", "hoisted"];
-    words.iter().any(|word| text.match_indices(word).any(|(at, _)| is_called(at + word.len())))
-}
-
-// The first word of a text by which it may start a process. `/a/.exec(text)` is of a regular expression.
-fn process_word(text: &str) -> Option<&'static str> {
-    let is_of_regex = |at: usize| {
-        let before = text[..at].strip_suffix('.').map(|rest| rest.trim_end_matches(|flag| "dgimsuvy".contains(flag)));
-        before.is_some_and(|rest| rest.ends_with('/'))
-    };
-    let is_called = |word: &str| {
-        text.match_indices(word).any(|(at, _)| {
-            let after = text[at + word.len()..].trim_start();
-            is_whole_word(text, at, word) && after.starts_with(['(', '<', '`', '?']) && !is_of_regex(at)
-        })
-    };
-    let word = PROCESS_WORDS.into_iter().find(|word| has_word(text, word));
-    word.or_else(|| PROCESS_CALLS.into_iter().find(|word| is_called(word)))
-}
-
-// Whether `import(…)` or a word with `require` or `import` in it is called with something else than a string.
-fn computes_names(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let calls = ["import", "equire", "requireActual", "importActual", "requireMock", "importMock"];
-    calls.iter().any(|word| {
-        text.match_indices(word).any(|(at, _)| {
-            let after = at + word.len();
-            !bytes.get(after).is_some_and(|byte| is_word(*byte)) && is_called_with_expression(&text[after..])
-        })
-    })
-}
-
-// Whether `rest`, behind the name of a function, is a call with something else than a string. Reads the beginning alone, as a text may
-// have many names: what does not end within it counts as something else.
-fn is_called_with_expression(rest: &str) -> bool {
-    let beginning = &rest[..rest.floor_char_boundary(ARGUMENT_BYTES_MAX)];
-    let is_cut = beginning.len() < rest.len();
-    let mut beginning = beginning.trim_start();
-    // Arguments of types, as `importActual<typeof import('./a')>(`.
-    if beginning.starts_with('<') {
-        let is_end = |at: usize| beginning[at + 1..].trim_start().starts_with('(');
-        let Some((end, _)) = beginning.match_indices('>').find(|(at, _)| is_end(*at)) else { return is_cut };
-        beginning = beginning[end + 1..].trim_start();
-    }
-    let Some(inside) = beginning.strip_prefix('(') else { return is_cut && beginning.is_empty() };
-    let mut inside = inside.trim_start();
-    while let Some(comment) = inside.strip_prefix("/*") {
-        let Some((_, behind)) = comment.split_once("*/") else { return true };
-        inside = behind.trim_start();
-    }
-    !is_string_alone(inside)
-}
-
-fn is_string_alone(inside: &str) -> bool {
-    let Some(quote) = inside.chars().next().filter(|quote| "'\"`".contains(*quote)) else { return false };
-    let Some((string, rest)) = inside[1..].split_once(quote) else { return false };
-    !string.contains("${") && rest.trim_start().starts_with([')', ','])
-}
-
-// The last parts of the paths on lines with an import, each also without its ends.
-fn imported_names(text: &str) -> HashSet<&str> {
-    let is_import = |line: &&str| ["import", "from", "equire"].iter().any(|word| line.contains(word));
-    text.lines().filter(is_import).flat_map(|line| line.split(['"', '\'', '`', '?'])).flat_map(path_names).collect()
-}
-
-// The same of the lines of `package.json` by which Node loads something before the runner: its `exports` have an `import`, too.
-fn preloaded_names(text: &str) -> HashSet<&str> {
-    let preloads =
-        |line: &&str| ["--import", "--require", "--loader", "-loader", " -r "].iter().any(|word| line.contains(word));
-    let parts =
-        text.lines().filter(preloads).flat_map(|line| line.split(|c: char| c.is_whitespace() || "\"'=\\".contains(c)));
-    parts.flat_map(path_names).collect()
-}
-
-fn path_names(path: &str) -> impl Iterator<Item = &str> {
-    let part = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-    let ends = part.match_indices('.').map(move |(at, _)| &part[..at]);
-    std::iter::once(part).chain(ends).filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -429,89 +222,14 @@ mod tests {
     }
 
     #[test]
-    fn knows_sources_that_may_read_any_file() {
-        for (text, expected) in [
-            ("import { readFileSync } from 'node:fs'", true),
-            ("const fs = require(\"fs\")", true),
-            ("import fs from 'fs-extra'", true),
-            ("import cp from 'child_process'", true),
-            ("new Worker('./w.js')", true),
-            ("const here = path.dirname(import.meta.url)", true),
-            ("import text from './a.js?raw'", true),
-            ("import { glob } from 'tinyglobby'", true),
-            ("vm.eval(code)", true),
-            ("const found = /a/.exec(text)", false),
-            ("const vm = new ViewModel(); vm.offset = 1", false),
-            ("import { a } from './evaluate'", false),
-            ("import { fsm } from './fsm'", false),
-        ] {
-            assert_eq!(reads_any(text), expected, "{text}");
-        }
+    fn a_source_with_require_reads_any_file_in_vitest() {
         let texts = sources(&[("a.js", "const a = require('./b')")]);
         assert_eq!(files_of(&texts, "vitest").reading().count(), 1, "Vite does not see it");
         assert_eq!(files_of(&texts, "jest").reading().count(), 0);
     }
 
     #[test]
-    fn knows_names_that_are_computed() {
-        for (text, expected) in [
-            ("require('./a')", false),
-            ("await import(\"./a.js\")", false),
-            ("import(/* webpackChunkName: \"a\" */ `./a.js`)", false),
-            ("jest.requireActual('./a')", false),
-            ("await vi.importActual<typeof import('./a')>('./a')", false),
-            ("import { a } from './a'", false),
-            ("import.meta.env.X", false),
-            ("import(name)", true),
-            ("import(`./${name}.js`)", true),
-            ("require ('./' + name)", true),
-            ("jest.requireActual(name)", true),
-            ("load(import(\n  name))", true),
-            ("await vi.importActual<typeof import('./a')>('./a').then((a) => a.b)", false),
-            ("await vi.importActual<typeof import('./a')>(name).then((a) => a.b)", true),
-            ("await vi.importActual<\n  typeof import('./a')\n>(name)", true),
-            ("import(/* no end", true),
-        ] {
-            assert_eq!(computes_names(text), expected, "{text}");
-        }
-        let long = " ".repeat(ARGUMENT_BYTES_MAX);
-        for text in
-            [format!("import{long}(name)"), format!("import(/*{long}*/ './a')"), format!("import<{long}>(name)")]
-        {
-            assert!(computes_names(&text), "{text}");
-        }
-        assert!(!computes_names(&format!("import {{ a }} from './a';{long}")));
-    }
-
-    // With time that grows with the square of the text, these would take minutes.
-    #[test]
-    fn reads_texts_with_many_imports_in_linear_time() {
-        let types = "import<".repeat(200_000) + ">('./a')";
-        assert!(computes_names(&types), "the last argument is too far away");
-        let calls = format!("{}>('./a') ", "import<".repeat(100)).repeat(3_000);
-        assert!(!computes_names(&calls));
-        let names = |count: usize, text: &str| {
-            (0..count).map(|dir| (format!("d{dir}/a.js"), text.to_owned())).collect::<BTreeMap<String, String>>()
-        };
-        let texts = names(20_000, "import './a'");
-        assert_eq!(files_of(&texts, "jest").imported_from(["d0/a.js"].into_iter()).len(), 20_000);
-    }
-
-    #[test]
-    fn knows_sources_that_start_processes() {
-        for (text, expected) in [
-            ("import cp from 'node:child_process'", Some("child_process")),
-            ("const { execSync: run } = require('x')", Some("execSync")),
-            ("await $({})`tsc`; import { $ } from 'zx'", Some("zx")),
-            ("import { exec } from './run'; exec ('tsc')", Some("exec")),
-            ("run.exec('tsc')", Some("exec")),
-            ("spawn('tsc')", Some("spawn")),
-            ("const match = /a/.exec(text) ?? /b/gi.exec(text)", None),
-            ("pool: 'forks', // a fork of the other", None),
-            ("const here = path.dirname(__dirname); export const executed = respawn('x')", None),
-        ] {
-            assert_eq!(process_word(text), expected, "{text}");
-        }
+    fn knows_runner_files_that_start_processes() {
         let texts = sources(&[("package.json", "{\"devDependencies\":{\"execa\":\"9\"}}"), ("b.js", "spawn('tsc')")]);
         let files = files_of(&texts, "jest");
         assert_eq!(
@@ -522,21 +240,14 @@ mod tests {
         assert_eq!(files.starting_processes(["package.json", "b.js"].into_iter()), Some(("b.js", "spawn")));
     }
 
+    // With time that grows with the square of the files, this test would take minutes.
     #[test]
-    fn knows_calls_that_are_moved_to_the_beginning() {
-        for (text, expected) in [
-            ("vi.mock('./a')", true),
-            ("vi.mock<typeof import('./a')>('./a')", true),
-            ("jest.unmock('./a')", true),
-            ("jest.deepUnmock('./a')", true),
-            ("jest\n  .enableAutomock ()", true),
-            ("vi.hoisted(() => 1)", true),
-            ("vi.hoisted<number>(() => 1)", true),
-            ("vi.mocked(a).mockReturnValue(1)", false),
-            ("vi.doMock('./a')", false),
-        ] {
-            assert_eq!(has_hoisted_call(text), expected, "{text}");
-        }
+    fn follows_imports_of_one_name_in_linear_time() {
+        let names = |count: usize, text: &str| {
+            (0..count).map(|dir| (format!("d{dir}/a.js"), text.to_owned())).collect::<BTreeMap<String, String>>()
+        };
+        let texts = names(20_000, "import './a'");
+        assert_eq!(files_of(&texts, "jest").imported_from(["d0/a.js"].into_iter()).len(), 20_000);
     }
 
     #[test]
@@ -582,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_who_names_a_file() {
+    fn finds_the_files_that_name_a_file() {
         let texts = sources(&[
             ("src/a.js", "import { b } from './b'"),
             ("src/c.js", "const b = 1; use(b.x)"),

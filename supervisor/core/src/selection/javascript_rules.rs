@@ -5,7 +5,8 @@
 
 use super::changed_lines::add_tests_of_functions;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
-use super::javascript_files::{JavaScriptFiles, first_stem, has_hoisted_call};
+use super::javascript_files::{JavaScriptFiles, first_stem};
+use super::javascript_text::has_hoisted_call;
 use super::picks::Picks;
 use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};

@@ -11,6 +11,7 @@ mod go_packages;
 mod javascript_bodies;
 mod javascript_files;
 mod javascript_rules;
+mod javascript_text;
 mod picks;
 mod python_modules;
 mod rules;
