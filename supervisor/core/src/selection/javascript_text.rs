@@ -146,8 +146,7 @@ pub(super) fn lists_files(text: &str) -> bool {
 /// Whether a text may have a call that tools move to its beginning, as `vi.mock(…)` and `vi.hoisted<…>(…)`.
 pub(super) fn has_hoisted_call(text: &str) -> bool {
     let is_called = |at: usize| text[at..].trim_start().starts_with(['(', '<']);
-    let words = ["mock", "Unmock", "hoisted"];
-    words.iter().any(|word| text.match_indices(word).any(|(at, _)| is_called(at + word.len())))
+    ["mock", "hoisted"].iter().any(|word| text.match_indices(word).any(|(at, _)| is_called(at + word.len())))
 }
 
 /// The first word of a text by which it may start a process. `/a/.exec(text)` is of a regular expression.
@@ -159,7 +158,8 @@ pub(super) fn process_word(text: &str) -> Option<&'static str> {
     let is_called = |word: &str| {
         text.match_indices(word).any(|(at, _)| {
             let after = text[at + word.len()..].trim_start();
-            is_whole_word(text, at, word) && after.starts_with(['(', '<', '`', '?']) && !is_of_regex(at)
+            let is_call = after.starts_with(['(', '<', '`']) || after.starts_with("?.");
+            is_whole_word(text, at, word) && is_call && !is_of_regex(at)
         })
     };
     let word = PROCESS_WORDS.into_iter().find(|word| has_word(text, word));
@@ -303,6 +303,8 @@ mod tests {
             ("import { exec } from './run'; exec ('tsc')", Some("exec")),
             ("run.exec('tsc')", Some("exec")),
             ("spawn('tsc')", Some("spawn")),
+            ("fork?.('./build.js')", Some("fork")),
+            ("const found = exec ? 1 : 2", None),
             ("const match = /a/.exec(text) ?? /b/gi.exec(text)", None),
             ("pool: 'forks', // a fork of the other", None),
             ("const here = path.dirname(__dirname); export const executed = respawn('x')", None),
