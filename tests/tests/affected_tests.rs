@@ -516,6 +516,34 @@ fn vitest_tests_follow_what_their_files_loaded() {
 }
 
 #[test]
+fn vitest_tests_follow_what_their_last_hooks_load() {
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"type":"module","scripts":{"test":"vitest run"}}"#),
+        ("vitest.config.ts", "export default { test: {} };\n"),
+        ("src/after.ts", "export const after = 1;\n"),
+        ("src/last.ts", "export const last = 2;\n"),
+        (
+            "src/hooks.test.ts",
+            "import { afterAll, beforeAll, expect, test } from 'vitest';\nbeforeAll(() => async () => void (await import('./last')));\nafterAll(async () => void (await import('./after')));\ntest('hooks', () => expect(1).toBe(1));\n",
+        ),
+        ("src/other.test.ts", "import { expect, test } from 'vitest';\ntest('other', () => expect(1).toBe(1));\n"),
+    ]);
+    let path = &workspace.path;
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    for (file, text) in [("src/after.ts", "export const after = 3;\n"), ("src/last.ts", "export const last = 4;\n")] {
+        let before = fs::read_to_string(path.join(file)).unwrap();
+        write_before_run(path, file, text);
+        assert_eq!(affected(&workspace, "last_run"), format!("hooks executed a changed line: {file}"));
+        write_before_run(path, file, &before);
+    }
+    write_before_run(path, "vitest.config.ts", "export default { test: { sequence: { hooks: 'parallel' } } };\n");
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write_before_run(path, "src/last.ts", "export const last = 5;\n");
+    let found = affected(&workspace, "last_run");
+    assert!(found.starts_with("full: which files the tests load has not been measured"), "{found}");
+}
+
+#[test]
 fn mocha_tests_all_run() {
     let workspace = javascript_workspace(&[
         ("package.json", r#"{"scripts":{"test":"mocha"}}"#),

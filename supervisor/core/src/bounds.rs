@@ -386,6 +386,10 @@ pub const AFFECTED_TESTS_PAGE: PageLimits = PageLimits { default: 200, max: 10_0
 /// Most changed lines of one file whose tests are looked up line by line. With more, the tests of the file are selected.
 pub const SELECTION_LINES_MAX: usize = 400;
 
+/// Most changed files of a kind (documentation; new or removed sources of JavaScript; any of Rust) whose names one selection searches in all
+/// sources, of [`SELECTION_SOURCE_BYTES_MAX`] together. With more, all tests run.
+pub const SELECTION_NAMED_FILES_MAX: usize = 200;
+
 /// Most sets of tests that were measured together: one per package, or one per test where the language allows that.
 pub const COVERAGE_UNITS_MAX: usize = 200_000;
 

@@ -31,6 +31,7 @@ pub mod redact;
 pub mod repetition;
 pub mod report;
 pub mod request;
+mod script_text;
 pub mod selection;
 pub mod session;
 pub mod shell_word;

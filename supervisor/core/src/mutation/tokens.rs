@@ -2,6 +2,7 @@
 //! each, and comments are none. A text that is no valid program gives some tokens and never fails.
 
 use super::Language;
+use crate::script_text::{is_word, regex_end};
 
 /// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,10 +115,6 @@ struct Scanner<'a> {
     at: usize,
     line: u32,
     tokens: Vec<Token<'a>>,
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
 impl<'a> Scanner<'a> {
@@ -242,20 +239,9 @@ impl<'a> Scanner<'a> {
     }
 
     fn regex_end(&self, from: usize) -> Option<usize> {
-        let (mut at, mut is_class) = (from + 1, false);
-        loop {
-            match self.byte(at) {
-                0 | b'\n' => return None,
-                b'\\' => at += 1,
-                b'[' => is_class = true,
-                b']' => is_class = false,
-                b'/' if !is_class => break,
-                _ => {}
-            }
-            at += 1;
-        }
-        let flags = self.bytes[at + 1..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-        Some(at + 1 + flags)
+        let end = regex_end(self.bytes, from)?;
+        let flags = self.bytes[end..].iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+        Some(end + flags)
     }
 
     fn number(&self) -> (Kind, usize) {

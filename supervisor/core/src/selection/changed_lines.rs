@@ -1,7 +1,7 @@
 //! The tests that executed changed lines.
 
 use super::Reason;
-use super::javascript_bodies::Body;
+use super::body::Body;
 use super::picks::Picks;
 use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};

@@ -4,8 +4,8 @@
 //! A line counts only if the body's opening bracket ends an earlier line and nothing on the line closes it. So as long as only such
 //! lines change, the code outside of these bodies is the same.
 
-/// First and last line of a body, both counted from 0, with its brackets.
-pub(super) type Body = (usize, usize);
+use super::body::Body;
+use crate::script_text::{is_word, regex_end};
 
 /// Words before a bracket that begins no list of parameters.
 const CONTROL: [&str; 8] = ["if", "for", "while", "switch", "with", "catch", "await", "super"];
@@ -18,12 +18,11 @@ const BEFORE_OPERANDS: [&str; 12] =
 pub(super) fn bodies(text: &str) -> Vec<Option<Body>> {
     let lines = text.split_inclusive('\n').count();
     let mut scanner = Scanner::new(text);
-    if scanner.scan().is_none() || !scanner.open.is_empty() {
+    if has_other_line_ends(text) || scanner.scan().is_none() || !scanner.open.is_empty() {
         return vec![None; lines];
     }
     let mut found = vec![None; lines];
-    for (first, last) in scanner.bodies {
-        // An inner body has come before the outer one.
+    for (first, last) in scanner.outermost {
         for line in found.iter_mut().take(last).skip(first + 1) {
             *line = Some((first, last));
         }
@@ -31,8 +30,14 @@ pub(super) fn bodies(text: &str) -> Vec<Option<Body>> {
     found
 }
 
+// Parsers of JavaScript also end a line at these, so that their numbers of lines are not those of `\n`.
+fn has_other_line_ends(text: &str) -> bool {
+    let is_followed = |at: usize| text.as_bytes().get(at + 1) == Some(&b'\n');
+    text.contains(['\u{2028}', '\u{2029}']) || text.match_indices('\r').any(|(at, _)| !is_followed(at))
+}
+
 /// A bracket that is open.
-struct Open {
+struct OpenBracket {
     bracket: u8,
     /// The line of the bracket of a function's body that ends its line.
     body: Option<usize>,
@@ -44,7 +49,7 @@ struct Open {
 
 /// What the last token was.
 #[derive(Clone, Copy, PartialEq)]
-enum Last<'a> {
+enum LastToken<'a> {
     Word(&'a str),
     /// The end of what may be parameters.
     Parameters,
@@ -59,19 +64,20 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     line: usize,
-    open: Vec<Open>,
+    open: Vec<OpenBracket>,
     /// Whether a `class` waits for its body outside of all brackets.
     has_class: bool,
-    last: Last<'a>,
+    last: LastToken<'a>,
     /// Whether only a type can have come since the parameters of a function.
     is_return_type: bool,
-    bodies: Vec<Body>,
+    /// The bodies that no other body is around, in order.
+    outermost: Vec<Body>,
 }
 
 impl<'a> Scanner<'a> {
     fn new(text: &'a str) -> Scanner<'a> {
         let bytes = text.as_bytes();
-        let (open, bodies) = (Vec::new(), Vec::new());
+        let (open, outermost) = (Vec::new(), Vec::new());
         Scanner {
             text,
             bytes,
@@ -79,9 +85,9 @@ impl<'a> Scanner<'a> {
             line: 0,
             open,
             has_class: false,
-            last: Last::Operator,
+            last: LastToken::Operator,
             is_return_type: false,
-            bodies,
+            outermost,
         }
     }
 
@@ -112,17 +118,17 @@ impl<'a> Scanner<'a> {
                 b')' | b']' | b'}' => self.close(byte)?,
                 _ if is_word(byte) => self.word(),
                 b'=' if self.byte(self.at + 1) == b'>' => {
-                    (self.last, self.is_return_type) = (Last::Arrow, false);
+                    (self.last, self.is_return_type) = (LastToken::Arrow, false);
                     self.at += 2;
                 }
                 b':' => {
-                    self.is_return_type |= self.last == Last::Parameters;
-                    self.last = Last::Operator;
+                    self.is_return_type |= self.last == LastToken::Parameters;
+                    self.last = LastToken::Operator;
                     self.at += 1;
                 }
                 _ => {
                     self.is_return_type &= b"<>.|&".contains(&byte);
-                    self.last = Last::Operator;
+                    self.last = LastToken::Operator;
                     self.at += 1;
                 }
             }
@@ -159,7 +165,7 @@ impl<'a> Scanner<'a> {
             }
         }
         self.count_lines(at + 1);
-        self.last = Last::Operand;
+        self.last = LastToken::Operand;
         Some(())
     }
 
@@ -168,13 +174,13 @@ impl<'a> Scanner<'a> {
         loop {
             match self.byte(self.at) {
                 0 => return None,
-                b'\\' => self.at += 1,
+                b'\\' if self.byte(self.at + 1) != b'\n' => self.at += 1,
                 b'\n' => self.line += 1,
                 b'`' => break,
                 b'$' if self.byte(self.at + 1) == b'{' => {
                     self.at += 2;
-                    self.open.push(Open { bracket: b'`', body: None, is_parameters: false, has_class: false });
-                    self.last = Last::Operator;
+                    self.open.push(OpenBracket { bracket: b'`', body: None, is_parameters: false, has_class: false });
+                    self.last = LastToken::Operator;
                     return Some(());
                 }
                 _ => {}
@@ -182,36 +188,24 @@ impl<'a> Scanner<'a> {
             self.at += 1;
         }
         self.at += 1;
-        self.last = Last::Operand;
+        self.last = LastToken::Operand;
         Some(())
     }
 
     // `</` and `/>` are of elements.
     fn begins_regex(&self) -> bool {
         let is_operand = match self.last {
-            Last::Word(word) => !BEFORE_OPERANDS.contains(&word),
-            Last::Parameters | Last::Operand => true,
-            Last::Arrow | Last::Operator => false,
+            LastToken::Word(word) => !BEFORE_OPERANDS.contains(&word),
+            LastToken::Parameters | LastToken::Operand => true,
+            LastToken::Arrow | LastToken::Operator => false,
         };
         let is_element = self.byte(self.at + 1) == b'>' || self.at > 0 && self.byte(self.at - 1) == b'<';
         !is_operand && !is_element
     }
 
     fn regex(&mut self) -> Option<()> {
-        let (mut at, mut is_class) = (self.at + 1, false);
-        loop {
-            match self.byte(at) {
-                0 | b'\n' => return None,
-                b'\\' => at += 1,
-                b'[' => is_class = true,
-                b']' => is_class = false,
-                b'/' if !is_class => break,
-                _ => {}
-            }
-            at += 1;
-        }
-        self.at = at + 1;
-        self.last = Last::Operand;
+        self.at = regex_end(self.bytes, self.at)?;
+        self.last = LastToken::Operand;
         Some(())
     }
 
@@ -223,7 +217,7 @@ impl<'a> Scanner<'a> {
             *self.class() = true;
         }
         self.at += len;
-        self.last = if is_member { Last::Operand } else { Last::Word(word) };
+        self.last = if is_member { LastToken::Operand } else { LastToken::Word(word) };
     }
 
     // Whether a `class` waits for its body among the innermost brackets.
@@ -233,23 +227,26 @@ impl<'a> Scanner<'a> {
 
     fn open(&mut self, bracket: u8) {
         let is_class = bracket == b'{' && std::mem::take(self.class());
-        let begins_body = self.last == Last::Arrow || self.last == Last::Parameters || self.is_return_type;
+        let begins_body = self.last == LastToken::Arrow || self.last == LastToken::Parameters || self.is_return_type;
         let is_body = bracket == b'{' && begins_body && !is_class && self.ends_line();
         let is_parameters = bracket == b'('
             && match self.last {
-                Last::Word(word) => !CONTROL.contains(&word),
-                Last::Operand | Last::Operator => true,
-                Last::Parameters | Last::Arrow => false,
+                LastToken::Word(word) => !CONTROL.contains(&word),
+                LastToken::Operand | LastToken::Operator => true,
+                LastToken::Parameters | LastToken::Arrow => false,
             };
-        self.open.push(Open { bracket, body: is_body.then_some(self.line), is_parameters, has_class: false });
-        (self.last, self.is_return_type) = (Last::Operator, false);
+        self.open.push(OpenBracket { bracket, body: is_body.then_some(self.line), is_parameters, has_class: false });
+        (self.last, self.is_return_type) = (LastToken::Operator, false);
         self.at += 1;
     }
 
-    // Whether nothing but blanks or a comment follows on the line.
+    // Whether nothing but blanks or a comment follows on the line. Reads no further than the first byte that is not blank: a line
+    // may have many brackets.
     fn ends_line(&self) -> bool {
-        let rest = self.bytes[self.at + 1..].split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
-        rest.is_empty() || rest.starts_with(b"//")
+        let is_blank = |byte: &u8| *byte != b'\n' && byte.is_ascii_whitespace();
+        let after = self.at + 1;
+        let first = after + self.bytes[after..].iter().take_while(|byte| is_blank(byte)).count();
+        matches!(self.byte(first), 0 | b'\n') || self.bytes[first..].starts_with(b"//")
     }
 
     fn close(&mut self, bracket: u8) -> Option<()> {
@@ -266,20 +263,22 @@ impl<'a> Scanner<'a> {
         if open.bracket == b'`' {
             return self.template();
         }
-        self.bodies.extend(open.body.map(|first| (first, self.line)));
+        if let Some(first) = open.body {
+            // The bodies inside of this one have come before it.
+            while self.outermost.last().is_some_and(|(inner, _)| *inner > first) {
+                self.outermost.pop();
+            }
+            self.outermost.push((first, self.line));
+        }
         self.is_return_type = false;
         self.last = match bracket {
-            b')' if open.is_parameters => Last::Parameters,
+            b')' if open.is_parameters => LastToken::Parameters,
             // Behind a condition as behind a block a statement begins.
-            b')' | b'}' => Last::Operator,
-            _ => Last::Operand,
+            b')' | b'}' => LastToken::Operator,
+            _ => LastToken::Operand,
         };
         Some(())
     }
-}
-
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
 #[cfg(test)]
@@ -312,6 +311,11 @@ mod tests {
             ("function f() {\n  return /[}/]}/.test(a) / 2 / 3;\n}\n", vec![2]),
             ("function f() {\n  // }\n  /* }\n  */ a();\n}\n", vec![2, 3, 4]),
             ("function F() {\n  return <a href=\"x\">it is {b}</a>;\n}\n", vec![2]),
+            ("const a = `\\\n`;\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("const a = `${b}\\\n`;\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("const a = 'b\\\nc';\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("/* \\\n */ // \\\nfunction f() {\n  a();\n}\n", vec![4]),
+            ("function f() { // why\n  a();\n}\nfunction g() {  \r\n  a();\n}\n", vec![2, 5]),
         ] {
             assert_eq!(inside(text), expected, "{text}");
         }
@@ -325,9 +329,34 @@ mod tests {
             "function f() {\n  a(];\n}\n",
             "function F() {\n  return <a>it's {b}</a>;\n}\n",
             "function f() {\n  `a\n}\n",
+            "const a = <a>/ \\\n /</a>;\nfunction f() {\n  a();\n}\n",
         ] {
             assert_eq!(inside(text), [0; 0], "{text}");
         }
+    }
+
+    #[test]
+    fn a_text_with_other_ends_of_lines_has_none() {
+        for end in ["\r", "\u{2028}", "\u{2029}"] {
+            let text = format!("const a = 1;{end}\nfunction f() {{\n  a();\n}}\n");
+            let expected: &[usize] = if end == "\r" { &[3] } else { &[] };
+            assert_eq!(inside(&text), expected, "{text:?}");
+            let text = format!("const a = 1;{end}function f() {{\n  a();\n}}\n");
+            assert_eq!(inside(&text), [0; 0], "{text:?}");
+        }
+    }
+
+    // With time that grows with the square of the text, this test would take minutes.
+    #[test]
+    fn reads_many_brackets_on_a_line_and_deep_bodies_in_linear_time() {
+        let depth = 150_000;
+        let line = "f(() => { ".repeat(depth) + &"});".repeat(depth);
+        assert_eq!(inside(&line), [0; 0]);
+        let nested = "f(() => {\n".repeat(depth) + &"});\n".repeat(depth);
+        let mut scanner = Scanner::new(&nested);
+        assert!(scanner.scan().is_some());
+        assert_eq!(scanner.outermost, [(0, 2 * depth - 1)]);
+        assert_eq!(inside(&nested).len(), 2 * depth - 2);
     }
 
     proptest::proptest! {

@@ -1,57 +1,16 @@
-//! What the texts of JavaScript sources and settings say, read as text: which of them read or look for files, which name another file,
-//! and which settings make it unknown what a new file is. Too much is found rather than too little.
+//! What the JavaScript sources and settings of a workspace say together: which of them read or look for files, which name another file,
+//! and which settings make it unknown what a new file is. Too much is found rather than too little. One text is read in
+//! `javascript_text`.
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use super::javascript_text::{
+    computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files, names_in_path,
+    preloaded_names, process_word, reads_any,
+};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Names of modules by which a source may read, run or load any file, unseen by the runner's own loading.
-const READING_MODULES: [&str; 7] = ["fs", "child_process", "worker_threads", "cluster", "vm", "module", "inspector"];
-
-/// Words of sources that may read, run or load any file: by a process, a worker, a path of their own, or a package for it.
-const READING_WORDS: [&str; 26] = [
-    "createRequire",
-    "__dirname",
-    "__filename",
-    "readFile",
-    "readFileSync",
-    "readdir",
-    "readdirSync",
-    "glob",
-    "globSync",
-    "globby",
-    "spawn",
-    "spawnSync",
-    "execSync",
-    "execFile",
-    "execFileSync",
-    "execa",
-    "zx",
-    "Worker",
-    "SharedWorker",
-    "eval",
-    "cwd",
-    "memfs",
-    "esbuild",
-    "rollup",
-    "webpack",
-    "macro",
-];
-
-/// Parts of sources with the same meaning.
-const READING_PARTS: [&str; 9] = [
-    "import.meta.",
-    "require.resolve",
-    "new URL(",
-    "new Function",
-    "?raw",
-    "?url",
-    "?worker",
-    "?sharedworker",
-    "?inline",
-];
-
-/// Parts of sources that load whichever files there are.
-const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
+/// Packages by which Jest checks types.
+const TYPE_CHECKERS_OF_JEST: [&str; 3] = ["ts-jest", "jest-preset-angular", "@angular-builders/jest"];
 
 /// Words of settings by which files with unusual names are tests.
 const TEST_SETTINGS: [&str; 4] = ["testMatch", "testRegex", "testPathPattern", "--config"];
@@ -64,17 +23,38 @@ const LOADING_SETTINGS: [(&str, Option<&str>); 4] =
 pub(super) struct JavaScriptFiles<'a> {
     sources: &'a BTreeMap<String, String>,
     framework: &'a str,
+    /// Sources that are settings whatever their names: those that the runner loaded for itself, and that its settings import.
+    runner_sources: BTreeSet<&'a str>,
 }
 
 impl<'a> JavaScriptFiles<'a> {
-    pub(super) fn new(sources: &'a BTreeMap<String, String>, framework: &'a str) -> JavaScriptFiles<'a> {
-        JavaScriptFiles { sources, framework }
+    /// `runner_files`: what the runner was seen to load for itself.
+    pub(super) fn new<'r>(
+        sources: &'a BTreeMap<String, String>,
+        framework: &'a str,
+        runner_files: impl Iterator<Item = &'r str>,
+    ) -> JavaScriptFiles<'a> {
+        let named = JavaScriptFiles { sources, framework, runner_sources: BTreeSet::new() };
+        let loaded = runner_files.filter_map(|file| Some(sources.get_key_value(file)?.0.as_str()));
+        let imported = named.imported_from(named.runner_settings());
+        let runner_sources = loaded.chain(imported).filter(|path| is_script(path)).collect();
+        JavaScriptFiles { runner_sources, ..named }
+    }
+
+    /// Whether the file at `path` decides what is run, and how.
+    pub(super) fn is_settings(&self, path: &str) -> bool {
+        matches!(FileKind::of(Ecosystem::JavaScript, path), FileKind::Settings(_)) || self.runner_sources.contains(path)
     }
 
     fn settings(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let of = |path: &str| matches!(FileKind::of(Ecosystem::JavaScript, path), FileKind::Settings(_));
-        let settings = self.sources.iter().filter(move |(path, _)| of(path));
+        let settings = self.sources.iter().filter(|(path, _)| self.is_settings(path));
         settings.map(|(path, text)| (path.as_str(), text.as_str()))
+    }
+
+    // Whether Vitest may take its settings from the file at `path`.
+    fn is_of_vitest(&self, path: &str) -> bool {
+        ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin))
+            || self.framework == "vitest" && self.runner_sources.contains(path)
     }
 
     /// Settings of the runner and of what transforms for it.
@@ -91,11 +71,11 @@ impl<'a> JavaScriptFiles<'a> {
     /// What checks the types of files that it does not load; `None` if nothing does.
     pub(super) fn type_checker(&self) -> Option<&'static str> {
         if self.framework == "jest" {
-            return self.is_in_settings("ts-jest").then_some("ts-jest");
+            return TYPE_CHECKERS_OF_JEST.into_iter().find(|package| self.is_in_settings(package));
         }
-        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
-        let checks =
-            |(path, text): (&str, &str)| text.contains("--typecheck") || is_config(path) && text.contains("typecheck");
+        let checks = |(path, text): (&str, &str)| {
+            text.contains("--typecheck") || self.is_of_vitest(path) && text.contains("typecheck")
+        };
         self.settings().any(checks).then_some("Vitest")
     }
 
@@ -117,9 +97,9 @@ impl<'a> JavaScriptFiles<'a> {
         if tests.any(|test| !self.is_test_name(test)) {
             return Some("other test files have no usual name, either");
         }
-        let is_config = |path: &str| ["vite.config.", "vitest."].iter().any(|begin| file_name(path).starts_with(begin));
+        let includes = |text: &str| ["include", "includeSource"].iter().any(|word| has_word(text, word));
         let is_unusual = |(path, text): (&str, &str)| {
-            TEST_SETTINGS.iter().any(|word| text.contains(word)) || is_config(path) && text.contains("include")
+            TEST_SETTINGS.iter().any(|word| text.contains(word)) || self.is_of_vitest(path) && includes(text)
         };
         self.settings().any(is_unusual).then_some("settings name test files in a way of their own")
     }
@@ -145,8 +125,35 @@ impl<'a> JavaScriptFiles<'a> {
 
     /// The sources that load whichever files there are, or one with a name that they compute.
     pub(super) fn looking(&self) -> impl Iterator<Item = &'a str> {
-        let looks = |text: &str| LOOKING_PARTS.iter().any(|part| text.contains(part)) || computes_names(text);
+        let looks = |text: &str| looks_for_files(text) || computes_names(text);
         self.scripts().filter(move |(_, text)| looks(text)).map(|(path, _)| path)
+    }
+
+    /// The first of `files` whose source may start a process, with the word that says so.
+    pub(super) fn starting_processes<'f>(
+        &self,
+        mut files: impl Iterator<Item = &'f str>,
+    ) -> Option<(&'f str, &'static str)> {
+        files.find_map(|file| {
+            let text = self.sources.get(file).filter(|_| is_script(file))?;
+            Some((file, process_word(text)?))
+        })
+    }
+
+    /// The first of `paths` that a source may read by a name that it computes: the source lists files, or names the extension.
+    pub(super) fn read_by_computed_name<'p>(&self, paths: &[&'p str]) -> Option<&'p str> {
+        if paths.is_empty() {
+            return None;
+        }
+        let readers: Vec<&str> = self.scripts().map(|(_, text)| text).filter(|text| reads_any(text)).collect();
+        if readers.iter().any(|text| lists_files(text)) {
+            return paths.first().copied();
+        }
+        let extension = |path: &str| file_name(path).rfind('.').map(|at| file_name(path)[at..].to_owned());
+        let extensions: BTreeSet<String> = paths.iter().filter_map(|path| extension(path)).collect();
+        let is_named = |extension: &&String| readers.iter().any(|text| has_word(text, extension));
+        let named: BTreeSet<&String> = extensions.iter().filter(is_named).collect();
+        paths.iter().copied().find(|path| extension(path).is_some_and(|extension| named.contains(&extension)))
     }
 
     fn scripts(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
@@ -181,7 +188,8 @@ impl<'a> JavaScriptFiles<'a> {
             }
             let text = self.sources.get(path).map_or("", String::as_str);
             let names = if is_script(path) { imported_names(text) } else { preloaded_names(text) };
-            pending.extend(names.into_iter().filter_map(|name| by_name.get(name)).flatten());
+            // Each name leads to its files once: many files may import a name that many others have.
+            pending.extend(names.into_iter().filter_map(|name| by_name.remove(name)).flatten());
         }
         found
     }
@@ -201,108 +209,6 @@ pub(super) fn first_stem(path: &str) -> &str {
     name.split('.').find(|part| !part.is_empty()).unwrap_or(name)
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
-}
-
-fn is_whole_word(text: &str, at: usize, word: &str) -> bool {
-    let bytes = text.as_bytes();
-    let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-    !before.is_some_and(|byte| is_word(*byte)) && !bytes.get(at + word.len()).is_some_and(|byte| is_word(*byte))
-}
-
-fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| is_whole_word(text, at, word))
-}
-
-// Whether a text has `name` as a part of a path, as in `./name`, 'name.js' or `@/name/x`.
-fn names_in_path(text: &str, name: &str) -> bool {
-    let bytes = text.as_bytes();
-    text.match_indices(name).any(|(at, _)| {
-        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-        let end = at + name.len();
-        let after = bytes.get(if bytes.get(end) == Some(&b'/') { end + 1 } else { end });
-        before.is_some_and(|byte| b"/'\"`-@:~#".contains(byte)) && after.is_some_and(|byte| b"'\"`.?#".contains(byte))
-    })
-}
-
-fn reads_any(text: &str) -> bool {
-    let is_module = |name: &str| {
-        text.match_indices(name).any(|(at, _)| {
-            let bytes = text.as_bytes();
-            let before = at.checked_sub(1).and_then(|at| bytes.get(at));
-            before.is_some_and(|byte| b"'\"`:".contains(byte))
-                && bytes.get(at + name.len()).is_some_and(|byte| b"'\"`/-".contains(byte))
-        })
-    };
-    READING_WORDS.iter().any(|word| has_word(text, word))
-        || READING_PARTS.iter().any(|part| text.contains(part))
-        || READING_MODULES.iter().any(|name| is_module(name))
-}
-
-// Node loads what `require` names, and Vite knows nothing of it.
-fn loads_natively(text: &str) -> bool {
-    has_word(text, "require")
-}
-
-// Whether `import(…)` or a word with `require` or `import` in it is called with something else than a string.
-fn computes_names(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let calls = ["import", "equire", "requireActual", "importActual", "requireMock", "importMock"];
-    calls.iter().any(|word| {
-        text.match_indices(word).any(|(at, _)| {
-            let after = at + word.len();
-            if bytes.get(after).is_some_and(|byte| is_word(*byte)) {
-                return false;
-            }
-            let Some(inside) = text.get(after..).and_then(|rest| argument(rest)) else { return false };
-            !is_string_alone(inside)
-        })
-    })
-}
-
-// What is between the brackets of a call that begins here, up to the end of the text, without comments in front.
-fn argument(rest: &str) -> Option<&str> {
-    let mut rest = rest.trim_start();
-    // Arguments of types, as `importActual<typeof import('./a')>(`.
-    if rest.starts_with('<') {
-        let line = rest.split('\n').next().unwrap_or(rest);
-        rest = &rest[line.rfind('>')? + 1..];
-    }
-    let mut inside = rest.trim_start().strip_prefix('(')?.trim_start();
-    while let Some(comment) = inside.strip_prefix("/*") {
-        inside = comment.split_once("*/")?.1.trim_start();
-    }
-    Some(inside)
-}
-
-fn is_string_alone(inside: &str) -> bool {
-    let Some(quote) = inside.chars().next().filter(|quote| "'\"`".contains(*quote)) else { return false };
-    let Some((string, rest)) = inside[1..].split_once(quote) else { return false };
-    !string.contains("${") && rest.trim_start().starts_with([')', ','])
-}
-
-// The last parts of the paths on lines with an import, each also without its ends.
-fn imported_names(text: &str) -> HashSet<&str> {
-    let is_import = |line: &&str| ["import", "from", "equire"].iter().any(|word| line.contains(word));
-    text.lines().filter(is_import).flat_map(|line| line.split(['"', '\'', '`', '?'])).flat_map(path_names).collect()
-}
-
-// The same of the lines of `package.json` by which Node loads something before the runner: its `exports` have an `import`, too.
-fn preloaded_names(text: &str) -> HashSet<&str> {
-    let preloads =
-        |line: &&str| ["--import", "--require", "--loader", "-loader", " -r "].iter().any(|word| line.contains(word));
-    let parts =
-        text.lines().filter(preloads).flat_map(|line| line.split(|c: char| c.is_whitespace() || "\"'=\\".contains(c)));
-    parts.flat_map(path_names).collect()
-}
-
-fn path_names(path: &str) -> impl Iterator<Item = &str> {
-    let part = path.trim_end_matches('/').rsplit('/').next().unwrap_or(path);
-    let ends = part.match_indices('.').map(move |(at, _)| &part[..at]);
-    std::iter::once(part).chain(ends).filter(|name| !name.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -311,59 +217,90 @@ mod tests {
         list.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
     }
 
+    fn files_of<'a>(sources: &'a BTreeMap<String, String>, framework: &'a str) -> JavaScriptFiles<'a> {
+        JavaScriptFiles::new(sources, framework, [].into_iter())
+    }
+
     #[test]
-    fn knows_sources_that_may_read_any_file() {
-        for (text, expected) in [
-            ("import { readFileSync } from 'node:fs'", true),
-            ("const fs = require(\"fs\")", true),
-            ("import fs from 'fs-extra'", true),
-            ("import cp from 'child_process'", true),
-            ("new Worker('./w.js')", true),
-            ("const here = path.dirname(import.meta.url)", true),
-            ("import text from './a.js?raw'", true),
-            ("import { glob } from 'tinyglobby'", true),
-            ("vm.eval(code)", true),
-            ("const found = /a/.exec(text)", false),
-            ("const vm = new ViewModel(); vm.offset = 1", false),
-            ("import { a } from './evaluate'", false),
-            ("import { fsm } from './fsm'", false),
-        ] {
-            assert_eq!(reads_any(text), expected, "{text}");
-        }
+    fn a_source_with_require_reads_any_file_in_vitest() {
         let texts = sources(&[("a.js", "const a = require('./b')")]);
-        assert_eq!(JavaScriptFiles::new(&texts, "vitest").reading().count(), 1, "Vite does not see it");
-        assert_eq!(JavaScriptFiles::new(&texts, "jest").reading().count(), 0);
+        assert_eq!(files_of(&texts, "vitest").reading().count(), 1, "Vite does not see it");
+        assert_eq!(files_of(&texts, "jest").reading().count(), 0);
     }
 
     #[test]
-    fn knows_names_that_are_computed() {
+    fn knows_runner_files_that_start_processes() {
+        let texts = sources(&[("package.json", "{\"devDependencies\":{\"execa\":\"9\"}}"), ("b.js", "spawn('tsc')")]);
+        let files = files_of(&texts, "jest");
+        assert_eq!(
+            files.starting_processes(["package.json", "gone.js"].into_iter()),
+            None,
+            "a dependency starts nothing"
+        );
+        assert_eq!(files.starting_processes(["package.json", "b.js"].into_iter()), Some(("b.js", "spawn")));
+    }
+
+    // With time that grows with the square of the files, this test would take minutes.
+    #[test]
+    fn follows_imports_of_one_name_in_linear_time() {
+        let names = |count: usize, text: &str| {
+            (0..count).map(|dir| (format!("d{dir}/a.js"), text.to_owned())).collect::<BTreeMap<String, String>>()
+        };
+        let texts = names(20_000, "import './a'");
+        assert_eq!(files_of(&texts, "jest").imported_from(["d0/a.js"].into_iter()).len(), 20_000);
+    }
+
+    #[test]
+    fn knows_files_that_are_read_by_a_computed_name() {
         for (text, expected) in [
-            ("require('./a')", false),
-            ("await import(\"./a.js\")", false),
-            ("import(/* webpackChunkName: \"a\" */ `./a.js`)", false),
-            ("jest.requireActual('./a')", false),
-            ("await vi.importActual<typeof import('./a')>('./a')", false),
-            ("import { a } from './a'", false),
-            ("import.meta.env.X", false),
-            ("import(name)", true),
-            ("import(`./${name}.js`)", true),
-            ("require ('./' + name)", true),
-            ("jest.requireActual(name)", true),
-            ("load(import(\n  name))", true),
+            ("fs.readFileSync(`docs/${name}.md`); import fs from 'fs'", Some("docs/a.md")),
+            ("readFileSync(name + '.md')", Some("docs/a.md")),
+            ("readdirSync('docs').map(read); import 'fs'", Some("docs/a.md")),
+            ("import { glob } from 'tinyglobby'", Some("docs/a.md")),
+            ("readFileSync('docs/b.md')", None),
+            ("readFileSync(name + '.mdx')", None),
+            ("readFileSync(name)", None),
+            ("link(name + '.md')", None),
         ] {
-            assert_eq!(computes_names(text), expected, "{text}");
+            let texts = sources(&[("src/a.js", text), ("package.json", "readdir fs")]);
+            let found = files_of(&texts, "jest").read_by_computed_name(&["docs/a.md", "LICENSE"]);
+            assert_eq!(found, expected, "{text}");
         }
     }
 
     #[test]
-    fn finds_who_names_a_file() {
+    fn reads_settings_that_the_runner_loads_from_files_with_other_names() {
+        let texts = sources(&[
+            ("vitest.shared.ts", "export default { test: { typecheck: { enabled: true } } }"),
+            ("config/jest.base.js", "module.exports = { preset: 'jest-preset-angular', haste: {} }"),
+            ("config/base.mjs", "export default { transform: { x: '@angular-builders/jest' } }"),
+            ("config/vite.ts", "export const test = { include: ['**/*.check.ts'] }"),
+            ("src/a.ts", "text.includes('a')"),
+        ]);
+        let with = |framework: &'static str, runner: &'static str| {
+            JavaScriptFiles::new(&texts, framework, [runner].into_iter())
+        };
+        assert_eq!(with("vitest", "vitest.shared.ts").type_checker(), Some("Vitest"));
+        assert_eq!(with("vitest", "src/a.ts").type_checker(), None);
+        assert_eq!(with("jest", "config/jest.base.js").type_checker(), Some("jest-preset-angular"));
+        assert_eq!(with("jest", "config/jest.base.js").unnamed_loading(), Some("haste"));
+        assert_eq!(with("jest", "config/base.mjs").type_checker(), Some("@angular-builders/jest"));
+        assert!(with("vitest", "config/vite.ts").unusual_tests([].into_iter()).is_some());
+        assert!(with("vitest", "src/a.ts").unusual_tests([].into_iter()).is_none());
+        let mut imported = texts.clone();
+        imported.insert("jest.config.mjs".into(), "import base from './config/base.mjs'".into());
+        assert_eq!(files_of(&imported, "jest").type_checker(), Some("@angular-builders/jest"), "by its import");
+    }
+
+    #[test]
+    fn finds_the_files_that_name_a_file() {
         let texts = sources(&[
             ("src/a.js", "import { b } from './b'"),
             ("src/c.js", "const b = 1; use(b.x)"),
             ("src/d.ts", "export * from \"@/lib/b.js\""),
             ("src/e.js", "import { Button } from './Button'"),
         ]);
-        let naming = |path: &str| JavaScriptFiles::new(&texts, "jest").naming(path).collect::<Vec<_>>();
+        let naming = |path: &str| files_of(&texts, "jest").naming(path).collect::<Vec<_>>();
         assert_eq!(naming("src/b.js"), ["src/a.js", "src/d.ts"]);
         assert_eq!(naming("src/Button/index.tsx"), ["src/e.js"]);
         assert_eq!(naming("src/alone.js"), [""; 0]);
@@ -378,11 +315,11 @@ mod tests {
             ("src/cart.ts", ""),
             ("src/index.ts", "import './cart'"),
         ]);
-        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
+        let found = files_of(&texts, "vitest").imported_from(["vitest.config.ts"].into_iter());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["src/plugin.ts", "src/price.ts", "vitest.config.ts"]);
         let package = "{\n\"import\": \"./src/index.ts\",\n\"test\": \"node --import ./src/price.ts vitest\"\n}";
         let texts = sources(&[("package.json", package), ("src/price.ts", ""), ("src/index.ts", "")]);
-        let found = JavaScriptFiles::new(&texts, "vitest").imported_from(["package.json"].into_iter());
+        let found = files_of(&texts, "vitest").imported_from(["package.json"].into_iter());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), ["package.json", "src/price.ts"]);
     }
 
@@ -390,15 +327,15 @@ mod tests {
     fn reads_settings() {
         let settings = |name: &str, text: &str| sources(&[(name, text), ("src/a.js", "ts-jest --typecheck testMatch")]);
         let jest = settings("package.json", r#"{"jest":{"preset":"ts-jest"}}"#);
-        assert_eq!(JavaScriptFiles::new(&jest, "jest").type_checker(), Some("ts-jest"));
+        assert_eq!(files_of(&jest, "jest").type_checker(), Some("ts-jest"));
         let other = settings("package.json", r#"{"scripts":{"typecheck":"tsc","test":"vitest run"}}"#);
-        assert_eq!(JavaScriptFiles::new(&other, "vitest").type_checker(), None);
+        assert_eq!(files_of(&other, "vitest").type_checker(), None);
         let config = settings("vitest.config.ts", "test: { typecheck: { enabled: true } }");
-        assert_eq!(JavaScriptFiles::new(&config, "vitest").type_checker(), Some("Vitest"));
-        let of = JavaScriptFiles::new(&other, "jest");
+        assert_eq!(files_of(&config, "vitest").type_checker(), Some("Vitest"));
+        let of = files_of(&other, "jest");
         assert_eq!(of.unusual_tests(["src/a.test.js", "src/__tests__/b.js"].into_iter()), None);
         assert!(of.unusual_tests(["test/a.js"].into_iter()).is_some());
         let matched = settings("jest.config.js", "testMatch: ['**/checks/*.js']");
-        assert!(JavaScriptFiles::new(&matched, "jest").unusual_tests([].into_iter()).is_some());
+        assert!(files_of(&matched, "jest").unusual_tests([].into_iter()).is_some());
     }
 }

@@ -6,23 +6,26 @@
 use super::changed_lines::add_tests_of_functions;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_files::{JavaScriptFiles, first_stem};
+use super::javascript_text::has_hoisted_call;
 use super::picks::Picks;
 use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};
 use super::{FullReason, LastResult, Reason};
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::coverage::LoadedFiles;
 use std::collections::BTreeSet;
 
 /// Applies the rules to the changed files.
 pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
-    let rules = JavaScriptRules {
-        input,
-        loaded: input.index.loaded(),
-        files: JavaScriptFiles::new(input.sources, &input.baseline.framework),
-    };
+    let loaded = input.index.loaded();
+    let files = JavaScriptFiles::new(input.sources, &input.baseline.framework, loaded.runner_files());
+    let changed_paths = input.changes.iter().map(|change| change.path.as_str()).collect();
+    let rules = JavaScriptRules { input, loaded, files, changed_paths };
     rules.sort_out_gone(picks);
-    let is_change = |change: &&ChangedFile| kind(&change.path) != FileKind::Documentation;
-    let changes: Vec<&ChangedFile> = input.changes.iter().filter(is_change).collect();
+    let is_documentation = |change: &&ChangedFile| kind(&change.path) == FileKind::Documentation;
+    let (documentation, changes): (Vec<&ChangedFile>, Vec<&ChangedFile>) =
+        input.changes.iter().partition(is_documentation);
+    rules.check_documentation(&documentation)?;
     let Some(first) = changes.first() else { return Ok(()) };
     if !rules.loaded.knows_runner() || !input.baseline.tests().keys().any(|test_file| rules.loaded.knows(test_file)) {
         return Err(FullReason::NoLoads);
@@ -31,6 +34,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
         return Err(FullReason::Convention { word });
     }
     rules.check_runner(&changes)?;
+    rules.check_count_of_new(&changes)?;
     for change in &changes {
         match (kind(&change.path), rules.how(change)) {
             (FileKind::Snapshot, _) => rules.snapshot(picks, change)?,
@@ -51,6 +55,7 @@ struct JavaScriptRules<'a> {
     input: &'a SelectionInput<'a>,
     loaded: &'a LoadedFiles,
     files: JavaScriptFiles<'a>,
+    changed_paths: BTreeSet<&'a str>,
 }
 
 impl JavaScriptRules<'_> {
@@ -71,7 +76,28 @@ impl JavaScriptRules<'_> {
         self.input.baseline.tests().contains_key(path)
     }
 
-    // Errors for what the runner loads for itself, and for what is checked without being loaded.
+    // Errors for documentation that a source may read although it does not name it.
+    fn check_documentation(&self, documentation: &[&ChangedFile]) -> Result<(), FullReason> {
+        let paths: Vec<&str> = documentation.iter().map(|change| change.path.as_str()).collect();
+        let read = self.files.read_by_computed_name(&paths);
+        match documentation.iter().find(|change| read == Some(change.path.as_str())) {
+            Some(change) => Err(FullReason::Data { file: change.path.clone(), how: change.how.word() }),
+            None => Ok(()),
+        }
+    }
+
+    // Each of these files is searched in all texts.
+    fn check_count_of_new(&self, changes: &[&ChangedFile]) -> Result<(), FullReason> {
+        let is_new = |change: &&&ChangedFile| matches!(self.how(change), HowChanged::Added | HowChanged::Removed);
+        match changes.iter().filter(is_new).count() {
+            count if count > SELECTION_NAMED_FILES_MAX => {
+                Err(FullReason::TooManyNames { what: "new or removed files" })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    // Errors for what the runner loads for itself, for what it may build, and for what is checked without being loaded.
     fn check_runner(&self, changes: &[&ChangedFile]) -> Result<(), FullReason> {
         let runner_files = self.loaded.runner_files().chain(self.files.runner_settings());
         let of_runner = self.files.imported_from(runner_files);
@@ -81,12 +107,24 @@ impl JavaScriptRules<'_> {
             if self.loaded.is_of_runner(&file) || of_runner.contains(file.as_str()) {
                 return Err(FullReason::Settings { file, what: "which the runner loads for itself", how });
             }
-            let has_types = [".ts", ".tsx", ".mts", ".cts", ".vue"].iter().any(|end| file.ends_with(end));
-            if let Some(checker) = checker.filter(|_| has_types) {
+            // JavaScript has types, too, where a `tsconfig.json` or what it extends has `allowJs`.
+            if let Some(checker) = checker.filter(|_| is_script(&file)) {
                 return Err(FullReason::TypeChecked { file, how, checker });
             }
         }
+        if let Some((file, word)) = self.files.starting_processes(of_runner.iter().copied()) {
+            return Err(FullReason::RunnerProcess { file: file.to_owned(), sign: format!("names {word}") });
+        }
+        if let Some(file) = of_runner.iter().find(|file| self.is_unread(file)) {
+            let sign = "is too large to be read as text".to_owned();
+            return Err(FullReason::RunnerProcess { file: (*file).to_owned(), sign });
+        }
         Ok(())
+    }
+
+    // Whether the file at `path` is a source that is too large to be read as text.
+    fn is_unread(&self, path: &str) -> bool {
+        is_script(path) && !self.input.sources.contains_key(path) && self.input.now.file(path).is_some()
     }
 
     // Each test file has its modules for itself, so that a line which none of its tests executed changes nothing in them.
@@ -99,8 +137,7 @@ impl JavaScriptRules<'_> {
         if loading.is_empty() && !self.is_test(path) {
             return if self.is_as_in_last_run(change) { Ok(()) } else { Err(not_loaded(change)) };
         }
-        let is_hoisted = |text: &String| ["mock(", "unmock(", "hoisted("].iter().any(|call| text.contains(call));
-        let may_be_hoisted = self.input.sources.get(path).is_none_or(is_hoisted);
+        let may_be_hoisted = self.input.sources.get(path).is_none_or(|text| has_hoisted_call(text));
         if may_be_hoisted || !add_tests_of_functions(self.input, picks, change) {
             loading.iter().for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
         }
@@ -145,7 +182,7 @@ impl JavaScriptRules<'_> {
     fn add_naming(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
         let path = change.path.as_str();
         let naming: Vec<&str> = self.files.naming(path).collect();
-        if let Some(settings) = naming.iter().find(|file| matches!(kind(file), FileKind::Settings(_))) {
+        if let Some(settings) = naming.iter().find(|file| self.files.is_settings(file)) {
             let other = format!("what {settings} names");
             return Err(FullReason::InPlaceOf { file: path.to_owned(), how: change.how.word(), other });
         }
@@ -183,7 +220,7 @@ impl JavaScriptRules<'_> {
             let above = directory(dir);
             if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") }
         });
-        let is_own = |test: &String| self.is_test(test) || self.input.changes.iter().any(|other| other.path == *test);
+        let is_own = |test: &String| self.is_test(test) || self.changed_paths.contains(test.as_str());
         let Some(test) = test.filter(is_own) else {
             return Err(FullReason::Data { file: path.to_owned(), how: change.how.word() });
         };
@@ -199,11 +236,7 @@ impl JavaScriptRules<'_> {
         let new = changes.iter().find(is_new);
         let mut reaching: Vec<&str> = self.files.reading().collect();
         reaching.extend(new.into_iter().flat_map(|_| self.files.looking()));
-        // A source that is too large to be read as text.
-        let is_unread = |file: &&str| {
-            is_script(file) && !self.input.sources.contains_key(*file) && self.input.now.file(file).is_some()
-        };
-        reaching.extend(self.loaded.names().filter(is_unread));
+        reaching.extend(self.loaded.names().filter(|file| self.is_unread(file)));
         let direct: BTreeSet<&str> = reaching.iter().copied().filter(|file| self.is_test(file)).collect();
         let through = self.loaded.test_files_loading(reaching.iter().copied());
         for test_file in direct.into_iter().chain(through) {

@@ -2,6 +2,7 @@
 
 use super::tests::{Files, Project, files, report_of, seen, shown};
 use super::{AffectedSummary, Baseline, EndedRun};
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::coverage::{Attribution, CoverageMeasurement, LineSpan, LoadedFiles};
 use crate::id::RunId;
 use crate::report::Report;
@@ -227,11 +228,98 @@ fn settings_that_check_types_or_hide_what_is_loaded_run_all_tests() {
         checked,
         "full: src/late.ts was changed, and ts-jest checks types, also of files that load nothing of it"
     );
-    assert_eq!(with("jest", ("package.json", "ts-jest"), "src/barrel.js"), with_reader(&[TESTS[0]]));
+    let checked = with("jest", ("package.json", "jest-preset-angular"), "src/barrel.js");
+    assert_eq!(
+        checked,
+        "full: src/barrel.js was changed, and jest-preset-angular checks types, also of files that load nothing of it"
+    );
     let checked = with("vitest", ("vitest.config.ts", "typecheck"), "src/late.ts");
     assert!(checked.starts_with("full: src/late.ts was changed, and Vitest checks types"), "{checked}");
     let external = with("vitest", ("vitest.config.ts", "deps: { external: ['x'] }"), "src/barrel.js");
     assert!(external.starts_with("full: sources or settings with deps and external"), "{external}");
+}
+
+/// The selection after an edit of files with `texts` more, of which the runner loads `runner` for itself.
+fn select_with(framework: &str, texts: &[(&str, &str)], runner: &[&str], edit: impl Fn(&mut Files)) -> String {
+    let mut before = project_files();
+    before.extend(files(texts));
+    let mut now = before.clone();
+    edit(&mut now);
+    let mut loaded = loaded();
+    loaded.add_runner(runner.iter().copied());
+    shown(&project_with(framework, &before, &TESTS, loaded).select(&now))
+}
+
+#[test]
+fn a_runner_that_starts_processes_runs_all_tests() {
+    let edit = |now: &mut Files| drop(now.insert("src/late.js".into(), "exports.late = 5;\n".into()));
+    let built =
+        [("set-up.js", "const { execSync } = require('child_process');\nmodule.exports = () => execSync('tsc');\n")];
+    assert_eq!(
+        select_with("jest", &built, &["set-up.js"], edit),
+        "full: set-up.js, which the runner loads for itself, names child_process: a process that it starts may build what any \
+         test loads"
+    );
+    assert_eq!(select_with("jest", &built, &[], edit), with_reader(&[TESTS[1]]), "no test loads it");
+    let through =
+        [("set-up.mjs", "import { run } from './run.mjs';\n"), ("run.mjs", "import { execa } from 'execa';\n")];
+    let found = select_with("jest", &through, &["set-up.mjs"], edit);
+    assert!(found.starts_with("full: run.mjs, which the runner loads for itself, names execa"), "{found}");
+    let plain = [("vite.config.ts", "export default { root: __dirname, test: { pool: 'forks' } };\n")];
+    let found = select_with("vitest", &plain, &["vite.config.ts"], edit);
+    assert!(!found.starts_with("full: "), "{found}");
+}
+
+#[test]
+fn settings_that_the_runner_loads_count_whatever_their_names() {
+    let texts = [("vitest.shared.ts", "export default { test: { deps: { external: ['x'] } } };\n")];
+    let found = select_with("vitest", &texts, &["vitest.shared.ts"], |now| {
+        now.insert("src/late.js".into(), "exports.late = 5;\n".into());
+    });
+    assert!(found.starts_with("full: sources or settings with deps and external"), "{found}");
+    let texts = [("config/jest.base.js", "module.exports = { moduleNameMapper: { '^x$': '<rootDir>/lib/x' } };\n")];
+    let found = select_with("jest", &texts, &["config/jest.base.js"], |now| {
+        now.insert("lib/x.js".into(), "1;\n".into());
+    });
+    assert_eq!(found, "full: lib/x.js was added, and it may be loaded in place of what config/jest.base.js names");
+}
+
+#[test]
+fn documentation_that_is_read_by_a_computed_name_runs_all_tests() {
+    let edit = |now: &mut Files| drop(now.insert("docs/a.md".into(), "b".into()));
+    for (text, expected) in [
+        ("readFileSync(name + '.md');\n", "full: docs/a.md was added, and any test may read it"),
+        ("readdirSync('docs');\n", "full: docs/a.md was added, and any test may read it"),
+        ("readFileSync('b.md');\n", "nothing"),
+    ] {
+        assert_eq!(select_with("jest", &[("src/docs.js", text)], &[], edit), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_changed_function_with_a_hoisted_call_selects_what_loads_its_file() {
+    let [price, cart, ..] = TESTS;
+    for call in ["vi.mock<typeof import('./a')>('./a')", "vi.hoisted<number>(() => 1)", "vi.mock('./a')"] {
+        let edited = PRICE.replace("b * 2", &format!("b * 3 || {call}"));
+        let found = select("jest", |now| drop(now.insert("src/price.js".into(), edited.clone())));
+        assert_eq!(found, with_reader(&[price, cart]), "{call}");
+    }
+}
+
+#[test]
+fn more_new_files_than_are_searched_by_name_run_all_tests() {
+    let with = |dir: &str, end: &str, count: usize| {
+        select("jest", |now| now.extend((0..count).map(|number| (format!("{dir}/x{number}{end}"), "1;\n".to_owned()))))
+    };
+    assert_eq!(with("lib", ".js", SELECTION_NAMED_FILES_MAX), READER);
+    assert_eq!(
+        with("lib", ".js", SELECTION_NAMED_FILES_MAX + 1),
+        "full: there are more than 200 new or removed files, and which sources name them is not looked up"
+    );
+    assert_eq!(with("docs", ".md", SELECTION_NAMED_FILES_MAX), "nothing");
+    assert!(
+        with("docs", ".md", SELECTION_NAMED_FILES_MAX + 1).starts_with("full: there are more than 200 changed files")
+    );
 }
 
 #[test]

@@ -5,12 +5,14 @@
 //! of files is in `file_kind`; `rules` applies it.
 
 mod baseline;
+mod body;
 mod changed_lines;
 mod file_kind;
 mod go_packages;
 mod javascript_bodies;
 mod javascript_files;
 mod javascript_rules;
+mod javascript_text;
 mod picks;
 mod python_modules;
 mod rules;
@@ -28,6 +30,7 @@ pub use selection_input::SelectionInput;
 pub use snapshot::{ChangedFile, HowChanged, Snapshot, SnapshotFile};
 pub use text::{ContentHash, FileText, LineMap};
 
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::request::RerunTarget;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
@@ -164,6 +167,22 @@ pub enum FullReason {
         file: String,
         /// How it changed.
         how: &'static str,
+    },
+    /// The runner may build what tests load.
+    #[error(
+        "{file}, which the runner loads for itself, {sign}: a process that it starts may build what any test loads"
+    )]
+    RunnerProcess {
+        /// The runner's file.
+        file: String,
+        /// What its text says, in words.
+        sign: String,
+    },
+    /// More than [`SELECTION_NAMED_FILES_MAX`] files whose names are searched in sources.
+    #[error("there are more than {SELECTION_NAMED_FILES_MAX} {what}, and which sources name them is not looked up")]
+    TooManyNames {
+        /// The files, in words.
+        what: &'static str,
     },
     /// A file that may stand in for another.
     #[error("{file} was {how}, and it may be loaded in place of {other}")]

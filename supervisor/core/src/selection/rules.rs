@@ -10,6 +10,7 @@ use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::{AffectedTests, Baseline, FullReason, Reason};
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::request::RunRequest;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,6 +59,11 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
     }
     let mut picks = Picks::default();
     picks.add_failures(&input.failures)?;
+    // Each of these files is searched in all texts.
+    let is_documentation = |change: &&ChangedFile| FileKind::of(ecosystem, &change.path) == FileKind::Documentation;
+    if input.changes.iter().filter(is_documentation).count() > SELECTION_NAMED_FILES_MAX {
+        return Err(FullReason::TooManyNames { what: "changed files of documentation" });
+    }
     // What decides about all tests first, so that the reason is that of the first such file.
     for change in &input.changes {
         check_kind(ecosystem, change, input.sources)?;

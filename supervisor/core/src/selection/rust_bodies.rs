@@ -5,7 +5,7 @@
 //! executes, and what has an effect outside, is no body here: a `const fn`, what is in a call of a macro outside of functions,
 //! and a function with an `impl` in it.
 
-use super::javascript_bodies::Body;
+use super::body::Body;
 
 /// For each line the outermost body around it; none if the brackets do not match.
 pub(super) fn rust_bodies(text: &str) -> Vec<Option<Body>> {

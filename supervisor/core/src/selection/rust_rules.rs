@@ -10,12 +10,16 @@ use super::rust_packages::RustPackages;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::{FullReason, Reason};
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
 
 pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
     let packages = RustPackages::new(input.sources);
     let units = || input.baseline.tests().keys();
+    if input.changes.len() > SELECTION_NAMED_FILES_MAX {
+        return Err(FullReason::TooManyNames { what: "changed files" });
+    }
     let mut first: Option<&str> = None;
     for change in input.changes.iter().filter(|change| kind(change) != FileKind::Documentation) {
         let (path, how) = (change.path.as_str(), change.how.word());

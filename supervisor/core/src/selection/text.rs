@@ -1,7 +1,8 @@
 //! The text of a file as a selection compares it: a hash of its content, and a hash of each line. So the line numbers of a
 //! measurement can be moved along later edits without keeping the text.
 
-use super::javascript_bodies::{Body, bodies};
+use super::body::Body;
+use super::javascript_bodies::bodies;
 use super::rust_bodies::rust_bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
 use crate::coverage::{LineSpan, common_lines};

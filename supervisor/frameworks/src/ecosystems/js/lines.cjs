@@ -62,7 +62,7 @@ const END = {
 
 let left = BYTES_MAX;
 // The note for the end, while it could not be written.
-let unsaid;
+let endNote;
 // The file of the last record.
 let last;
 const named = new KeptSet();
@@ -79,16 +79,16 @@ function append(place, content) {
 }
 
 function giveUp(why) {
-  if (left >= 0) unsaid = why;
+  if (left >= 0) endNote = why;
   left = -1;
-  sayWhy();
+  writeEndNote();
 }
 
-function sayWhy() {
-  if (unsaid === undefined || last === undefined) return;
+function writeEndNote() {
+  if (endNote === undefined || last === undefined) return;
   try {
-    append(last, unsaid);
-    unsaid = undefined;
+    append(last, endNote);
+    endNote = undefined;
   } catch {
     // Tried again with the next test.
   }
@@ -96,7 +96,7 @@ function sayWhy() {
 
 // Does a part of the measurement. If it fails, as where a test has replaced what it calls, the measurement ends, and the tests run on.
 function attempt(work) {
-  if (left < 0) return sayWhy();
+  if (left < 0) return writeEndNote();
   try {
     return work();
   } catch {
@@ -177,7 +177,7 @@ class Lines {
   // Says which files the modules of a test file were loaded from, and which project files are among `others`, which Node itself loaded
   // in this process. Without this record it is not known what the test file loads.
   loaded(file, others) {
-    this.#sayMissing();
+    this.#noteUnmeasuredFiles();
     const paths = [];
     for (let at = 0; at < this.#hits.files.length; at += 1) paths[at] = this.#hits.files[at].path;
     const files = this.#numbersOf(paths);
@@ -229,7 +229,7 @@ class Lines {
       const own = table[probe];
       for (let at = 0; own !== undefined && at < own.length; at += 1) words.add(own[at]);
     });
-    this.#sayMissing();
+    this.#noteUnmeasuredFiles();
     const all = [];
     words.forEach((word) => {
       all[all.length] = word;
@@ -238,7 +238,7 @@ class Lines {
   }
 
   // Notes which files have no lines, and why.
-  #sayMissing() {
+  #noteUnmeasuredFiles() {
     const { files, isIncomplete } = this.#hits;
     for (; this.#asked < files.length; this.#asked += 1) {
       const { path: file, why, table } = files[this.#asked];

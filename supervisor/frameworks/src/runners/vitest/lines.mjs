@@ -72,7 +72,11 @@ export function noteProjects(settings, vitest) {
 }
 
 // Says which files Vitest used for itself. Vite lists what its configuration file imports; set-up files run with the tests.
+//
+// Without this record all tests count as affected. Where hooks do not run as a stack, as by default before Vitest 2, those of a test file
+// may load files after `setup.js` has recorded which it loaded.
 function noteSettings(settings, vitest) {
+  if (vitest.config.sequence?.hooks !== 'stack') return;
   const { config } = vitest.vite ?? vitest.server;
   const { setupFiles, ...test } = vitest.config;
   noteRunnerFiles(settings, test, () => [config.configFile, ...(config.configFileDependencies ?? [])].filter(Boolean));

@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 
 // Without them, as where a project has Node load its files, or without what Vitest has here, nothing is measured.
 const settings = typeof PROCTOR_LINES === 'undefined' ? undefined : PROCTOR_LINES;
-const { beforeEach, afterEach, afterAll } = globalThis.__vitest_index__ ?? {};
+const { beforeAll, beforeEach, afterEach, afterAll } = globalThis.__vitest_index__ ?? {};
 
 if (settings && afterAll) measure(createRequire(settings.from));
 
@@ -17,7 +17,11 @@ function measure(require) {
   const unbounded = 0;
   beforeEach(({ task }) => attempt(() => lines.begin(task)), unbounded);
   afterEach(({ task }) => attempt(() => lines.end(task, task.file.filepath, titlesOf(task))), unbounded);
-  afterAll(() => attempt(() => finish(lines, require.cache)), unbounded);
+  const atEnd = () => attempt(() => finish(lines, require.cache));
+  // What the file's `beforeAll` hooks return runs after its `afterAll` hooks, and that of the first hook last; but it does not run at all
+  // after a hook that failed.
+  beforeAll(() => atEnd, unbounded);
+  afterAll(atEnd, unbounded);
 }
 
 // What Node itself loaded in this process has no probes.
