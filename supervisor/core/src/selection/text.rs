@@ -2,6 +2,7 @@
 //! measurement can be moved along later edits without keeping the text.
 
 use super::body::Body;
+use super::file_kind::Ecosystem;
 use super::javascript_bodies::bodies;
 use super::rust_bodies::rust_bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
@@ -287,12 +288,11 @@ fn moves_out_of_bodies(hunks: &[Hunk], old: &FileText, new: &FileText) -> bool {
 /// For each line of a source the body of a function around it; `None` for a language of which they are not known.
 pub(super) fn bodies_of(path: &str, text: &str) -> Option<Vec<Option<Body>>> {
     // Vue's and Svelte's sources have more than JavaScript.
-    let is_script =
-        [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx"].iter().any(|end| path.ends_with(end));
-    match () {
-        () if is_script => Some(bodies(text)),
-        () if path.ends_with(".rs") => Some(rust_bodies(text)),
-        () => None,
+    let has_more = [".vue", ".svelte"].iter().any(|end| path.ends_with(end));
+    match Ecosystem::of_source(path)? {
+        Ecosystem::JavaScript if !has_more => Some(bodies(text)),
+        Ecosystem::Rust => Some(rust_bodies(text)),
+        Ecosystem::Go | Ecosystem::JavaScript | Ecosystem::Python => None,
     }
 }
 

@@ -22,9 +22,6 @@ const TEST_WORDS: [&str; 13] = [
     "cypress",
 ];
 
-/// Ends of the names of JavaScript sources.
-const JAVASCRIPT: [&str; 9] = [".js", ".cjs", ".mjs", ".jsx", ".ts", ".cts", ".mts", ".tsx", ".vue"];
-
 /// How lines begin that are code in JavaScript, as opposed to types and imports.
 const JAVASCRIPT_CODE: [&str; 18] = [
     "const ",
@@ -67,9 +64,7 @@ impl SourceLanguage {
         match Ecosystem::of_source(path) {
             Some(Ecosystem::Go) => Some(SourceLanguage::Go),
             Some(Ecosystem::Python) => Some(SourceLanguage::Python),
-            Some(Ecosystem::JavaScript) if JAVASCRIPT.iter().any(|end| path.ends_with(end)) => {
-                Some(SourceLanguage::JavaScript)
-            }
+            Some(Ecosystem::JavaScript) if !path.ends_with(".svelte") => Some(SourceLanguage::JavaScript),
             Some(Ecosystem::Rust) => Some(SourceLanguage::Rust),
             Some(Ecosystem::JavaScript) | None => None,
         }
