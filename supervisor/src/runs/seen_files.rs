@@ -103,8 +103,8 @@ const INSTALLED: [&str; 5] =
 /// Variable that names rustup's directory.
 const RUSTUP: &str = "RUSTUP_HOME";
 
-/// What rustup writes there whenever it installs or chooses a toolchain.
-const TOOLCHAINS: [&str; 3] = ["toolchains", "update-hashes", "settings.toml"];
+/// Most toolchains that are looked at.
+const TOOLCHAINS_MAX: usize = 100;
 
 // A hash of the program, of what its environment has installed, and of the toolchain's version. A library that is edited in place is
 // not seen.
@@ -127,13 +127,27 @@ fn parts_of(program: &Path) -> Vec<PathBuf> {
         return below(&INSTALLED);
     }
     if real.is_dir() {
-        return below(&TOOLCHAINS);
+        return parts_of_rustup(&real);
     }
     let mut parts = vec![program.to_owned(), real.clone()];
     for dir in [program, &real].into_iter().filter_map(|program| Some(program.parent()?.parent()?.to_owned())) {
         parts.extend([dir.join("VERSION"), dir.join("pyvenv.cfg")]);
         parts.extend(libraries(&dir.join("lib")));
     }
+    parts
+}
+
+/// What rustup writes whenever it installs, updates or chooses a toolchain.
+fn parts_of_rustup(dir: &Path) -> Vec<PathBuf> {
+    let entries = |name: &str| {
+        let found = fs::read_dir(dir.join(name)).into_iter().flatten().flatten().take(TOOLCHAINS_MAX);
+        found.map(|entry| entry.path()).collect::<Vec<PathBuf>>()
+    };
+    let manifests =
+        entries("toolchains").into_iter().map(|path| path.join("lib/rustlib/multirust-channel-manifest.toml"));
+    let mut parts: Vec<PathBuf> = entries("update-hashes").into_iter().chain(manifests).collect();
+    parts.sort();
+    parts.push(dir.join("settings.toml"));
     parts
 }
 
@@ -174,12 +188,14 @@ mod tests {
     #[test]
     fn a_toolchain_that_rustup_installs_changes_the_tools() {
         let rustup = tempfile::tempdir().unwrap();
-        fs::create_dir(rustup.path().join("toolchains")).unwrap();
+        let hash = rustup.path().join("update-hashes/stable");
+        fs::create_dir(rustup.path().join("update-hashes")).unwrap();
+        fs::write(&hash, "1").unwrap();
         let env = vec![(RUSTUP.to_owned(), rustup.path().to_str().unwrap().to_owned())];
         let command = CommandSpec { program: "/bin/sh".into(), args: Vec::new(), dir: "/".into(), env };
         let before = tools_of("cargo", &[command]);
         assert_eq!((before.len(), changed_tool(&before)), (2, None));
-        fs::create_dir(rustup.path().join("toolchains/nightly")).unwrap();
+        fs::write(&hash, "another").unwrap();
         assert!(changed_tool(&before).is_some());
     }
 

@@ -121,14 +121,15 @@ fn tests_that_run_at_the_same_time_share_their_lines() {
 }
 
 #[test]
-fn a_process_with_a_small_limit_on_files_writes_no_record_and_ends_as_it_would() {
+fn a_process_with_a_small_limit_on_files_ends_as_it_would_and_prints_nothing_more() {
     let workspace = TestWorkspace::with_fixture("cargo/lines");
     let test = r#"
 #[test]
 fn prints_within_its_limit() {
     let program = env!("CARGO_BIN_EXE_lines");
     let output = std::process::Command::new("sh").args(["-c", "ulimit -f 1; exec \"$0\" 100", program]).output();
-    assert_eq!(output.unwrap().stdout, b"120\n");
+    let output = output.unwrap();
+    assert_eq!((&output.stdout[..], &output.stderr[..], output.status.code()), (&b"120\n"[..], &b""[..], Some(0)));
 }
 "#;
     std::fs::write(workspace.path.join("tests/limited.rs"), test).unwrap();

@@ -7,7 +7,7 @@ use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};
 use super::text::{LineMap, bodies_of};
 use crate::bounds::SELECTION_LINES_MAX;
-use crate::coverage::{CoveringTests, LineSpan, united};
+use crate::coverage::{LineSpan, united};
 use std::collections::BTreeSet;
 
 // Selects the tests that executed a changed line of a function's body. False if these are not all that may be affected: a line
@@ -56,34 +56,41 @@ pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Pic
     if !since_measured.iter().all(LineMap::knows_lines) {
         return false;
     }
-    let tests_of = |lines: LineSpan| {
-        let measured = since_measured.iter().flat_map(|map| map.old_lines_around(lines)).collect();
-        input.index.tests_of_lines(&change.path, &united(measured))
+    let tests_of = |lines: &[LineSpan]| {
+        let measured =
+            lines.iter().flat_map(|lines| since_measured.iter().flat_map(|map| map.old_lines_around(*lines)));
+        input.index.tests_of_lines(&change.path, &united(measured.collect()))
     };
-    // These are the most likely to fail.
-    for lines in map.changed_lines() {
-        let executing = tests_of(lines).tests;
-        executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
+    let changed = map.changed_lines();
+    if changed.len() > SELECTION_LINES_MAX {
+        return false;
     }
+    // These are the most likely to fail.
+    let executing = tests_of(&changed).tests;
+    executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
         return false;
     }
     let bodies = bodies_of(&change.path, text).unwrap_or_default();
-    let mut found: Vec<CoveringTests> = Vec::new();
-    for lines in map.changed_lines() {
+    let mut around: BTreeSet<Body> = BTreeSet::new();
+    for lines in &changed {
         let indices = (lines.first..=lines.last).filter_map(|line| usize::try_from(line - 1).ok());
-        let around: BTreeSet<Body> = indices.filter_map(|index| bodies.get(index).copied().flatten()).collect();
-        // The lines between those of the brackets.
-        let inner = around.iter().filter_map(|(first, last)| {
-            Some(LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(*last).ok()? })
-        });
-        let executing: Vec<CoveringTests> = inner.map(tests_of).collect();
-        if executing.is_empty() || executing.iter().any(|covering| covering.tests.is_empty()) {
+        let found: BTreeSet<Body> = indices.filter_map(|index| bodies.get(index).copied().flatten()).collect();
+        if found.is_empty() {
             return false;
         }
-        found.extend(executing);
+        around.extend(found);
     }
-    let reason = Reason::ExecutedFunction(change.path.clone());
-    found.iter().for_each(|covering| picks.covering_packages(covering, &reason));
-    !found.is_empty()
+    let mut units: BTreeSet<String> = BTreeSet::new();
+    for (first, last) in around {
+        // The lines between those of the brackets.
+        let [Ok(first), Ok(last)] = [u32::try_from(first + 2), u32::try_from(last)] else { return false };
+        let executing = tests_of(&[LineSpan { first, last }]).tests;
+        if executing.is_empty() {
+            return false;
+        }
+        units.extend(executing.into_iter().map(|test| test.package));
+    }
+    units.iter().for_each(|unit| picks.whole(unit, Reason::ExecutedFunction(change.path.clone())));
+    !units.is_empty()
 }

@@ -226,6 +226,12 @@ pub enum FullReason {
         /// Which.
         what: &'static str,
     },
+    /// A run of some packages builds something else than a run of all.
+    #[error("a run of some packages may build other programs than a run of all: {why}")]
+    OtherBuild {
+        /// Why.
+        why: &'static str,
+    },
     /// A program or installed library changed.
     #[error("{what} changed, which the tests run with")]
     Tools {

@@ -81,6 +81,11 @@ impl Picks {
         *whole = Some(whole.take().map_or(reason.clone(), |known| known.min(reason)));
     }
 
+    /// The packages and files that are selected as a whole.
+    pub(super) fn whole_units(&self) -> Vec<(String, Reason)> {
+        self.units.iter().filter_map(|(name, unit)| Some((name.clone(), unit.whole.clone()?))).collect()
+    }
+
     pub(super) fn test(&mut self, test: &TestId, reason: Reason) {
         let tests = &mut self.units.entry(test.package.clone()).or_default().tests;
         let known = tests.entry(test.name.clone()).or_insert_with(|| reason.clone());

@@ -1,18 +1,42 @@
 //! Which lines of a Rust source are inside the body of a function. A text whose brackets do not match, as may be because this
 //! reader does not understand it, has no such line.
 //!
-//! As long as only lines between those of a body's brackets change, the code outside of it is the same. What the compiler itself
-//! executes, and what has an effect outside, is no body here: a `const fn`, what is in a call of a macro outside of functions,
-//! and a function with an `impl` in it.
+//! As long as only lines between those of a body's brackets change, the code outside of it is the same. Left out are bodies that
+//! the compiler executes, or whose text has an effect outside of them: of a `const fn`, of a function that is `async` or returns
+//! an `impl`, in a call of a macro outside of functions, or with one of [`ACTS_OUTSIDE`] in it.
 
 use super::body::Body;
+
+/// Words in a function's body that have an effect outside of it, or that are not the same in each build.
+const ACTS_OUTSIDE: [&str; 11] = [
+    "impl",
+    "const",
+    "cfg",
+    "cfg_attr",
+    "macro_rules",
+    "macro",
+    "submit",
+    "no_mangle",
+    "export_name",
+    "link_section",
+    "distributed_slice",
+];
 
 /// For each line the outermost body around it; none if the brackets do not match.
 pub(super) fn rust_bodies(text: &str) -> Vec<Option<Body>> {
     let mut found = vec![None; text.split_inclusive('\n').count()];
-    let (open, bodies) = (Vec::new(), Vec::new());
-    let mut scanner =
-        Scanner { text, at: 0, line: 0, open, around: None, last: Token::Other, item: Item::None, bodies };
+    let mut scanner = Scanner {
+        text,
+        at: 0,
+        line: 0,
+        open: Vec::new(),
+        around: None,
+        last: Token::Other,
+        item: Item::None,
+        has_const: false,
+        is_async: false,
+        bodies: Vec::new(),
+    };
     if scanner.scan().is_some() && scanner.open.is_empty() {
         for (first, last) in scanner.bodies {
             for line in found.iter_mut().take(last).skip(first + 1) {
@@ -23,7 +47,7 @@ pub(super) fn rust_bodies(text: &str) -> Vec<Option<Body>> {
     found
 }
 
-/// What the outermost bracket of these kinds is around.
+/// Where the reader is, if not between items.
 #[derive(Clone, Copy, PartialEq)]
 enum Around {
     /// The body of a function that begins on this line.
@@ -38,21 +62,20 @@ enum Token<'t> {
     Word(&'t str),
     /// `!` behind a word, and a name behind that.
     MacroCall,
-    /// What may stand before an expression in braces within a type.
+    /// A sign behind which `{` begins a constant in a type, as in `X<{ N }>`.
     BeforeOperand,
     Other,
 }
 
-/// What the words since the last bracket or end of a statement began, outside of functions.
+/// What has been read outside of functions.
 #[derive(Clone, Copy, PartialEq)]
 enum Item {
     None,
-    /// `const`, which a function may follow.
-    Const,
-    /// A function whose body comes at this depth of brackets.
+    /// The beginning of a function, up to its body, which comes at this depth of brackets.
     Function {
         depth: usize,
-        is_const: bool,
+        is_plain: bool,
+        has_parameters: bool,
         has_where: bool,
     },
 }
@@ -63,10 +86,13 @@ struct Scanner<'t> {
     line: usize,
     /// The open brackets.
     open: Vec<u8>,
-    /// What is open, and the number of brackets around it.
+    /// The body or macro that the reader is in, with the number of brackets outside of it.
     around: Option<(usize, Around)>,
     last: Token<'t>,
     item: Item,
+    /// Whether a word with `const` has come since the last item: a function that follows may be constant, also by an attribute.
+    has_const: bool,
+    is_async: bool,
     bodies: Vec<Body>,
 }
 
@@ -75,7 +101,7 @@ impl<'t> Scanner<'t> {
         self.text.as_bytes().get(at).copied().unwrap_or(0)
     }
 
-    /// Moves behind `len` bytes.
+    /// Goes on behind the next `len` bytes.
     fn pass(&mut self, len: usize) {
         let end = (self.at + len).min(self.text.len());
         self.line += self.text.as_bytes()[self.at..end].iter().filter(|byte| **byte == b'\n').count();
@@ -142,7 +168,7 @@ impl<'t> Scanner<'t> {
         None
     }
 
-    /// A string in which nothing is escaped, from its signs of number.
+    /// A raw string, from its first `#` or quote.
     fn raw_string(&mut self) -> Option<()> {
         let rest = &self.text[self.at..];
         let signs = rest.bytes().take_while(|byte| *byte == b'#').count();
@@ -190,24 +216,24 @@ impl<'t> Scanner<'t> {
             self.last = Token::Word("");
             return Some(());
         }
-        if let Some((_, around)) = &mut self.around {
-            if let Around::Body { is_plain, .. } = around {
-                *is_plain &= word != "impl";
+        let (is_named, depth) = (word == "fn" && self.is_named(), self.open.len());
+        match (&mut self.around, &mut self.item) {
+            (Some((_, Around::Body { is_plain, .. })), _) => *is_plain &= !ACTS_OUTSIDE.contains(&word),
+            (Some((_, Around::Macro)), _) => {}
+            (None, Item::Function { is_plain, has_parameters, has_where, .. }) => {
+                // A caller's code depends on the type that stands behind what is returned.
+                *is_plain &= word != "impl" || !*has_parameters;
+                *has_where |= word == "where";
             }
-        } else {
-            self.item = match (word, self.item) {
-                // A pointer to a function has a bracket behind the word, and no name.
-                ("fn", item) if !matches!(item, Item::Function { .. }) && self.is_named() => {
-                    Item::Function { depth: self.open.len(), is_const: item == Item::Const, has_where: false }
-                }
-                ("where", Item::Function { depth, is_const, .. }) => {
-                    Item::Function { depth, is_const, has_where: true }
-                }
-                ("const", Item::None | Item::Const) => Item::Const,
-                ("async" | "unsafe" | "extern", Item::Const) => Item::Const,
-                (_, Item::Const) => Item::None,
-                (_, item) => item,
-            };
+            // A pointer to a function has a bracket behind the word, and no name.
+            (None, Item::None) if is_named => {
+                let is_plain = !self.has_const && !self.is_async;
+                self.item = Item::Function { depth, is_plain, has_parameters: false, has_where: false };
+            }
+            (None, Item::None) => {
+                self.has_const |= word.contains("const");
+                self.is_async |= word == "async";
+            }
         }
         self.last = if self.last == Token::MacroCall { Token::MacroCall } else { Token::Word(word) };
         Some(())
@@ -219,8 +245,11 @@ impl<'t> Scanner<'t> {
     }
 
     fn sign(&mut self, sign: u8) {
-        if sign == b';' && matches!(self.item, Item::Function { depth, .. } if depth == self.open.len()) {
-            self.item = Item::None;
+        if sign == b';' && self.around.is_none() {
+            match self.item {
+                Item::Function { depth, .. } if depth < self.open.len() => {}
+                _ => self.end_item(),
+            }
         }
         self.last = match (sign, self.last) {
             (b'!', Token::Word(word)) if !word.is_empty() => Token::MacroCall,
@@ -231,21 +260,22 @@ impl<'t> Scanner<'t> {
         };
     }
 
+    fn end_item(&mut self) {
+        (self.item, self.has_const, self.is_async) = (Item::None, false, false);
+    }
+
     fn open(&mut self, bracket: u8) {
         let depth = self.open.len();
         let around = match self.item {
             _ if self.last == Token::MacroCall => Some(Around::Macro),
-            Item::Function { depth: wanted, is_const, .. }
+            Item::Function { depth: wanted, is_plain, .. }
                 if bracket == b'{' && wanted == depth && self.last != Token::BeforeOperand =>
             {
-                Some(Around::Body { first: self.line, is_plain: !is_const })
+                Some(Around::Body { first: self.line, is_plain })
             }
             _ => None,
         };
         if let (None, Some(around)) = (self.around, around) {
-            if around != Around::Macro {
-                self.item = Item::None;
-            }
             self.around = Some((depth, around));
         }
         self.open.push(bracket);
@@ -259,12 +289,25 @@ impl<'t> Scanner<'t> {
             return None;
         }
         let depth = self.open.len();
-        if let Some((_, Around::Body { first, is_plain: true })) = self.around.take_if(|(outside, _)| *outside == depth)
-        {
-            self.bodies.push((first, self.line));
-        }
-        if matches!(self.item, Item::Function { depth: wanted, .. } if wanted > depth) {
-            self.item = Item::None;
+        match (self.around, &mut self.item) {
+            (Some((outside, around)), item) if outside == depth => {
+                self.around = None;
+                let is_function = matches!(item, Item::Function { .. });
+                if let Around::Body { first, is_plain: true } = around {
+                    self.bodies.push((first, self.line));
+                }
+                if around != Around::Macro || bracket == b'}' && !is_function {
+                    self.end_item();
+                }
+            }
+            (Some(_), _) => {}
+            (None, Item::Function { depth: wanted, has_parameters, .. }) if *wanted == depth => {
+                *has_parameters |= bracket == b')';
+            }
+            (None, Item::Function { depth: wanted, .. }) if *wanted < depth => {}
+            (None, Item::Function { .. }) => self.end_item(),
+            (None, Item::None) if bracket == b'}' => self.end_item(),
+            (None, Item::None) => {}
         }
         self.last = Token::Other;
         self.pass(1);
@@ -281,23 +324,25 @@ mod tests {
     use super::*;
 
     /// The numbers of the lines in bodies, from 1, with those of the brackets' lines.
-    fn found(text: &str) -> Vec<(usize, (usize, usize))> {
+    fn found(text: &str) -> Vec<(usize, Body)> {
         let bodies = rust_bodies(text).into_iter().enumerate();
         bodies.filter_map(|(line, body)| body.map(|(first, last)| (line + 1, (first + 1, last + 1)))).collect()
     }
 
     #[test]
     fn finds_the_lines_of_functions() {
-        let rows: &[(&str, &[(usize, (usize, usize))])] = &[
+        let rows: &[(&str, &[(usize, Body)])] = &[
             ("fn f() {\n1\n}\nfn g() { 2 }\n", &[(2, (1, 3))]),
             (
-                "pub(crate) async unsafe extern \"C\" fn f<'a, const N: usize>(a: &'a [u8; N]) -> [u8; 2]\nwhere\n T: X<{ N }>,\n{\n1\n}",
+                "pub(crate) unsafe extern \"C\" fn f<'a, const N: usize>(a: &'a [u8; N]) -> [u8; 2]\nwhere\n T: X<{ N }>,\n{\n1\n}",
                 &[(5, (4, 6))],
             ),
             (
                 "impl<T> X for Y<T> {\nfn f(&self);\nconst A: u8 = 1;\nfn g(f: fn(u8) -> u8) -> u8 {\n1\n}\n}",
                 &[(5, (4, 6))],
             ),
+            ("const A: u8 = 1;\nfn f() {\n1\n}", &[(3, (2, 4))]),
+            ("const fn a() {}\nstruct S<const N: usize>([u8; N]);\nfn f(a: impl X) {\n1\n}", &[(4, (3, 5))]),
             ("trait X { fn f(); }\nfn g() {\n1\n}", &[(3, (2, 4))]),
             // Within one body, all lines have the outer one.
             (
@@ -316,6 +361,16 @@ mod tests {
     fn what_the_compiler_executes_and_what_has_an_effect_outside_is_no_body() {
         for text in [
             "const fn f() {\n1\n}",
+            "async fn f() {\n1\n}",
+            "fn f(a: u8) -> impl X {\n1\n}",
+            "fn f() -> (u8, impl X) {\n1\n}",
+            "#[rustversion::attr(since(1.46), const)]\npub fn f() {\n1\n}",
+            "#[const_fn::const_fn]\npub fn f() {\n1\n}",
+            "\u{feff}const fn f() {\n1\n}",
+            "impl const X for Y {\nfn f() {\n1\n}\n}",
+            "fn f() {\n#[cfg(test)]\n1;\n}",
+            "fn f() {\nconst { assert!(1) }\n}",
+            "fn f() {\ninventory::submit! { 1 }\n}",
             "pub const unsafe fn f() {\n1\n}",
             "const extern \"C\" fn f() {\n1\n}",
             "macro_rules! a { () => {\nfn f() {\n1\n}\n} }",

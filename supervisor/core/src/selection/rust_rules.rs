@@ -1,14 +1,16 @@
 //! The rules of Rust: which tests of `cargo test` and nextest a changed source may affect.
 //!
-//! One process runs all tests of a target, and the first to need something cached executes it for all: so by target, not by test.
+//! With `cargo test` one process runs all tests of a target, and the first to need something cached executes it for all: so by
+//! target, not by test. A library is selected with its whole package, which a run of it builds and runs.
 
 use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_functions;
 use super::file_kind::{Ecosystem, FileKind, file_name};
 use super::picks::Picks;
-use super::rust_packages::RustPackages;
+use super::rust_packages::{Problem, RustPackages, lists_files, package_of_unit};
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
+use super::text::LineMap;
 use super::{FullReason, Reason};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::test_case::TestId;
@@ -16,70 +18,85 @@ use std::collections::BTreeSet;
 
 pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
     let packages = RustPackages::new(input.sources);
-    let units = || input.baseline.tests().keys();
+    let known = input.baseline.tests();
     if input.changes.len() > SELECTION_NAMED_FILES_MAX {
         return Err(FullReason::TooManyNames { what: "changed files" });
     }
+    if let Some(change) = input.changes.iter().find(|change| is_documentation(change) && may_be_read(change, input)) {
+        return Err(FullReason::Data { file: change.path.clone(), how: change.how.word() });
+    }
     let mut first: Option<&str> = None;
-    for change in input.changes.iter().filter(|change| kind(change) != FileKind::Documentation) {
+    for change in input.changes.iter().filter(|change| !is_documentation(change)) {
         let (path, how) = (change.path.as_str(), change.how.word());
         let file = || path.to_owned();
-        if let Some(word) = packages.convention() {
-            return Err(FullReason::Convention { word });
+        match packages.problem() {
+            Some(Problem::Convention(word)) => return Err(FullReason::Convention { word }),
+            Some(Problem::Build(why)) => return Err(FullReason::OtherBuild { why }),
+            None => {}
         }
         if (change.old.is_none() || change.new.is_none()) && packages.may_be_target(path) {
             let why = "Cargo finds the tests and programs of this directory by itself";
             return Err(FullReason::MaybeTest { file: file(), how, why });
         }
-        if is_text_of_a_source(path, input) {
+        if is_named_in_a_source(path, input) {
             return Err(FullReason::Data { file: file(), how });
         }
         first.get_or_insert(path);
         let tests = packages.tests_of(path).ok_or_else(|| FullReason::NoPackage { file: file(), how })?;
-        let may_count_lines = packages.knows_lines() && lines(&change.old) != lines(&change.new);
-        if !packages.runs_at_build(path) && !may_count_lines && add_tests_of_functions(input, picks, change) {
+        let may_count_lines = packages.knows_lines() && moves_lines(change);
+        let is_measured = !packages.is_executed_elsewhere(path) && !may_count_lines;
+        if is_measured && add_tests_of_functions(input, picks, change) {
             continue;
         }
-        let found = packages.units(&tests, units());
-        // A target of another name, or a package that is no member of the workspace and that a test may read.
-        let found = match packages.package_of(path) {
-            Some(package) if found.is_empty() => packages.units(&package, units()),
-            _ => found,
-        };
-        if found.is_empty() {
+        let units = packages.units(&[&tests], known.keys());
+        // The package may be no member of the workspace, and its files what a test reads.
+        if !units.iter().any(|unit| known.contains_key(unit)) {
             return Err(FullReason::Data { file: file(), how });
         }
-        let is_own = |unit: &str| packages.is_of_package(unit, path);
-        for unit in found {
-            picks.whole(unit, if is_own(unit) { Reason::OwnFile(file()) } else { Reason::Imports(file()) });
+        for unit in units {
+            let is_own = packages.is_of_package(&unit, path);
+            picks.whole(&unit, if is_own { Reason::OwnFile(file()) } else { Reason::Imports(file()) });
         }
     }
     if let Some(path) = first {
         let with_processes = input.index.tests_with_processes().into_iter().map(|test| test.package);
-        let reaching_all = packages.reaching_all().flat_map(|tests| packages.units(tests, units())).cloned();
-        for unit in reaching_all.chain(with_processes) {
+        for unit in packages.units(&packages.reaching_all(), known.keys()).into_iter().chain(with_processes) {
             picks.whole(&unit, Reason::ReachesAll(path.to_owned()));
         }
     }
     add_unmeasured(input, picks);
+    for (library, reason) in picks.whole_units() {
+        if package_of_unit(&library) == library {
+            let of_package = known.keys().filter(|unit| package_of_unit(unit) == library);
+            of_package.for_each(|unit| picks.whole(unit, reason.clone()));
+        }
+    }
     Ok(())
 }
 
-fn kind(change: &ChangedFile) -> FileKind {
-    FileKind::of(Ecosystem::Rust, &change.path)
+fn is_documentation(change: &ChangedFile) -> bool {
+    FileKind::of(Ecosystem::Rust, &change.path) == FileKind::Documentation
 }
 
-fn lines(text: &Option<super::FileText>) -> usize {
-    text.as_ref().map_or(0, super::FileText::lines)
+/// Whether a source takes in documentation without its whole name.
+fn may_be_read(change: &ChangedFile, input: &SelectionInput<'_>) -> bool {
+    let mut sources = input.sources.iter().filter(|(source, _)| source.ends_with(".rs"));
+    sources.any(|(_, text)| lists_files(text, file_name(&change.path)))
 }
 
-/// Whether a source or a manifest names the file, as one does that takes its text in.
-fn is_text_of_a_source(path: &str, input: &SelectionInput<'_>) -> bool {
+/// Whether a source names the file, as one does that takes its text in.
+fn is_named_in_a_source(path: &str, input: &SelectionInput<'_>) -> bool {
     let name = format!("{}\"", file_name(path));
     input.sources.iter().any(|(source, text)| source.ends_with(".rs") && text.contains(&name))
 }
 
-/// Adds the targets with a test of which no line is known: documentation tests, and tests whose records were too many.
+/// Whether unchanged lines may have other numbers.
+fn moves_lines(change: &ChangedFile) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    LineMap::new(old, new).moves_lines()
+}
+
+/// Adds the targets with a test of which not all lines are known: documentation tests, and tests whose records were too many.
 fn add_unmeasured(input: &SelectionInput<'_>, picks: &mut Picks) {
     let measured: BTreeSet<TestId> = input.index.completely_measured().into_iter().collect();
     for (unit, tests) in input.baseline.tests() {

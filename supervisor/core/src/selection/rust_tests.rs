@@ -132,7 +132,7 @@ fn selects_all_tests_where_it_cannot_tell() {
         (
             "other/src/lib.rs",
             Some("x"),
-            "full: other/src/lib.rs was added, and it may be a test file: Cargo finds the tests and programs of this directory by itself",
+            "full: other/src/lib.rs was added, and it belongs to no package of the workspace",
         ),
     ];
     check(&project_of(&workspace()), &workspace(), rows);
@@ -151,6 +151,8 @@ fn selected_with(more: &[(&str, &str)], text: &str) -> String {
 fn what_other_sources_do_selects_more() {
     let refund = PRICE.replace("    a\n", "    a + 1\n");
     let longer = PRICE.replace("    a\n", "    let b = a;\n    b\n");
+    let shifted =
+        PRICE.replace("    a\n", "    let b = a;\n    b\n").replace("    let b = a;\n    b / RATE", "    a / RATE");
     let (own, all) = (
         with_others(&["price.refunds", "price.taxes"]),
         with_others(&["cart.totals", "cart::it.pays", "price.refunds", "price.taxes"]),
@@ -172,6 +174,16 @@ fn what_other_sources_do_selects_more() {
         (&[("cart/tests/it.rs", "let dir = env!(\"CARGO_MANIFEST_DIR\");")], &refund, &with_tests),
         (&[("cart/src/x.rs", "line!()")], &refund, &own),
         (&[("cart/src/x.rs", "line!()")], &longer, &all),
+        // As many lines as before, but others have new numbers.
+        (&[("cart/src/x.rs", "line!()")], &shifted, &all),
+        (
+            &[(
+                "cart/Cargo.toml",
+                "[package]\nname = 'cart'\n[dependencies]\nprice = { path = '../price', features = ['x'] }\n",
+            )],
+            &refund,
+            "full: a run of some packages may build other programs than a run of all: a package chooses the features of another one",
+        ),
         (
             &[shop],
             &refund,
@@ -194,6 +206,36 @@ fn a_target_of_which_a_test_was_not_measured_or_started_processes_runs_with_any_
     for measured in [missing, incomplete, with_processes] {
         let project = Project::new("nextest", &workspace(), &TESTS, measured);
         assert_eq!(shown(&project.select(&now)), with_others(&["price.refunds", "price.taxes", "shop.opens"]));
+    }
+}
+
+#[test]
+fn the_first_test_of_a_target_is_selected() {
+    let mut before = workspace();
+    before.remove("cart/src/lib.rs");
+    let tests: Vec<(&str, TestOutcome)> = TESTS.into_iter().filter(|(name, _)| !name.starts_with("cart.")).collect();
+    let measured = coverage().into_iter().filter(|set| set.package != "cart").collect();
+    before.insert("cart/src/lib.rs".to_owned(), CART.to_owned());
+    let project = Project::new("cargo", &before, &tests, measured);
+    let mut now = before.clone();
+    now.insert("cart/src/lib.rs".to_owned(), format!("{CART}\n#[test]\nfn new() {{}}\n"));
+    assert_eq!(shown(&project.select(&now)), with_others(&["cart.*", "cart::it.pays"]));
+}
+
+#[test]
+fn documentation_that_a_source_may_list_selects_all_tests() {
+    for (reader, is_read) in [
+        ("for file in read_dir(\"tests/cases\") {}", true),
+        ("let text = format!(\"docs/{name}.md\");", true),
+        ("path.extension() == Some(\"md\")", true),
+        ("include_str!(\"other.txt\")", false),
+    ] {
+        let mut before = workspace();
+        before.insert("cart/src/reader.rs".to_owned(), reader.to_owned());
+        let project = project_of(&before);
+        before.insert("README.md".to_owned(), "other".to_owned());
+        let expected = if is_read { "full: README.md was changed, and any test may read it" } else { "shop.ignored" };
+        assert!(shown(&project.select(&before)).contains(expected), "{reader}");
     }
 }
 

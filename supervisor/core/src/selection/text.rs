@@ -193,6 +193,12 @@ impl LineMap {
         self.hunks.is_some()
     }
 
+    /// Whether unchanged lines may have other numbers in the new text.
+    #[must_use]
+    pub fn moves_lines(&self) -> bool {
+        self.hunks.as_ref().is_none_or(|hunks| hunks.iter().any(|hunk| hunk.old.len() != hunk.new.len()))
+    }
+
     /// Whether a line outside of all function bodies changed, or may have.
     #[must_use]
     pub fn changes_declarations(&self) -> bool {

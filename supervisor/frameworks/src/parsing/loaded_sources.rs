@@ -29,7 +29,7 @@ impl LoadedSources {
             let known = known.get_or_insert_default();
             let before = known.len();
             known.add(more);
-            self.spans += known.len().saturating_sub(before);
+            self.spans = (self.spans + known.len()).saturating_sub(before);
         }
     }
 

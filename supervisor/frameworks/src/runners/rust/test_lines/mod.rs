@@ -203,6 +203,14 @@ struct Harvest<'a> {
 /// A record, with the map of its program.
 type Execution<'p> = (&'p ProgramMap, &'p ExecutionRecord<'p>);
 
+/// What the same tests executed.
+#[derive(Default)]
+struct Executions<'p> {
+    records: Vec<Execution<'p>>,
+    /// Whether child processes ended meanwhile.
+    have_processes: bool,
+}
+
 /// A test: its package and its name.
 type Test<'p> = (&'p str, &'p str);
 
@@ -223,7 +231,7 @@ impl<'a> Harvest<'a> {
     /// Adds what the processes of all programs executed.
     fn add_programs(&mut self, programs: &[Program<'_>]) {
         let tree = ProcessTree::new(programs, self.finished);
-        let mut by_owner: BTreeMap<Owner<'_>, Vec<Execution<'_>>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<Owner<'_>, Executions<'_>> = BTreeMap::new();
         let mut alone: BTreeSet<Test<'_>> = BTreeSet::new();
         let mut with_processes: BTreeSet<Test<'_>> = BTreeSet::new();
         for (program, record) in
@@ -238,20 +246,24 @@ impl<'a> Harvest<'a> {
                 Owner::Tests(tests) if tests.is_empty() || !self.take_work(WORK_OF_TEST * tests.len()) => continue,
                 _ => {}
             }
-            by_owner.entry(owner).or_default().push((&program.map, record));
+            let known = by_owner.entry(owner).or_default();
+            known.have_processes |= record.reaped_child;
+            known.records.push((&program.map, record));
         }
-        let mut sets: BTreeMap<BTreeSet<Test<'_>>, Vec<Execution<'_>>> = BTreeMap::new();
-        for (owner, records) in by_owner {
+        let mut sets: BTreeMap<BTreeSet<Test<'_>>, Executions<'_>> = BTreeMap::new();
+        for (owner, found) in by_owner {
             let tests = tree.tests_of(&owner);
             if !tests.is_empty() && self.take_work(WORK_OF_TEST * tests.len()) {
-                sets.entry(tests).or_default().extend(records);
+                let known = sets.entry(tests).or_default();
+                known.have_processes |= found.have_processes;
+                known.records.extend(found.records);
             }
         }
         self.overlapping.extend(tree.overlapping().map(str::to_owned));
         // One set after the other, so that only one has all its lines in memory.
-        for (tests, records) in sets {
+        for (tests, Executions { records, have_processes }) in sets {
             if let Some(lines) = self.lines_of(&records) {
-                self.push(&tests, lines, &alone, &with_processes);
+                self.push(&tests, lines, &alone, have_processes);
             }
         }
         self.with_processes =
@@ -285,17 +297,11 @@ impl<'a> Harvest<'a> {
     }
 
     /// Adds one set of tests, by package.
-    fn push(
-        &mut self,
-        tests: &BTreeSet<Test<'_>>,
-        lines: FileLines,
-        alone: &BTreeSet<Test<'_>>,
-        with_processes: &BTreeSet<Test<'_>>,
-    ) {
+    fn push(&mut self, tests: &BTreeSet<Test<'_>>, lines: FileLines, alone: &BTreeSet<Test<'_>>, have_processes: bool) {
         let files: Vec<_> = lines.into_iter().map(|(path, spans)| (path, spans.into_united())).collect();
         let is_alone = tests.len() == 1 && tests.is_subset(alone);
         // Lines that nothing executed outside of tests need no set.
-        if files.is_empty() && !is_alone {
+        if files.is_empty() && !is_alone && !have_processes {
             return;
         }
         let mut by_package: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -309,7 +315,7 @@ impl<'a> Harvest<'a> {
                 tests: names,
                 complete: true,
                 attribution: if is_alone { Attribution::Test } else { Attribution::Package },
-                started_processes: is_alone && !tests.is_disjoint(with_processes),
+                started_processes: have_processes,
                 files: files.clone(),
             });
         }

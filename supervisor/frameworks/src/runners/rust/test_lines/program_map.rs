@@ -33,6 +33,9 @@ const MIB: usize = 1024 * 1024;
 /// Most memory for the names of the files of a run's programs, without compression.
 const NAMES_BYTES_MAX: usize = 64 * MIB;
 
+/// Most bytes of a directory and a name in it. Longer ones are not joined: a list may have one long directory for many names.
+const ABSOLUTE_PATH_BYTES_MAX: usize = 2 * PATH_BYTES_MAX;
+
 /// Bytes before the names of files in one list, and before the mapping of one function.
 const NAMES_HEAD_BYTES: usize = 16;
 const MAPPING_HEAD_BYTES: usize = 28;
@@ -225,6 +228,9 @@ impl ProgramMap {
             let names = parse_names(encoded, budget)?;
             let dir = names.first().cloned().unwrap_or_default();
             let mut number = |name: &String| {
+                if dir.len() + name.len() > ABSOLUTE_PATH_BYTES_MAX {
+                    return Ok(None);
+                }
                 let path = if name.starts_with('/') { name.clone() } else { format!("{dir}/{name}") };
                 let path = relative(&path).filter(|path| !path.is_empty() && path.len() <= PATH_BYTES_MAX);
                 let Some(path) = path else { return Ok(None) };

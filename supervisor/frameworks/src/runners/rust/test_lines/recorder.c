@@ -27,7 +27,6 @@ __attribute__((weak)) const char *__llvm_profile_begin_data(void);
 __attribute__((weak)) const char *__llvm_profile_end_data(void);
 __attribute__((weak)) uint64_t __llvm_profile_get_num_data(const void *, const void *);
 __attribute__((weak)) void __llvm_profile_set_filename(const char *);
-__attribute__((weak)) void __llvm_profile_set_dumped(void);
 
 // `atexit` is in a static part of glibc, which a linker may have passed when it comes to this file.
 int __cxa_atexit(void (*)(void *), void *, void *);
@@ -54,6 +53,7 @@ static struct {
 	struct rusage children;
 	char kind; // 'O' outside of tests, 'T' a test
 	char flags;
+	int has_lost; // whether a record could not be written
 	int is_open; // whether the test of the record has no result yet
 	unsigned name_bytes;
 	char name[NAME_BYTES_MAX];
@@ -111,7 +111,8 @@ static void end_record(void) {
 	int error = errno;
 	uint64_t *begin = __llvm_profile_begin_counters(), *end = __llvm_profile_end_counters();
 	uint64_t ended = now();
-	if (getpid() == state.pid && end > begin && may_write(RECORDS_BYTES_MAX)) {
+	int is_own = getpid() == state.pid && end > begin, is_written = 0;
+	if (is_own && may_write(RECORDS_BYTES_MAX)) {
 		size_t counters = (size_t)(end - begin);
 		// One write for each record, since processes append to the same file. Only touched pages take memory.
 		size_t size = 4 + HEAD_BYTES + state.name_bytes + 20 * counters;
@@ -141,18 +142,21 @@ static void end_record(void) {
 			int file = open(state.records, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 			if (file >= 0) {
 				long size_now = lseek(file, 0, SEEK_END);
-				if (size_now >= 0 && size_now + (at - buffer) <= RECORDS_BYTES_MAX) {
-					write_all(file, buffer, (size_t)(at - buffer));
-				} else if (size_now >= 0 && size_now < RECORDS_BYTES_MAX) {
+				int fits = size_now >= 0 && size_now + (at - buffer) <= RECORDS_BYTES_MAX;
+				if ((!fits || state.has_lost) && size_now <= RECORDS_BYTES_MAX) {
 					// A length that no record has says that one is missing.
-					put(buffer, UINT32_MAX, 4);
-					write_all(file, buffer, 4);
+					unsigned char sign[4];
+					put(sign, UINT32_MAX, 4);
+					is_written = write_all(file, sign, sizeof sign) == 0 && !fits;
+					state.has_lost = 0;
 				}
+				if (fits) is_written = write_all(file, buffer, (size_t)(at - buffer)) == 0;
 				close(file);
 			}
 			munmap(buffer, size);
 		}
 	}
+	if (is_own && !is_written) state.has_lost = 1;
 	state.record_began = ended;
 	errno = error;
 	__atomic_store_n(&state.busy, 0, __ATOMIC_RELEASE);
@@ -279,6 +283,7 @@ static void write_map(const char *path, const char *program) {
 	if (map < 0) return;
 	char target[4096], origin[PATH_BYTES_MAX + 16];
 	long target_len = 0;
+	int is_whole = 0;
 	size_t len = strlen(program);
 	memcpy(origin, program, len);
 	memcpy(origin + len, ".proctor", 9);
@@ -293,16 +298,17 @@ static void write_map(const char *path, const char *program) {
 		size_t size = (size_t)end;
 		char *image = mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0);
 		if (image != MAP_FAILED) {
-			_Bool done = write_all(map, MAGIC "\n", sizeof MAGIC) == 0 &&
-			             write_text(map, target, target_len > 0 ? (size_t)target_len : 0) == 0 && write_functions(map) == 0 &&
-			             write_section(map, image, size, "__llvm_covmap") == 0 &&
-			             write_section(map, image, size, "__llvm_covfun") == 0;
-			(void)done;
+			is_whole = write_all(map, MAGIC "\n", sizeof MAGIC) == 0 &&
+			           write_text(map, target, target_len > 0 ? (size_t)target_len : 0) == 0 && write_functions(map) == 0 &&
+			           write_section(map, image, size, "__llvm_covmap") == 0 &&
+			           write_section(map, image, size, "__llvm_covfun") == 0;
 			munmap(image, size);
 		}
 	}
 	if (file >= 0) close(file);
 	close(map);
+	// Else the next process of the program writes it.
+	if (!is_whole) unlink(path);
 }
 
 // The test that a process of nextest runs; false for a listing.
@@ -334,13 +340,14 @@ __attribute__((constructor)) static void start(void) {
 	int error = errno;
 	const char *directory = getenv("PROCTOR_COVERAGE");
 	char program[PATH_BYTES_MAX];
-	// The runtime would write a file of its own at the end.
+	// The runtime writes a file of its own at the end, else into the current directory.
 	if (__llvm_profile_set_filename != NULL) __llvm_profile_set_filename("/dev/null");
-	if (__llvm_profile_set_dumped != NULL) __llvm_profile_set_dumped();
 	if (directory == NULL || *directory != '/' || strlen(directory) > 256 || __llvm_profile_begin_counters == NULL ||
 	    __llvm_profile_end_counters == NULL || __llvm_profile_begin_data == NULL || __llvm_profile_end_data == NULL ||
-	    __llvm_profile_get_num_data == NULL)
+	    __llvm_profile_get_num_data == NULL) {
+		errno = error;
 		return;
+	}
 	state.kind = 'O';
 	long len = readlink("/proc/self/exe", program, sizeof program - 1);
 	if (len > 0 && may_write(MAP_BYTES_MAX) && read_arguments(getenv("NEXTEST") != NULL)) {
