@@ -132,6 +132,19 @@ fn go_tests_follow_lines_imports_and_settings() {
     assert_eq!(affected(&workspace, "last_run"), "", "nobody imports what is gone");
 }
 
+#[test]
+fn tests_that_ran_without_coverage_run_with_any_change() {
+    let workspace = go_workspace();
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    // What a test executes may have changed with this edit, and nothing measured it.
+    write_before_run(&workspace.path, "c/c.go", "package c\n\nfunc H() int {\n\treturn 4\n}\n");
+    assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
+    let unknown = ["TestA", "TestB", "TestC"].map(|test| format!("{test} what it executes is not known"));
+    assert_eq!(affected(&workspace, "last_run"), unknown.join(", "));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["TestA", "TestB", "TestC"]);
+    assert_eq!(affected(&workspace, "last_run"), "", "measured again");
+}
+
 const PRICE: &str = "pub const RATE: u32 = 5;
 
 pub fn tax(price: u32) -> u32 {

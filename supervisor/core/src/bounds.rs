@@ -386,6 +386,9 @@ pub const AFFECTED_TESTS_PAGE: PageLimits = PageLimits { default: 200, max: 10_0
 /// Most changed lines of one file whose tests are looked up line by line. With more, the tests of the file are selected.
 pub const SELECTION_LINES_MAX: usize = 400;
 
+/// Most changed files that a selection compares line by line. With more, all tests run.
+pub const SELECTION_CHANGES_MAX: usize = 500;
+
 /// Most bytes of a `Cargo.toml` that a selection reads. With a larger one, all tests run.
 pub const MANIFEST_BYTES_MAX: usize = 256 * KIB;
 

@@ -79,15 +79,21 @@ impl RunCoverage {
     /// Whether the lines of every test that the run of `report` executed are known.
     #[must_use]
     pub fn has_all_tests_of(&self, report: &Report) -> bool {
+        report.truncated.tests == 0 && self.unmeasured(report).is_empty()
+    }
+
+    /// The tests that the run of `report` executed and did not measure, by package and name.
+    #[must_use]
+    pub fn unmeasured<'r>(&self, report: &'r Report) -> HashSet<(&'r str, &'r str)> {
         let measured =
             self.tests.iter().flat_map(|set| set.tests.iter().map(|test| (set.package.as_str(), test.as_str())));
         let measured: HashSet<(&str, &str)> = measured.collect();
-        let has = |test: &TestCase| {
-            // A subtest of Go is measured with the test that it belongs to.
-            let top = test.name.split('/').next().unwrap_or_default();
-            [test.name.as_str(), top].iter().any(|name| measured.contains(&(test.package.as_str(), name)))
-        };
-        report.truncated.tests == 0 && report.tests.iter().all(|test| test.outcome == TestOutcome::Skipped || has(test))
+        let executed = report.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped);
+        // A subtest of Go is measured with the test that it belongs to.
+        let names = executed.map(|test| (test.package.as_str(), [test.name.as_str(), top_level(&test.name)]));
+        let unmeasured =
+            names.filter(|(package, names)| !names.iter().any(|name| measured.contains(&(*package, *name))));
+        unmeasured.flat_map(|(package, names)| names.map(|name| (package, name))).collect()
     }
 
     /// What test files loaded, without those with a test in `report` of which no lines were measured.
@@ -109,6 +115,11 @@ impl RunCoverage {
     pub fn has_processes(&self) -> bool {
         self.tests.iter().any(|set| set.started_processes)
     }
+}
+
+/// The name of the test of Go that a subtest belongs to.
+fn top_level(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
 }
 
 /// Which tests execute which lines, for one session.
@@ -138,6 +149,9 @@ struct TestSet {
     complete: bool,
     attribution: Attribution,
     started_processes: bool,
+    /// Whether one of them has run since without being measured. Missing in an index that an earlier version stored.
+    #[serde(default)]
+    is_outdated: bool,
     measured_at: Timestamp,
 }
 
@@ -268,7 +282,8 @@ impl CoverageIndex {
             }
             let key = (!complete).then(|| (package.clone(), tests.clone()));
             let joined = key.as_ref().and_then(|key| partial.get(key).copied());
-            let unit = TestSet { package, tests, complete, attribution, started_processes, measured_at };
+            let unit =
+                TestSet { package, tests, complete, attribution, started_processes, is_outdated: false, measured_at };
             let Some(id) = joined.or_else(|| self.add_set(unit, &mut free, bytes_left)) else {
                 omitted.units += 1;
                 continue;
@@ -342,11 +357,25 @@ impl CoverageIndex {
         self.tests_of(&with_processes.map(|(id, _)| id).collect()).tests
     }
 
-    /// Tests that executed a line, and of which no measurement is incomplete, sorted by package and name.
+    /// Records that tests, by package and name, have run without being measured: what they execute now is not known.
+    pub fn record_unmeasured(&mut self, tests: &HashSet<(&str, &str)>) {
+        for unit in self.units.iter_mut().flatten() {
+            unit.is_outdated |= unit.tests.iter().any(|name| tests.contains(&(unit.package.as_str(), name.as_str())));
+        }
+    }
+
+    /// The packages with a test that has run since it was measured.
+    #[must_use]
+    pub fn outdated_packages(&self) -> BTreeSet<&str> {
+        self.units.iter().flatten().filter(|unit| unit.is_outdated).map(|unit| unit.package.as_str()).collect()
+    }
+
+    /// Tests that executed a line, and of which no measurement is incomplete or outdated, sorted by package and name.
     #[must_use]
     pub fn completely_measured(&self) -> Vec<TestId> {
         let executed = self.files.values().fold(RoaringBitmap::new(), |sets, lines| sets | lines.any());
-        let incomplete = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(|unit| !unit.complete));
+        let is_incomplete = |unit: &TestSet| !unit.complete || unit.is_outdated;
+        let incomplete = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_incomplete));
         let incomplete = self.tests_of(&incomplete.map(|(id, _)| id).collect()).tests;
         let mut tests = self.tests_of(&executed).tests;
         tests.retain(|test| incomplete.binary_search(test).is_err());

@@ -5,10 +5,13 @@ pub(crate) fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$' || byte >= 0x80
 }
 
+/// Most bytes of a regular expression. A longer one is not read as one, so that brackets that never close take no time.
+const REGEX_BYTES_MAX: usize = 1_024;
+
 /// The offset behind the last `/` of JavaScript's regular expression whose first one is at `from`; `None` if it does not end in its line.
 pub(crate) fn regex_end(text: &[u8], from: usize) -> Option<usize> {
     let (mut at, mut is_class) = (from + 1, false);
-    loop {
+    while at < from + REGEX_BYTES_MAX {
         match text.get(at).copied().unwrap_or(0) {
             0 | b'\n' => return None,
             // A line ends behind a backslash, too.
@@ -20,6 +23,7 @@ pub(crate) fn regex_end(text: &[u8], from: usize) -> Option<usize> {
         }
         at += 1;
     }
+    None
 }
 
 #[cfg(test)]

@@ -562,6 +562,10 @@ impl Session {
             let whole = extent == RunExtent::AllTests;
             let has_measured = !measured.tests.is_empty();
             let mut loaded = measured.loaded_of(report);
+            let unmeasured = measured.unmeasured(report);
+            if self.index.has_measured() && !unmeasured.is_empty() {
+                Arc::make_mut(&mut self.index).record_unmeasured(&unmeasured);
+            }
             if has_measured {
                 let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
                 let index = Arc::make_mut(&mut self.index);

@@ -4,7 +4,7 @@
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_text::{
-    computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files, names_in_path,
+    build_word, computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files, names_in_path,
     preloaded_names, process_word, reads_any,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,14 +129,14 @@ impl<'a> JavaScriptFiles<'a> {
         self.scripts().filter(move |(_, text)| looks(text)).map(|(path, _)| path)
     }
 
-    /// The first of `files` whose source may start a process, with the word that says so.
-    pub(super) fn starting_processes<'f>(
-        &self,
-        mut files: impl Iterator<Item = &'f str>,
-    ) -> Option<(&'f str, &'static str)> {
+    /// The first of `files` whose source may start a process, or write files and is no settings, with the word that says so.
+    pub(super) fn may_build<'f>(&self, mut files: impl Iterator<Item = &'f str>) -> Option<(&'f str, &'static str)> {
         files.find_map(|file| {
             let text = self.sources.get(file).filter(|_| is_script(file))?;
-            Some((file, process_word(text)?))
+            // Settings often name a bundler, or write a file of their own.
+            let is_settings = matches!(FileKind::of(Ecosystem::JavaScript, file), FileKind::Settings(_));
+            let word = process_word(text).or_else(|| build_word(text).filter(|_| !is_settings))?;
+            Some((file, word))
         })
     }
 
@@ -232,12 +232,8 @@ mod tests {
     fn knows_runner_files_that_start_processes() {
         let texts = sources(&[("package.json", "{\"devDependencies\":{\"execa\":\"9\"}}"), ("b.js", "spawn('tsc')")]);
         let files = files_of(&texts, "jest");
-        assert_eq!(
-            files.starting_processes(["package.json", "gone.js"].into_iter()),
-            None,
-            "a dependency starts nothing"
-        );
-        assert_eq!(files.starting_processes(["package.json", "b.js"].into_iter()), Some(("b.js", "spawn")));
+        assert_eq!(files.may_build(["package.json", "gone.js"].into_iter()), None, "a dependency starts nothing");
+        assert_eq!(files.may_build(["package.json", "b.js"].into_iter()), Some(("b.js", "spawn")));
     }
 
     // With time that grows with the square of the files, this test would take minutes.

@@ -112,12 +112,12 @@ impl JavaScriptRules<'_> {
                 return Err(FullReason::TypeChecked { file, how, checker });
             }
         }
-        if let Some((file, word)) = self.files.starting_processes(of_runner.iter().copied()) {
-            return Err(FullReason::RunnerProcess { file: file.to_owned(), sign: format!("names {word}") });
+        if let Some((file, word)) = self.files.may_build(of_runner.iter().copied()) {
+            return Err(FullReason::RunnerBuild { file: file.to_owned(), sign: format!("names {word}") });
         }
         if let Some(file) = of_runner.iter().find(|file| self.is_unread(file)) {
             let sign = "is too large to be read as text".to_owned();
-            return Err(FullReason::RunnerProcess { file: (*file).to_owned(), sign });
+            return Err(FullReason::RunnerBuild { file: (*file).to_owned(), sign });
         }
         Ok(())
     }

@@ -251,20 +251,24 @@ fn select_with(framework: &str, texts: &[(&str, &str)], runner: &[&str], edit: i
 }
 
 #[test]
-fn a_runner_that_starts_processes_runs_all_tests() {
+fn a_runner_that_starts_processes_or_writes_files_runs_all_tests() {
     let edit = |now: &mut Files| drop(now.insert("src/late.js".into(), "exports.late = 5;\n".into()));
     let built =
         [("set-up.js", "const { execSync } = require('child_process');\nmodule.exports = () => execSync('tsc');\n")];
     assert_eq!(
         select_with("jest", &built, &["set-up.js"], edit),
-        "full: set-up.js, which the runner loads for itself, names child_process: a process that it starts may build what any \
-         test loads"
+        "full: set-up.js, which the runner loads for itself, names child_process: it may build what any test loads"
     );
     assert_eq!(select_with("jest", &built, &[], edit), with_reader(&[TESTS[1]]), "no test loads it");
     let through =
         [("set-up.mjs", "import { run } from './run.mjs';\n"), ("run.mjs", "import { execa } from 'execa';\n")];
     let found = select_with("jest", &through, &["set-up.mjs"], edit);
     assert!(found.starts_with("full: run.mjs, which the runner loads for itself, names execa"), "{found}");
+    let writes = "require('esbuild').buildSync({});\n";
+    let found = select_with("jest", &[("set-up.js", writes)], &["set-up.js"], edit);
+    assert!(found.starts_with("full: set-up.js, which the runner loads for itself, names esbuild"), "{found}");
+    let found = select_with("jest", &[("jest.config.js", writes)], &["jest.config.js"], edit);
+    assert!(!found.starts_with("full: "), "settings: {found}");
     let plain = [("vite.config.ts", "export default { root: __dirname, test: { pool: 'forks' } };\n")];
     let found = select_with("vitest", &plain, &["vite.config.ts"], edit);
     assert!(!found.starts_with("full: "), "{found}");

@@ -67,6 +67,21 @@ const LISTING_WORDS: [&str; 10] = [
     "fdir",
 ];
 
+/// Words of a source that writes files, or bundles sources to files.
+const BUILD_WORDS: [&str; 11] = [
+    "writeFile",
+    "writeFileSync",
+    "createWriteStream",
+    "copyFile",
+    "copyFileSync",
+    "cpSync",
+    "outputFile",
+    "esbuild",
+    "webpack",
+    "rollup",
+    "tsup",
+];
+
 /// Words of sources that start processes: a module or a package for it, or a function of no other use.
 const PROCESS_WORDS: [&str; 11] = [
     "child_process",
@@ -164,6 +179,11 @@ pub(super) fn process_word(text: &str) -> Option<&'static str> {
     };
     let word = PROCESS_WORDS.into_iter().find(|word| has_word(text, word));
     word.or_else(|| PROCESS_CALLS.into_iter().find(|word| is_called(word)))
+}
+
+/// The first word of a text by which it may write what it builds.
+pub(super) fn build_word(text: &str) -> Option<&'static str> {
+    BUILD_WORDS.into_iter().find(|word| has_word(text, word))
 }
 
 /// Whether `import(…)` or a word with `require` or `import` in it is called with something else than a string.

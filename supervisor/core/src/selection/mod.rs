@@ -30,7 +30,7 @@ pub use selection_input::SelectionInput;
 pub use snapshot::{ChangedFile, HowChanged, Snapshot, SnapshotFile};
 pub use text::{ContentHash, FileText, LineMap};
 
-use crate::bounds::SELECTION_NAMED_FILES_MAX;
+use crate::bounds::{SELECTION_CHANGES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::request::RerunTarget;
 use crate::test_case::TestId;
 use serde::{Deserialize, Serialize};
@@ -169,10 +169,8 @@ pub enum FullReason {
         how: &'static str,
     },
     /// The runner may build what tests load.
-    #[error(
-        "{file}, which the runner loads for itself, {sign}: a process that it starts may build what any test loads"
-    )]
-    RunnerProcess {
+    #[error("{file}, which the runner loads for itself, {sign}: it may build what any test loads")]
+    RunnerBuild {
         /// The runner's file.
         file: String,
         /// What its text says, in words.
@@ -184,6 +182,9 @@ pub enum FullReason {
         /// The files, in words.
         what: &'static str,
     },
+    /// More than [`SELECTION_CHANGES_MAX`] files changed.
+    #[error("more than {SELECTION_CHANGES_MAX} files changed, and so many are not compared line by line")]
+    TooManyChanges,
     /// A file that may stand in for another.
     #[error("{file} was {how}, and it may be loaded in place of {other}")]
     InPlaceOf {

@@ -10,7 +10,7 @@ use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::{AffectedTests, Baseline, FullReason, Reason};
-use crate::bounds::SELECTION_NAMED_FILES_MAX;
+use crate::bounds::{SELECTION_CHANGES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::request::RunRequest;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,6 +56,9 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
     }
     if matches!(ecosystem, Ecosystem::Go | Ecosystem::Rust) && !input.index.has_measured() {
         return Err(FullReason::NoCoverage);
+    }
+    if input.changes.len() > SELECTION_CHANGES_MAX {
+        return Err(FullReason::TooManyChanges);
     }
     let mut picks = Picks::default();
     picks.add_failures(&input.failures)?;
@@ -174,12 +177,14 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
             picks.whole(package, Reason::ReachesAll(path.to_owned()));
         }
     }
-    // Packages of which nothing was measured.
+    // Packages of which nothing was measured, or that ran since without being measured.
     let mut measured: BTreeSet<String> = BTreeSet::new();
     for file in input.index.file_names() {
         measured.extend(input.index.covering(file, None).tests.into_iter().map(|test| test.package));
     }
-    for unit in input.baseline.tests().keys().filter(|unit| !measured.contains(*unit)) {
+    let outdated = input.index.outdated_packages();
+    let is_unknown = |unit: &&String| !measured.contains(*unit) || outdated.contains(unit.as_str());
+    for unit in input.baseline.tests().keys().filter(is_unknown) {
         if !picks.gone.contains(unit) {
             picks.whole(unit, Reason::Unmapped);
         }

@@ -203,8 +203,12 @@ fn a_target_of_which_a_test_was_not_measured_or_started_processes_runs_with_any_
     with_processes[1].started_processes = true;
     let mut now = workspace();
     now.insert("shop/src/lib.rs".to_owned(), SHOP.replace("true", "false"));
-    for measured in [missing, incomplete, with_processes] {
-        let project = Project::new("nextest", &workspace(), &TESTS, measured);
+    for (measured, is_outdated) in [(missing, false), (incomplete, false), (with_processes, false), (coverage(), true)]
+    {
+        let mut project = Project::new("nextest", &workspace(), &TESTS, measured);
+        if is_outdated {
+            project.index.record_unmeasured(&[("price", "refunds")].into());
+        }
         assert_eq!(shown(&project.select(&now)), with_others(&["price.refunds", "price.taxes", "shop.opens"]));
     }
 }

@@ -174,6 +174,18 @@ fn go_coverage() -> Vec<CoverageMeasurement> {
     ]
 }
 
+#[test]
+fn tests_of_go_that_ran_since_without_being_measured_run_with_any_change() {
+    let mut project = go_project();
+    let mut now = go_files();
+    now.insert("c/c.go".into(), C_GO.replace("return 3", "return 4"));
+    assert_eq!(shown(&project.select(&now)), "c.TestH");
+    project.index.record_unmeasured(&[("example.com/m/b", "TestG")].into());
+    assert_eq!(shown(&project.select(&now)), "b.TestG c.TestH");
+    project.index.ingest(vec![measured("b", "TestG", &[("b/b.go", 5, 7)])], false, Timestamp(2));
+    assert_eq!(shown(&project.select(&now)), "c.TestH");
+}
+
 const GO_TESTS: [&str; 4] =
     ["example.com/m/a.TestF", "example.com/m/b.TestG", "example.com/m/c.TestH", "example.com/m/d.TestD"];
 
