@@ -1,52 +1,14 @@
 //! Which packages of a Cargo workspace depend on which, by the names in their manifests, and what cannot be told from that.
 
 use super::file_kind::{directory, file_name};
+use super::rust_manifest::{Problem, RustManifest, problem};
+use super::rust_text::{includes_from_outside, knows_lines, modules, reads_files, runs_programs};
 use crate::bounds::MANIFEST_BYTES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
-use toml::{Table, Value};
+use toml::Table;
 
-/// What a source has whose tests may read any other source or data.
-const READS_FILES: [&str; 22] = [
-    "CARGO_MANIFEST_DIR",
-    "read_dir",
-    "walkdir",
-    "WalkDir",
-    "WalkBuilder",
-    "ignore::Walk",
-    "globwalk",
-    "glob(",
-    "glob!(",
-    "glob::",
-    "jwalk",
-    "include_dir",
-    "RustEmbed",
-    "datatest",
-    "test_each_file",
-    "ui_test",
-    "compiletest",
-    "trybuild",
-    "automod",
-    "}.rs\"",
-    "\".rs\"",
-    "\"rs\"",
-];
-
-/// What a source has whose tests may run other programs or load libraries.
-const RUNS_PROGRAMS: [&str; 8] =
-    ["Command::new", "process::Command", "cargo_bin", "escargot", "duct::", "libloading", "dlopen", "fork()"];
-
-/// What a source has that knows the number of a line.
-const KNOWS_LINES: [&str; 6] = ["line!()", "Location::", "location()", "set_hook", "Backtrace", "backtrace"];
-
-/// What takes a file into a source.
-const INCLUDES: [&str; 5] = ["#[path", "include!(", "include_str!(", "include_bytes!(", "include_dir!("];
-
-/// Most bytes of what is included that are searched.
-const INCLUDED_BYTES_MAX: usize = 400;
-
-/// Tables of a manifest that name packages which a package or its tests are built with; the last two, its build script.
-const DEPENDENCIES: [&str; 5] =
-    ["dependencies", "dev-dependencies", "dev_dependencies", "build-dependencies", "build_dependencies"];
+/// Most programs whose names are searched in the sources that run programs. With more, one of them may be any.
+const PROGRAMS_MAX: usize = 50;
 
 /// Directories of a package in which Cargo finds targets by itself, and how their tests' names begin.
 const TARGETS: [(&str, &str); 4] =
@@ -65,28 +27,13 @@ pub(super) struct RustPackages {
     knows_lines: bool,
 }
 
-/// Why it cannot be told what a source is built into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
-    /// This takes sources from elsewhere.
-    Convention(&'static str),
-    /// A run of some packages builds something else than a run of all.
-    Build(&'static str),
-}
-
 #[derive(Debug, Default)]
 struct Package {
-    name: String,
-    dependencies: BTreeSet<String>,
-    build_dependencies: BTreeSet<String>,
-    /// Whether it is a procedural macro or a shared library.
-    is_apart: bool,
-    /// Whether its manifest names the paths of its targets, or turns off that Cargo finds them.
-    names_targets: bool,
+    manifest: RustManifest,
     /// Whether its build script has modules, which may be the library's too.
     builds_with_modules: bool,
-    has_program: bool,
-    runs_programs: bool,
+    /// Names of its programs, if it has one: also its own.
+    programs: BTreeSet<String>,
     /// Files of targets that are modules of other targets, by their names without ending.
     modules: BTreeSet<String>,
     /// Its tests that may run or read any source.
@@ -109,14 +56,7 @@ impl RustPackages {
         found.read_manifests(sources);
         found.connect();
         found.read_sources(sources);
-        let runs_others = found
-            .packages
-            .values()
-            .filter(|package| package.runs_programs)
-            .any(|package| found.packages.values().any(|other| other.has_program && other.name != package.name));
-        if runs_others {
-            found.problem.get_or_insert(Problem::Build("a package may run the program of another one"));
-        }
+        found.problem = found.problem.or_else(|| found.runs_others(sources));
         found
     }
 
@@ -128,7 +68,8 @@ impl RustPackages {
                 continue;
             };
             self.problem = self.problem.or_else(|| problem(&manifest));
-            if let Some(package) = package(&manifest) {
+            if let Some(manifest) = RustManifest::of(&manifest) {
+                let package = Package { manifest, ..Package::default() };
                 self.packages.insert(directory(path).to_owned(), package);
             }
         }
@@ -136,19 +77,21 @@ impl RustPackages {
 
     /// Finds who is built with whom. Other packages than the workspace's do not count.
     fn connect(&mut self) {
-        let names: BTreeSet<String> = self.packages.values().map(|package| package.name.clone()).collect();
+        let names: BTreeSet<String> = self.packages.values().map(|package| package.manifest.name.clone()).collect();
         let mut open: Vec<String> = Vec::new();
-        for package in self.packages.values_mut() {
-            package.dependencies.retain(|name| names.contains(name));
-            package.build_dependencies.retain(|name| names.contains(name));
-            for used in package.dependencies.iter().chain(&package.build_dependencies) {
-                self.users.entry(used.clone()).or_default().insert(package.name.clone());
+        for Package { manifest, programs, .. } in self.packages.values_mut() {
+            manifest.dependencies.retain(|name| names.contains(name));
+            manifest.build_dependencies.retain(|name| names.contains(name));
+            for used in manifest.dependencies.iter().chain(&manifest.build_dependencies) {
+                self.users.entry(used.clone()).or_default().insert(manifest.name.clone());
             }
-            open.extend(package.build_dependencies.iter().cloned());
-            open.extend(package.is_apart.then(|| package.name.clone()));
+            open.extend(manifest.build_dependencies.iter().cloned());
+            open.extend(manifest.is_apart.then(|| manifest.name.clone()));
+            programs.append(&mut manifest.programs);
         }
+        let manifests = self.packages.values().map(|package| &package.manifest);
         let used: BTreeMap<&str, &BTreeSet<String>> =
-            self.packages.values().map(|package| (package.name.as_str(), &package.dependencies)).collect();
+            manifests.map(|manifest| (manifest.name.as_str(), &manifest.dependencies)).collect();
         while let Some(name) = open.pop() {
             if self.at_build.insert(name.clone()) {
                 open.extend(used.get(name.as_str()).into_iter().copied().flatten().cloned());
@@ -163,27 +106,46 @@ impl RustPackages {
             if includes_from_outside(text) {
                 self.problem.get_or_insert(Problem::Convention("`#[path]` or `include!` of another directory"));
             }
-            self.knows_lines |= KNOWS_LINES.iter().any(|word| text.contains(word));
+            self.knows_lines |= knows_lines(text);
             let Some(dir) = self.directory_of(path) else { continue };
             let Some(package) = self.packages.get_mut(&dir) else { continue };
             let within = path.strip_prefix(&dir).unwrap_or(path).trim_start_matches('/');
-            package.has_program |= within == "src/main.rs" || within.starts_with("src/bin/");
+            if within == "src/main.rs" {
+                package.programs.insert(package.manifest.name.clone());
+            } else if let Some(program) = within.strip_prefix("src/bin/") {
+                let name = program.split(['/', '.']).next().unwrap_or_default();
+                package.programs.insert(name.to_owned());
+            }
             if within == "build.rs" {
                 package.builds_with_modules = text.contains("mod ") || text.contains("include!(");
             } else {
                 package.modules.extend(modules(text).filter(|name| stems.contains(name)).map(str::to_owned));
             }
         }
-        for (path, text) in texts() {
-            let runs_programs = RUNS_PROGRAMS.iter().any(|word| text.contains(word));
-            if (runs_programs || READS_FILES.iter().any(|word| text.contains(word)))
-                && let Some(tests) = self.tests_of(path)
+        for (path, _) in texts().filter(|(_, text)| runs_programs(text) || reads_files(text)) {
+            if let Some(tests) = self.tests_of(path)
                 && let Some(package) = self.directory_of(path).and_then(|dir| self.packages.get_mut(&dir))
             {
                 package.reaching_all.insert(tests);
-                package.runs_programs |= runs_programs;
             }
         }
+    }
+
+    /// Whether a package may run the program of another one, which a run of some packages does not build.
+    fn runs_others(&self, sources: &BTreeMap<String, String>) -> Option<Problem> {
+        let programs: Vec<(&str, &str)> = self
+            .packages
+            .values()
+            .flat_map(|package| package.programs.iter().map(|name| (package.manifest.name.as_str(), name.as_str())))
+            .take(PROGRAMS_MAX + 1)
+            .collect();
+        let runs_one = |(path, text): (&String, &String)| {
+            let own = self.package_of(path).map(|(package, _)| package.manifest.name.as_str());
+            let mut others = programs.iter().filter(|(package, _)| Some(*package) != own);
+            runs_programs(text) && (programs.len() > PROGRAMS_MAX || others.any(|(_, name)| text.contains(name)))
+        };
+        let mut texts = sources.iter().filter(|(path, _)| path.ends_with(".rs"));
+        texts.any(runs_one).then_some(Problem::Build("a package may run the program of another one"))
     }
 
     /// Why nothing can be told of any source.
@@ -219,11 +181,11 @@ impl RustPackages {
     /// The tests that the source at `path` may be in.
     pub(super) fn tests_of(&self, path: &str) -> Option<Tests> {
         let (package, within) = self.package_of(path)?;
-        let name = &package.name;
+        let name = &package.manifest.name;
         let target = TARGETS.iter().find_map(|(targets, prefix)| {
             let stem = within.strip_prefix(targets)?.strip_prefix('/')?.strip_suffix(".rs")?;
             // A file in a directory below may be a module of several targets.
-            let is_alone = !stem.contains('/') && !package.modules.contains(stem) && !package.names_targets;
+            let is_alone = !stem.contains('/') && !package.modules.contains(stem) && !package.manifest.names_targets;
             is_alone.then(|| Tests::Unit(format!("{name}::{prefix}{stem}")))
         });
         Some(target.unwrap_or_else(|| Tests::Package(name.clone())))
@@ -240,7 +202,7 @@ impl RustPackages {
     /// Whether code of the file at `path` may be executed where nothing is measured: by the compiler or in a shared library.
     pub(super) fn is_executed_elsewhere(&self, path: &str) -> bool {
         self.package_of(path)
-            .is_none_or(|(package, _)| package.builds_with_modules || self.at_build.contains(&package.name))
+            .is_none_or(|(package, _)| package.builds_with_modules || self.at_build.contains(&package.manifest.name))
     }
 
     /// Names of the packages or targets with these tests: for a package, its own name, as its library has it, and all of it in
@@ -266,7 +228,7 @@ impl RustPackages {
 
     /// Whether a unit is of the package that the source at `path` belongs to.
     pub(super) fn is_of_package(&self, unit: &str, path: &str) -> bool {
-        self.package_of(path).is_some_and(|(package, _)| package_of_unit(unit) == package.name)
+        self.package_of(path).is_some_and(|(package, _)| package_of_unit(unit) == package.manifest.name)
     }
 
     /// The tests that may run or read any source of the workspace.
@@ -278,111 +240,6 @@ impl RustPackages {
 /// The package of a unit. The unit of a package's library has the package's name.
 pub(super) fn package_of_unit(unit: &str) -> &str {
     unit.split_once("::").map_or(unit, |(package, _)| package)
-}
-
-/// Whether a source takes in what directories contain, or files by names that it builds.
-pub(super) fn lists_files(text: &str, name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
-    let names_ending = |ending: &str| {
-        [format!(".{ending}\""), format!("\"{ending}\""), format!("\\.{ending}")].iter().any(|part| text.contains(part))
-    };
-    READS_FILES.iter().filter(|word| !word.contains("rs\"")).any(|word| text.contains(word))
-        || ending.is_some_and(names_ending)
-}
-
-/// A package, if the manifest is of one.
-fn package(manifest: &Table) -> Option<Package> {
-    let settings = manifest.get("package").or_else(|| manifest.get("project"))?;
-    let name = settings.get("name")?.as_str()?.to_owned();
-    let lib = manifest.get("lib");
-    let lib_setting = |names: [&str; 2]| lib.and_then(|lib| names.into_iter().find_map(|name| lib.get(name)));
-    let kinds = lib_setting(["crate-type", "crate_type"]).and_then(Value::as_array);
-    let is_shared = |kind: &Value| matches!(kind.as_str(), Some("proc-macro" | "dylib" | "cdylib"));
-    let is_apart = lib_setting(["proc-macro", "proc_macro"]).and_then(Value::as_bool) == Some(true)
-        || kinds.is_some_and(|kinds| kinds.iter().any(is_shared));
-    let is_found = ["autobins", "autotests", "autoexamples", "autobenches", "autolib"]
-        .iter()
-        .all(|key| settings.get(*key).is_none());
-    let names_targets = !is_found || target_paths(manifest).next().is_some();
-    let has_program = manifest.get("bin").is_some();
-    let mut found = Package { name, is_apart, names_targets, has_program, ..Package::default() };
-    for (key, name, settings) in dependencies(manifest) {
-        // A package may have another name here.
-        let name = settings.get("package").and_then(Value::as_str).unwrap_or(name).to_owned();
-        if key.starts_with("build") {
-            found.build_dependencies.insert(name);
-        } else {
-            found.dependencies.insert(name);
-        }
-    }
-    Some(found)
-}
-
-/// The dependencies of a manifest: the table that names each, its name there, and its settings.
-fn dependencies(manifest: &Table) -> impl Iterator<Item = (&'static str, &str, &Value)> {
-    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
-    let tables = targets.filter_map(Value::as_table).chain([manifest]);
-    tables.flat_map(|table| {
-        DEPENDENCIES.into_iter().flat_map(|key| {
-            let named = table.get(key).and_then(Value::as_table).into_iter().flatten();
-            named.map(move |(name, settings)| (key, name.as_str(), settings))
-        })
-    })
-}
-
-/// Paths of the targets that a manifest names.
-fn target_paths(manifest: &Table) -> impl Iterator<Item = &str> {
-    let targets = ["bin", "test", "example", "bench"].iter().filter_map(|key| manifest.get(*key)?.as_array());
-    let targets = targets.flatten().chain(manifest.get("lib"));
-    targets.filter_map(|target| target.get("path")).filter_map(Value::as_str)
-}
-
-/// What in a manifest hides what is built of which sources.
-fn problem(manifest: &Table) -> Option<Problem> {
-    let is_outside = |path: &str| path.contains("..") || path.starts_with('/');
-    if target_paths(manifest).any(is_outside) {
-        return Some(Problem::Convention("a target's `path` that leads out of its package"));
-    }
-    let build = manifest.get("package").and_then(|package| package.get("build")).and_then(Value::as_str);
-    if build.is_some_and(|build| build != "build.rs") {
-        return Some(Problem::Convention("a build script of another name"));
-    }
-    if ["patch", "replace"].iter().any(|key| manifest.get(*key).is_some()) {
-        return Some(Problem::Convention("`[patch]` or `[replace]`"));
-    }
-    let shared =
-        manifest.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
-    let local = |settings: &&Value| settings.get("path").is_some();
-    if shared.is_some_and(|table| table.values().filter(local).any(|settings| settings.get("package").is_some())) {
-        return Some(Problem::Convention("another name for a package of the workspace"));
-    }
-    // In a run of all packages they are one set for all.
-    let has_features = |settings: &Value| {
-        ["features", "default-features", "default_features"].iter().any(|key| settings.get(*key).is_some())
-    };
-    let mut of_workspace = dependencies(manifest)
-        .map(|(_, _, settings)| settings)
-        .filter(|settings| local(settings) || settings.get("workspace").is_some());
-    let is_chosen =
-        of_workspace.any(has_features) || shared.is_some_and(|table| table.values().filter(local).any(has_features));
-    is_chosen.then_some(Problem::Build("a package chooses the features of another one"))
-}
-
-/// Whether a text takes a source from outside of its directory.
-fn includes_from_outside(text: &str) -> bool {
-    let included = INCLUDES.iter().flat_map(|word| text.match_indices(word)).map(|(at, _)| {
-        let rest = text.get(at..).unwrap_or_default().as_bytes();
-        String::from_utf8_lossy(&rest[..rest.len().min(INCLUDED_BYTES_MAX)]).into_owned()
-    });
-    included
-        .filter_map(|included| Some(included.split_once(".rs\"")?.0.to_owned()))
-        .any(|path| path.contains("..") || path.contains("CARGO_"))
-}
-
-/// Names of the modules that a text declares.
-fn modules(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split_inclusive("mod ").skip(1);
-    words.filter_map(|rest| rest.trim_start().split(|end: char| !end.is_alphanumeric() && end != '_').next())
 }
 
 #[cfg(test)]
@@ -512,8 +369,12 @@ mod tests {
                 "{text}"
             );
         }
-        let programs = [("a/src/main.rs", "fn main() {}"), ("b/tests/it.rs", "Command::new(program)")];
-        assert_eq!(packages(&programs).problem(), Some(Problem::Build("a package may run the program of another one")));
-        assert_eq!(packages(&[programs[0], ("a/tests/it.rs", "Command::new(program)")]).problem(), None);
+        let runs = Some(Problem::Build("a package may run the program of another one"));
+        let with_program =
+            |reader: &str| packages(&[("e/src/bin/server/main.rs", ""), ("b/tests/it.rs", reader)]).problem();
+        assert_eq!(with_program("Command::new(cargo_bin(\"server\"))"), runs);
+        assert_eq!(with_program("Command::new(\"rustc\")"), None);
+        let own = [("e/src/bin/server.rs", ""), ("e/tests/it.rs", "Command::new(\"server\")")];
+        assert_eq!(packages(&own).problem(), None);
     }
 }
