@@ -150,7 +150,7 @@ struct TestSet {
     attribution: Attribution,
     started_processes: bool,
     /// Whether one of them has run since without being measured. Missing in an index that an earlier version stored.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_outdated: bool,
     measured_at: Timestamp,
 }
