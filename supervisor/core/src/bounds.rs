@@ -392,8 +392,8 @@ pub const SELECTION_CHANGES_MAX: usize = 500;
 /// Most bytes of a `Cargo.toml` that a selection reads. With a larger one, all tests run.
 pub const MANIFEST_BYTES_MAX: usize = 256 * KIB;
 
-/// Most changed files of a kind (documentation; new or removed sources of JavaScript; any of Rust) whose names one selection searches in all
-/// sources, of [`SELECTION_SOURCE_BYTES_MAX`] together. With more, all tests run.
+/// Most changed files of a kind (documentation; new or removed sources of JavaScript; any of Rust) whose names one selection
+/// searches in all sources, of [`SELECTION_SOURCE_BYTES_MAX`] together. With more, all tests run.
 pub const SELECTION_NAMED_FILES_MAX: usize = 200;
 
 /// Most sets of tests that were measured together: one per package, or one per test where the language allows that.

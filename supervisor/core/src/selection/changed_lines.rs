@@ -43,8 +43,9 @@ pub(super) fn add_executing_tests(input: &SelectionInput<'_>, picks: &mut Picks,
     is_executed
 }
 
-/// Selects the test files or targets that executed a line of a function of JavaScript or Rust in whose body lines changed. False if these are not all that
-/// may be affected: a line outside of bodies changed, a function that no test executed, or what was measured is not known.
+/// Selects the test files (JavaScript) or targets (Rust) that executed a line of a function in whose body lines changed. False if
+/// these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was measured is
+/// not known.
 ///
 /// The whole function counts: what is declared in it is known from its beginning.
 pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
