@@ -141,7 +141,10 @@ fn tests_that_ran_without_coverage_run_with_any_change() {
     assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
     let unknown = ["TestA", "TestB", "TestC"].map(|test| format!("{test} what it executes is not known"));
     assert_eq!(affected(&workspace, "last_run"), unknown.join(", "));
+    // A run of affected tests has the settings of the last request.
     assert_eq!(names(&run_affected(&workspace, 0)), ["TestA", "TestB", "TestC"]);
+    assert_eq!(affected(&workspace, "last_run"), unknown.join(", "));
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
     assert_eq!(affected(&workspace, "last_run"), "", "measured again");
 }
 
