@@ -6,6 +6,7 @@
 //! an `impl`, in a call of a macro outside of functions, or with one of [`ACTS_OUTSIDE`] in it.
 
 use super::body::Body;
+use crate::script_text::is_word;
 
 /// Words in a function's body that have an effect outside of it, or that are not the same in each build.
 const ACTS_OUTSIDE: [&str; 11] = [
@@ -123,7 +124,7 @@ impl<'t> Scanner<'t> {
                 b'(' | b'[' | b'{' => self.open(byte),
                 b')' | b']' | b'}' => self.close(byte)?,
                 _ if byte.is_ascii_whitespace() => self.pass(1),
-                _ if is_word_byte(byte) => self.word()?,
+                _ if is_word(byte) => self.word()?,
                 _ => {
                     self.sign(byte);
                     self.pass(1);
@@ -191,15 +192,18 @@ impl<'t> Scanner<'t> {
             self.pass(2 + first.len_utf8());
         } else {
             self.pass(1);
-            let name = self.text.as_bytes()[self.at..].iter().take_while(|byte| is_word_byte(**byte)).count();
-            self.pass(name);
+            self.pass(self.word_len());
         }
         Some(())
     }
 
+    /// Bytes of the word that begins here.
+    fn word_len(&self) -> usize {
+        self.text.as_bytes()[self.at..].iter().take_while(|byte| is_word(**byte)).count()
+    }
+
     fn word(&mut self) -> Option<()> {
-        let start = self.at;
-        let len = self.text.as_bytes()[start..].iter().take_while(|byte| is_word_byte(**byte)).count();
+        let (start, len) = (self.at, self.word_len());
         let word = &self.text[start..start + len];
         let next = self.byte(start + len);
         let is_prefix = matches!(word, "r" | "br" | "cr");
@@ -211,8 +215,7 @@ impl<'t> Scanner<'t> {
         if word == "r" && next == b'#' {
             // A name that is a word of the language, as `r#fn`.
             self.pass(1);
-            let name = self.text.as_bytes()[self.at..].iter().take_while(|byte| is_word_byte(**byte)).count();
-            self.pass(name);
+            self.pass(self.word_len());
             self.last = Token::Word("");
             return Some(());
         }
@@ -241,7 +244,7 @@ impl<'t> Scanner<'t> {
 
     /// Whether a name follows.
     fn is_named(&self) -> bool {
-        self.text[self.at..].trim_start().bytes().next().is_some_and(is_word_byte)
+        self.text[self.at..].trim_start().bytes().next().is_some_and(is_word)
     }
 
     fn sign(&mut self, sign: u8) {
@@ -313,10 +316,6 @@ impl<'t> Scanner<'t> {
         self.pass(1);
         Some(())
     }
-}
-
-fn is_word_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
 #[cfg(test)]

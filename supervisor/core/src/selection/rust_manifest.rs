@@ -1,21 +1,13 @@
 //! Reads a `Cargo.toml` as far as a selection needs it: which packages a package is built with, and what hides what is built of
 //! which sources.
 
+use super::FullReason;
 use std::collections::BTreeSet;
 use toml::{Table, Value};
 
 /// Tables of a manifest that name packages which a package or its tests are built with; the last two, its build script.
 const DEPENDENCIES: [&str; 5] =
     ["dependencies", "dev-dependencies", "dev_dependencies", "build-dependencies", "build_dependencies"];
-
-/// Why it cannot be told what a source is built into.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Problem {
-    /// This takes sources from elsewhere.
-    Convention(&'static str),
-    /// A run of some packages builds something else than a run of all.
-    Build(&'static str),
-}
 
 /// What the manifest of a package says.
 #[derive(Debug, Default)]
@@ -84,23 +76,23 @@ fn target_paths(manifest: &Table) -> impl Iterator<Item = &str> {
 }
 
 /// What in a manifest hides what is built of which sources.
-pub(super) fn problem(manifest: &Table) -> Option<Problem> {
+pub(super) fn why_unknown(manifest: &Table) -> Option<FullReason> {
     let is_outside = |path: &str| path.contains("..") || path.starts_with('/');
     if target_paths(manifest).any(is_outside) {
-        return Some(Problem::Convention("a target's `path` that leads out of its package"));
+        return Some(FullReason::Convention { word: "a target's `path` that leads out of its package" });
     }
     let build = manifest.get("package").and_then(|package| package.get("build")).and_then(Value::as_str);
     if build.is_some_and(|build| build != "build.rs") {
-        return Some(Problem::Convention("a build script of another name"));
+        return Some(FullReason::Convention { word: "a build script of another name" });
     }
     if ["patch", "replace"].iter().any(|key| manifest.get(*key).is_some()) {
-        return Some(Problem::Convention("`[patch]` or `[replace]`"));
+        return Some(FullReason::Convention { word: "`[patch]` or `[replace]`" });
     }
     let shared =
         manifest.get("workspace").and_then(|workspace| workspace.get("dependencies")).and_then(Value::as_table);
     let local = |settings: &&Value| settings.get("path").is_some();
     if shared.is_some_and(|table| table.values().filter(local).any(|settings| settings.get("package").is_some())) {
-        return Some(Problem::Convention("another name for a package of the workspace"));
+        return Some(FullReason::Convention { word: "another name for a package of the workspace" });
     }
     // In a run of all packages they are one set for all.
     let has_features = |settings: &Value| {
@@ -111,5 +103,5 @@ pub(super) fn problem(manifest: &Table) -> Option<Problem> {
         .filter(|settings| local(settings) || settings.get("workspace").is_some());
     let is_chosen =
         of_workspace.any(has_features) || shared.is_some_and(|table| table.values().filter(local).any(has_features));
-    is_chosen.then_some(Problem::Build("a package chooses the features of another one"))
+    is_chosen.then_some(FullReason::OtherBuild { why: "a package chooses the features of another one" })
 }

@@ -1,7 +1,8 @@
 //! Which packages of a Cargo workspace depend on which, by the names in their manifests, and what cannot be told from that.
 
+use super::FullReason;
 use super::file_kind::{directory, file_name};
-use super::rust_manifest::{Problem, RustManifest, problem};
+use super::rust_manifest::{RustManifest, why_unknown};
 use super::rust_text::{includes_from_outside, knows_lines, modules, reads_files, runs_programs};
 use crate::bounds::MANIFEST_BYTES_MAX;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,8 @@ pub(super) struct RustPackages {
     users: BTreeMap<String, BTreeSet<String>>,
     /// Names of the packages whose code the compiler executes, or that are loaded as shared libraries.
     at_build: BTreeSet<String>,
-    problem: Option<Problem>,
+    /// Why all tests have to run after a change of any source.
+    why_unknown: Option<FullReason>,
     knows_lines: bool,
 }
 
@@ -56,7 +58,9 @@ impl RustPackages {
         found.read_manifests(sources);
         found.connect();
         found.read_sources(sources);
-        found.problem = found.problem.or_else(|| found.runs_others(sources));
+        if found.why_unknown.is_none() {
+            found.why_unknown = found.runs_others(sources);
+        }
         found
     }
 
@@ -64,10 +68,10 @@ impl RustPackages {
         for (path, text) in sources.iter().filter(|(path, _)| file_name(path) == "Cargo.toml") {
             let manifest = Some(text).filter(|text| text.len() <= MANIFEST_BYTES_MAX);
             let Some(manifest) = manifest.and_then(|text| text.parse::<Table>().ok()) else {
-                self.problem = Some(Problem::Convention("a `Cargo.toml` that cannot be read"));
+                self.why_unknown = Some(FullReason::Convention { word: "a `Cargo.toml` that cannot be read" });
                 continue;
             };
-            self.problem = self.problem.or_else(|| problem(&manifest));
+            self.why_unknown = self.why_unknown.take().or_else(|| why_unknown(&manifest));
             if let Some(manifest) = RustManifest::of(&manifest) {
                 let package = Package { manifest, ..Package::default() };
                 self.packages.insert(directory(path).to_owned(), package);
@@ -104,7 +108,8 @@ impl RustPackages {
         let stems: BTreeSet<&str> = texts().filter_map(|(path, _)| file_name(path).strip_suffix(".rs")).collect();
         for (path, text) in texts() {
             if includes_from_outside(text) {
-                self.problem.get_or_insert(Problem::Convention("`#[path]` or `include!` of another directory"));
+                self.why_unknown
+                    .get_or_insert(FullReason::Convention { word: "`#[path]` or `include!` of another directory" });
             }
             self.knows_lines |= knows_lines(text);
             let Some(dir) = self.directory_of(path) else { continue };
@@ -132,7 +137,7 @@ impl RustPackages {
     }
 
     /// Whether a package may run the program of another one, which a run of some packages does not build.
-    fn runs_others(&self, sources: &BTreeMap<String, String>) -> Option<Problem> {
+    fn runs_others(&self, sources: &BTreeMap<String, String>) -> Option<FullReason> {
         let programs: Vec<(&str, &str)> = self
             .packages
             .values()
@@ -145,12 +150,12 @@ impl RustPackages {
             runs_programs(text) && (programs.len() > PROGRAMS_MAX || others.any(|(_, name)| text.contains(name)))
         };
         let mut texts = sources.iter().filter(|(path, _)| path.ends_with(".rs"));
-        texts.any(runs_one).then_some(Problem::Build("a package may run the program of another one"))
+        texts.any(runs_one).then_some(FullReason::OtherBuild { why: "a package may run the program of another one" })
     }
 
-    /// Why nothing can be told of any source.
-    pub(super) fn problem(&self) -> Option<Problem> {
-        self.problem
+    /// Why all tests have to run after a change of any source.
+    pub(super) fn why_unknown(&self) -> Option<&FullReason> {
+        self.why_unknown.as_ref()
     }
 
     /// Whether a source may know the numbers of its or others' lines.
@@ -343,10 +348,10 @@ mod tests {
 
     #[test]
     fn names_what_hides_what_is_built_of_which_sources() {
-        let with = |path: &str, text: &str| packages(&[(path, text)]).problem();
+        let with = |path: &str, text: &str| packages(&[(path, text)]).why_unknown().cloned();
         let known = "#[path = \"x.rs\"]\nmod y;\ninclude!(concat!(env!(\"OUT_DIR\"), \"/x.rs\"));\n";
         assert_eq!(with("a/src/lib.rs", known), None);
-        let elsewhere = Some(Problem::Convention("`#[path]` or `include!` of another directory"));
+        let elsewhere = Some(FullReason::Convention { word: "`#[path]` or `include!` of another directory" });
         assert_eq!(with("a/src/lib.rs", "#[path = \"../../x.rs\"]\n"), elsewhere);
         assert_eq!(with("a/src/lib.rs", "include_str!(\"../../x.rs\");\n"), elsewhere);
         for (text, expected) in [
@@ -358,10 +363,10 @@ mod tests {
             ),
             ("[", "a `Cargo.toml` that cannot be read"),
         ] {
-            assert_eq!(with("f/Cargo.toml", text), Some(Problem::Convention(expected)), "{text}");
+            assert_eq!(with("f/Cargo.toml", text), Some(FullReason::Convention { word: expected }), "{text}");
         }
         assert_eq!(with("f/Cargo.toml", "[workspace.dependencies]\nz = { package = 'rand', version = '1' }"), None);
-        let features = Some(Problem::Build("a package chooses the features of another one"));
+        let features = Some(FullReason::OtherBuild { why: "a package chooses the features of another one" });
         for text in ["a = { path = '../a', features = ['x'] }", "a = { workspace = true, default-features = false }"] {
             assert_eq!(
                 with("f/Cargo.toml", &format!("[package]\nname = 'f'\n[dependencies]\n{text}")),
@@ -369,12 +374,13 @@ mod tests {
                 "{text}"
             );
         }
-        let runs = Some(Problem::Build("a package may run the program of another one"));
-        let with_program =
-            |reader: &str| packages(&[("e/src/bin/server/main.rs", ""), ("b/tests/it.rs", reader)]).problem();
+        let runs = Some(FullReason::OtherBuild { why: "a package may run the program of another one" });
+        let with_program = |reader: &str| {
+            packages(&[("e/src/bin/server/main.rs", ""), ("b/tests/it.rs", reader)]).why_unknown().cloned()
+        };
         assert_eq!(with_program("Command::new(cargo_bin(\"server\"))"), runs);
         assert_eq!(with_program("Command::new(\"rustc\")"), None);
         let own = [("e/src/bin/server.rs", ""), ("e/tests/it.rs", "Command::new(\"server\")")];
-        assert_eq!(packages(&own).problem(), None);
+        assert_eq!(packages(&own).why_unknown(), None);
     }
 }

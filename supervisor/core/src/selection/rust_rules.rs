@@ -7,7 +7,6 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_functions;
 use super::file_kind::{Ecosystem, FileKind, file_name};
 use super::picks::Picks;
-use super::rust_manifest::Problem;
 use super::rust_packages::{RustPackages, package_of_unit};
 use super::rust_text::lists_files;
 use super::selection_input::SelectionInput;
@@ -16,7 +15,6 @@ use super::text::LineMap;
 use super::{FullReason, Reason};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::test_case::TestId;
-use std::collections::BTreeSet;
 
 pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
     let packages = RustPackages::new(input.sources);
@@ -31,10 +29,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     for change in input.changes.iter().filter(|change| !is_documentation(change)) {
         let (path, how) = (change.path.as_str(), change.how.word());
         let file = || path.to_owned();
-        match packages.problem() {
-            Some(Problem::Convention(word)) => return Err(FullReason::Convention { word }),
-            Some(Problem::Build(why)) => return Err(FullReason::OtherBuild { why }),
-            None => {}
+        if let Some(why) = packages.why_unknown() {
+            return Err(why.clone());
         }
         if (change.old.is_none() || change.new.is_none()) && packages.may_be_target(path) {
             let why = "Cargo finds the tests and programs of this directory by itself";
@@ -100,11 +96,11 @@ fn moves_lines(change: &ChangedFile) -> bool {
 
 /// Adds the targets with a test of which not all lines are known: documentation tests, and tests whose records were too many.
 fn add_unmeasured(input: &SelectionInput<'_>, picks: &mut Picks) {
-    let measured: BTreeSet<TestId> = input.index.completely_measured().into_iter().collect();
+    let measured = input.index.completely_measured();
     for (unit, tests) in input.baseline.tests() {
         let test = |name: &String| TestId { package: unit.clone(), name: name.clone() };
         let mut run = tests.iter().filter(|(_, result)| **result != LastResult::Skipped);
-        if run.any(|(name, _)| !measured.contains(&test(name))) {
+        if run.any(|(name, _)| measured.binary_search(&test(name)).is_err()) {
             picks.whole(unit, Reason::Unmapped);
         }
     }

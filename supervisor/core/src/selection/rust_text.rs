@@ -1,8 +1,8 @@
 //! What the text of one Rust source says: whether its tests may read or run others, and what it takes in. Too much is found rather than
 //! too little.
 
-/// What a source has whose tests may read any other source or data.
-const READS_FILES: [&str; 22] = [
+/// What a source has whose tests may read any file.
+const LISTS_FILES: [&str; 19] = [
     "CARGO_MANIFEST_DIR",
     "read_dir",
     "walkdir",
@@ -22,10 +22,10 @@ const READS_FILES: [&str; 22] = [
     "compiletest",
     "trybuild",
     "automod",
-    "}.rs\"",
-    "\".rs\"",
-    "\"rs\"",
 ];
+
+/// What a source has that builds the names of other sources.
+const NAMES_SOURCES: [&str; 3] = ["}.rs\"", "\".rs\"", "\"rs\""];
 
 /// What a source has whose tests may run other programs or load libraries.
 const RUNS_PROGRAMS: [&str; 8] =
@@ -40,19 +40,23 @@ const INCLUDES: [&str; 5] = ["#[path", "include!(", "include_str!(", "include_by
 /// Most bytes of what is included that are searched.
 const INCLUDED_BYTES_MAX: usize = 400;
 
+fn has_one(text: &str, parts: &[&str]) -> bool {
+    parts.iter().any(|part| text.contains(part))
+}
+
 /// Whether the tests of a source may read any other source or data.
 pub(super) fn reads_files(text: &str) -> bool {
-    READS_FILES.iter().any(|word| text.contains(word))
+    has_one(text, &LISTS_FILES) || has_one(text, &NAMES_SOURCES)
 }
 
 /// Whether the tests of a source may run other programs or load libraries.
 pub(super) fn runs_programs(text: &str) -> bool {
-    RUNS_PROGRAMS.iter().any(|word| text.contains(word))
+    has_one(text, &RUNS_PROGRAMS)
 }
 
 /// Whether a source may know the number of a line.
 pub(super) fn knows_lines(text: &str) -> bool {
-    KNOWS_LINES.iter().any(|word| text.contains(word))
+    has_one(text, &KNOWS_LINES)
 }
 
 /// Whether a source takes in what directories contain, or files by names that it builds.
@@ -61,8 +65,7 @@ pub(super) fn lists_files(text: &str, name: &str) -> bool {
     let names_ending = |ending: &str| {
         [format!(".{ending}\""), format!("\"{ending}\""), format!("\\.{ending}")].iter().any(|part| text.contains(part))
     };
-    READS_FILES.iter().filter(|word| !word.contains("rs\"")).any(|word| text.contains(word))
-        || ending.is_some_and(names_ending)
+    has_one(text, &LISTS_FILES) || ending.is_some_and(names_ending)
 }
 
 /// Whether a text takes a source from outside of its directory.
