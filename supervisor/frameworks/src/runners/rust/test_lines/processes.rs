@@ -14,8 +14,8 @@ const DEPTH_MAX: usize = 16;
 /// Most tests that a process is given which belongs to one of them.
 const CANDIDATES_MAX: usize = 256;
 
-/// Whose lines a record has. The tests of the last three are found once for all records of the same owner
-/// ([`ProcessTree::tests_of`]).
+/// Whose lines a record has. The tests of a process or a package may be many: [`ProcessTree::tests_of`] finds them once for all records
+/// of the same owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Owner<'p> {
     Test(Test<'p>),
@@ -93,8 +93,7 @@ impl<'p> ProcessTree<'p> {
         if let Some(owner) = self.owner_of_child(key(record), process) {
             return owner;
         }
-        let began = record.process_began;
-        let Some(package) = process.package else { return self.owner_of(running_at(&self.intervals, began), false) };
+        let Some(package) = process.package else { return self.owner_at(record.process_began) };
         match &record.kind {
             _ if record.ignored => Owner::Tests(BTreeSet::new()),
             _ if process.overlaps => Owner::Process(key(record)),
@@ -104,7 +103,7 @@ impl<'p> ProcessTree<'p> {
             }
             RecordKind::Outside if !process.tests.is_empty() => Owner::Process(key(record)),
             // A program that does not say which test it runs: started by a test, or with a harness of its own.
-            RecordKind::Outside => match self.owner_of(running_at(&self.intervals, began), false) {
+            RecordKind::Outside => match self.owner_at(record.process_began) {
                 Owner::Tests(tests) if tests.is_empty() && program.map.target.is_some() => Owner::Package(package),
                 owner => owner,
             },
@@ -143,8 +142,13 @@ impl<'p> ProcessTree<'p> {
         }
         Some(match parent.package {
             Some(_) => self.owner_of(running_at(&parent.tests, child.1), parent.overlaps),
-            None => self.owner_of(running_at(&self.intervals, above.1), false),
+            None => self.owner_at(above.1),
         })
+    }
+
+    /// The tests that ran at this time.
+    fn owner_at(&self, time: u64) -> Owner<'p> {
+        self.owner_of(running_at(&self.intervals, time), false)
     }
 
     fn owner_of(&self, mut tests: BTreeSet<Test<'p>>, overlaps: bool) -> Owner<'p> {
@@ -161,7 +165,7 @@ impl<'p> ProcessTree<'p> {
     }
 }
 
-/// The tests that ran at this time.
+/// The tests of these that ran at this time.
 fn running_at<'p>(intervals: &[Interval<'p>], time: u64) -> BTreeSet<Test<'p>> {
     let behind = intervals.partition_point(|(began, ..)| *began <= time);
     let before = intervals[..behind].iter().rev().take(CANDIDATES_MAX);
