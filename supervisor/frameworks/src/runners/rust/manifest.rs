@@ -65,6 +65,7 @@ struct TargetTable {
     name: Option<String>,
     path: Option<String>,
     harness: Option<bool>,
+    test: Option<bool>,
 }
 
 impl Manifest {
@@ -132,7 +133,7 @@ pub(super) struct CargoPackage {
     pub(super) name: String,
     /// Directory, relative to the workspace of the session.
     pub(super) dir: String,
-    /// NameSelection of the test binaries without libtest's harness, as Cargo writes them before the hash.
+    /// Names of the test binaries without libtest's harness, as Cargo writes them before the hash.
     pub(super) plain: Vec<String>,
     /// The binaries that the manifest names, other than the library, with their source if it is given.
     pub(super) named: Vec<(Binary, Option<String>)>,
@@ -159,8 +160,11 @@ pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project)
             let named = kinds.into_iter().flat_map(|(kind, targets)| named_binaries(dir, kind, targets)).collect();
             let named_only = package.named_only();
             let lib = TargetTable { name: lib.name.or_else(|| Some(package.name.clone())), ..lib };
-            let plain = [lib].into_iter().chain(bin).chain(test).chain(bench).chain(example);
-            let plain = plain.filter(|target| target.harness == Some(false)).filter_map(|target| target.name);
+            // Benchmarks and examples are no tests unless they say so: one may have the name of the library, whose tests have a
+            // harness.
+            let tested = [lib].into_iter().chain(bin).chain(test).filter(|target| target.test != Some(false));
+            let tested = tested.chain(bench.into_iter().chain(example).filter(|target| target.test == Some(true)));
+            let plain = tested.filter(|target| target.harness == Some(false)).filter_map(|target| target.name);
             let plain = plain.map(|name| name.replace('-', "_")).collect();
             Some(CargoPackage { name: package.name, dir: dir.to_owned(), plain, named, named_only })
         })
@@ -290,6 +294,21 @@ mod tests {
             packages(&projects[0]).iter().map(|package| format!("{}:{}", package.name, plain(package))).collect();
         assert!(of_root.contains(&"a:ui_tests".to_owned()), "{of_root:?}");
         assert_eq!(plain(&packages(&projects[2])[0]), "gen");
+    }
+
+    #[test]
+    fn only_what_cargo_tests_is_a_test_binary_without_a_harness() {
+        for (targets, expected) in [
+            ("[[bench]]\nname = 'x'\nharness = false\n", ""),
+            ("[[bench]]\nname = 'x'\nharness = false\ntest = true\n", "x"),
+            ("[[example]]\nname = 'e'\nharness = false\n", ""),
+            ("[[example]]\nname = 'e'\nharness = false\ntest = true\n", "e"),
+            ("[[test]]\nname = 't'\nharness = false\ntest = false\n[[bin]]\nname = 'b'\nharness = false\n", "b"),
+        ] {
+            let tree = FileTree::with_contents(&[("Cargo.toml", &format!("[package]\nname = 'x'\n{targets}"))]);
+            let projects = workspaces(&tree);
+            assert_eq!(packages(&projects, &tree, &projects[0])[0].plain.join(","), expected, "{targets}");
+        }
     }
 
     #[test]
