@@ -18,7 +18,7 @@ ifeq ($(shell id -u),0)
 TEST_TOOLS += package-guest
 endif
 
-.PHONY: auditable root help demo test bench soak load capacity projects fuzz lint deny deb rpm image sbom tools build clean
+.PHONY: auditable root help demo test bench soak load capacity projects mutants fuzz lint deny deb rpm image sbom tools build clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -62,6 +62,10 @@ capacity: ## measure this host and write the [host] table that suits it to FILE=
 projects: ## compare test totals of popular projects with their own runners, ONLY=Go; needs registries, writes tests/PROJECTS.md
 	cargo build --release --locked --bins
 	python3 tests/projects/compare.py --only "$(ONLY)"
+
+mutants: ## change lines of popular projects, and compare the tests that fail with those selected as affected, ONLY=Go EACH=25; needs registries, writes tests/MUTANTS.md
+	cargo build --release --locked --bins
+	python3 tests/projects/mutants.py --only "$(ONLY)" --each $(or $(EACH),25)
 
 fuzz: ## fuzz every parser, SECONDS_EACH=600; exits non-zero if a property is violated
 	.ci/tools cargo-fuzz
