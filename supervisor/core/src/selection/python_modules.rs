@@ -4,8 +4,9 @@
 use super::file_kind::{directory, file_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Words of a file that may import, run or read any other: dynamic imports, listings of directories, processes, plugins.
-const REACHES_ALL: [&str; 24] = [
+/// Words of a file that may import, run or read any other: dynamic imports, listings of directories, processes, plugins, and
+/// installed programs that `pytest-console-scripts` calls in the test's process.
+const REACHES_ALL: [&str; 26] = [
     "importlib",
     "__import__",
     "import_module",
@@ -30,6 +31,8 @@ const REACHES_ALL: [&str; 24] = [
     "testdir",
     "pytest_plugins",
     "entry_points",
+    "pkg_resources",
+    "script_runner",
 ];
 
 /// Words of settings and sources that load modules by a convention which no import shows.
@@ -228,10 +231,11 @@ mod tests {
             ("test_a.py", "import helpers"),
             ("test_b.py", "import json"),
             ("test_c.py", "for path in here.glob('*.json'): pass"),
+            ("test_d.py", "def test_help(script_runner): script_runner.run('shop')"),
         ];
         assert_eq!(
             modules(&files).reaching_all().into_iter().collect::<Vec<_>>(),
-            ["helpers.py", "test_a.py", "test_c.py"]
+            ["helpers.py", "test_a.py", "test_c.py", "test_d.py"]
         );
         assert_eq!(modules(&files).convention(), None);
         assert_eq!(modules(&[("settings.py", "INSTALLED_APPS = ['shop']")]).convention(), Some("INSTALLED_APPS"));

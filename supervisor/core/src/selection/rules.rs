@@ -251,13 +251,10 @@ fn is_named_in_settings(path: &str, settings: &[String]) -> bool {
     })
 }
 
-/// The texts of settings, without the programs that the project installs: only a test that starts processes starts them, unless
-/// `pytest-console-scripts` loads them into its own process.
+/// The texts of settings, without the programs that the project installs: tests load those by words that `PythonModules` knows.
 fn python_settings(sources: &BTreeMap<String, String>) -> Vec<String> {
-    let loads_programs =
-        sources.values().any(|text| text.contains("script_runner") || text.contains("script_launch_mode"));
     let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
-    settings.map(|(_, text)| if loads_programs { text.clone() } else { without_programs(text) }).collect()
+    settings.map(|(_, text)| without_programs(text)).collect()
 }
 
 /// The lines of a `pyproject.toml` or `setup.cfg` without those that name what a program calls.

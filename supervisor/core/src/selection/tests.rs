@@ -450,24 +450,21 @@ fn modules_that_settings_load_run_everything() {
 }
 
 #[test]
-fn programs_that_a_project_installs_are_loaded_by_no_test() {
+fn programs_that_a_project_installs_are_no_modules_that_settings_load() {
     let plain = Project::new("pytest", &python_files(), &passed(PYTHON_TESTS), Vec::new());
     let mut edited = python_files();
     edited.insert("shop/price.py".into(), "X = 1\n".into());
-    let expected = shown(&plain.select(&edited));
+    let selected = shown(&plain.select(&edited));
     let full = "full: shop/price.py, a module that settings name, was changed";
-    let in_process = [("test_z.py", "def test_z(script_runner): script_runner.run('x')\n")];
-    for (file, settings, further, expected) in [
-        ("pyproject.toml", "[project.scripts]\nx = 'shop.price:main'\n", &[][..], expected.as_str()),
-        ("pyproject.toml", "[tool.poetry.scripts]\nx = 'shop.price:main'\n[tool.x]\ny = 1\n", &[], &expected),
-        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = shop.price:main\n", &[], &expected),
-        ("pyproject.toml", "[project.scripts]\nx = 'shop.price:main'\n", &in_process, full),
-        ("pyproject.toml", "[project.scripts]\nx = 'a:b'\n[tool.pytest]\nplugins = 'shop.price'\n", &[], full),
-        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = a:b\ny =\n    z = shop.price:p\n", &[], full),
+    for (file, settings, expected) in [
+        ("pyproject.toml", "[project.scripts]\nx = 'shop.price:main'\n", selected.as_str()),
+        ("pyproject.toml", "[tool.poetry.scripts]\nx = 'shop.price:main'\n[tool.x]\ny = 1\n", &selected),
+        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = shop.price:main\n", &selected),
+        ("pyproject.toml", "[project.scripts]\nx = 'a:b'\n[tool.pytest]\nplugins = 'shop.price'\n", full),
+        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = a:b\ny =\n    z = shop.price:p\n", full),
     ] {
         let mut before = python_files();
         before.insert(file.into(), settings.into());
-        before.extend(further.iter().map(|(path, text)| ((*path).into(), (*text).into())));
         let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
         check(&project, &before, &[("shop/price.py", Some("X = 1\n"), expected)]);
     }
