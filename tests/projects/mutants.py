@@ -46,11 +46,11 @@ NO_CODE = re.compile(r"^\s*(//|#|\*|/\*|import\b|from\b|use\b|package\b|@|\"|'|r
 
 HEAD = """# Mutants of real projects
 
-Written by `make mutants`: single lines of the product are changed, one at a time, in projects as their registry publishes them. A mutant
-counts if tests fail that pass without it. **left out** are mutants of which `proctor affected` selects none, and failing tests that it does
-not select; both must be 0. The share is that of selected tests, at the median; a full run has all of them. The suspect is the function
-that has the change, among the five of `proctor analyze`. Projects without a line were not run, or none of their lines is known to be
-executed.
+Written by `make mutants`: single lines that tests execute are changed, one at a time, in projects as their registry publishes them, until
+enough mutants ran or the time is over. **left out** are mutants of which no failing test was selected by `proctor affected`, and failing
+tests that were not selected; both must be 0, which says little where the share is 1.00. Shares and times are medians over all mutants; a
+full run has all tests. The suspect is the function that has the change, among the five of `proctor analyze`. Mutants that do not compile,
+load or end are not counted.
 
 | language | project | tests | mutants | with failures | left out: mutants, tests | full runs | share | answer, median | first suspect | of five |
 |---|---|---|---|---|---|---|---|---|---|---|

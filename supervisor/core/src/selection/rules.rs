@@ -200,18 +200,18 @@ fn python((input, picks): Rules<'_>) -> Result<(), FullReason> {
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| left.contains(unit));
     let changed = |change: &&ChangedFile| FileKind::of(Ecosystem::Python, &change.path) != FileKind::Documentation;
     let mut product: Option<&str> = None;
-    let settings = python_settings(input.sources);
     for change in input.changes.iter().filter(changed) {
         if let Some(word) = modules.convention() {
             return Err(FullReason::Convention { word });
         }
         let path = change.path.as_str();
         let dependents = modules.dependents(path);
-        if let Some(file) = dependents.iter().find(|file| is_named_in_settings(file, &settings)) {
-            let is_itself = file == path;
-            let what =
-                if is_itself { "a module that settings name" } else { "which a module that settings name imports" };
-            return Err(FullReason::Settings { file: path.to_owned(), what, how: change.how.word() });
+        if let Some(file) = dependents.iter().find(|file| is_named_in_settings(file, input.sources)) {
+            return Err(FullReason::Settings {
+                file: file.clone(),
+                what: "a module that settings name",
+                how: change.how.word(),
+            });
         }
         let is_test = |file: &str| {
             FileKind::of(Ecosystem::Python, file) == FileKind::Test || input.baseline.tests().contains_key(file)
@@ -240,34 +240,14 @@ fn python((input, picks): Rules<'_>) -> Result<(), FullReason> {
 }
 
 // A plugin or a settings module that pytest itself loads.
-fn is_named_in_settings(path: &str, settings: &[String]) -> bool {
+fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool {
     let Some(name) = file_name(path).strip_suffix(".py") else { return false };
     let parent = file_name(directory(path));
     let dotted = format!("{parent}.{name}");
-    settings.iter().any(|text| {
+    let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
+    settings.into_iter().any(|(_, text)| {
         !parent.is_empty() && text.contains(&dotted)
             || text.contains(&format!("-p {name}"))
             || text.contains(&format!("-p{name}"))
     })
-}
-
-/// The texts of settings, without the programs that the project installs: tests load those by words that `PythonModules` knows.
-fn python_settings(sources: &BTreeMap<String, String>) -> Vec<String> {
-    let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
-    settings.map(|(_, text)| without_programs(text)).collect()
-}
-
-/// The lines of a `pyproject.toml` or `setup.cfg` without those that name what a program calls.
-fn without_programs(text: &str) -> String {
-    const TABLES: [&str; 3] = ["[project.scripts]", "[project.gui-scripts]", "[tool.poetry.scripts]"];
-    let (mut in_table, mut in_list) = (false, false);
-    let is_kept = |line: &&str| {
-        if line.starts_with('[') {
-            in_table = TABLES.contains(&line.trim_end());
-        }
-        let is_first = ["console_scripts", "gui_scripts"].iter().any(|key| line.trim_start().starts_with(key));
-        in_list = is_first || in_list && line.starts_with([' ', '\t']) && line.contains(':');
-        !in_table && !in_list
-    };
-    text.lines().filter(is_kept).collect::<Vec<_>>().join("\n")
 }

