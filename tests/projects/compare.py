@@ -255,6 +255,29 @@ options. Expected failures count as skipped. Rows of `projects.tsv` without a li
 """
 
 
+def read_rows():
+    with open(HERE / "projects.tsv", newline="") as file:
+        return [{name: value or "" for name, value in row.items()} for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
+
+
+class Table:
+    """A Markdown file with a line for each row that was run. Rows that are not run keep their lines of an earlier run."""
+
+    def __init__(self, out, head, rows):
+        self.out, self.head, self.names = out, head, [self.name(row) for row in rows]
+        parse_name = lambda text: tuple(cell.strip() for cell in text.split("|")[1:3])
+        self.lines = {parse_name(text): text for text in out.read_text().splitlines() if text.startswith("| ")} if out.exists() else {}
+
+    @staticmethod
+    def name(row):
+        return row["language"], f"{row['name']} {row['version']}".strip()
+
+    def write(self, row, line):
+        self.lines[self.name(row)] = line
+        print(line, flush=True)
+        self.out.write_text(self.head + "".join(f"{self.lines[name]}\n" for name in self.names if name in self.lines))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="")
@@ -265,18 +288,12 @@ def main():
     if options.trim:
         return trim(Path.cwd())
     proctor = os.environ.get("PROCTOR", str(TOP / "target/release/proctor"))
-    with open(HERE / "projects.tsv", newline="") as file:
-        rows = [{name: value or "" for name, value in row.items()} for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
-    # Rows that are not selected keep their lines of an earlier run.
-    parse_name = lambda text: tuple(cell.strip() for cell in text.split("|")[1:3])
-    lines = {parse_name(text): text for text in options.out.read_text().splitlines() if text.startswith("| ")} if options.out.exists() else {}
-    names = [(row["language"], f"{row['name']} {row['version']}".strip()) for row in rows]
-    for row, name in zip(rows, names):
+    rows = read_rows()
+    table = Table(options.out, HEAD, rows)
+    for row in rows:
         if options.only in f"{row['language']} {row['name']}":
-            lines[name] = table_line(row, options.cache, proctor)
-            print(lines[name], flush=True)
-            options.out.write_text(HEAD + "".join(f"{lines[name]}\n" for name in names if name in lines))
-    return 1 if any("**no**" in text for text in lines.values()) else 0
+            table.write(row, table_line(row, options.cache, proctor))
+    return 1 if any("**no**" in text for text in table.lines.values()) else 0
 
 
 if __name__ == "__main__":

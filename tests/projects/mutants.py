@@ -11,7 +11,6 @@ are measured from 3.12 on, so `python3` has to be that new.
 
 import argparse
 import collections
-import csv
 import json
 import os
 import random
@@ -23,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from compare import CACHE, HERE, TOP, install_sources
+from compare import CACHE, HERE, TOP, Table, install_sources, read_rows
 
 SECONDS_MAX = 120
 # Most tests that an answer lists.
@@ -59,7 +58,7 @@ load or end are not counted.
 
 class Project:
     def __init__(self, directory, proctor, scratch):
-        self.source, self.proctor, self.scratch = directory, proctor, scratch
+        self.proctor, self.scratch = proctor, scratch
         self.copy, self.state, self.after = scratch / "workspace", scratch / "state", scratch / "after"
         shutil.rmtree(scratch, ignore_errors=True)
         self.state.mkdir(parents=True)
@@ -86,9 +85,6 @@ class Project:
     def run(self, state):
         text = self.command(state, "run", "--output", "json", "--timeout", f"{SECONDS_MAX}s")
         return json.loads(text[text.index("{"):])
-
-    def covering_tests(self, target):
-        return self.command(self.state, "covering", target)
 
 
 def failed(report):
@@ -159,7 +155,7 @@ def measure(row, directory, proctor, options):
     for file, number, line in chosen:
         if counts["mutants"] == options.each or time.monotonic() > until:
             break
-        if "test(s) cover" not in project.covering_tests(f"{file}:{number + 1}"):
+        if "test(s) cover" not in project.command(project.state, "covering", f"{file}:{number + 1}"):
             counts["not executed"] += 1
             continue
         path = project.copy / file
@@ -222,14 +218,10 @@ def main():
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args()
     proctor = os.environ.get("PROCTOR", str(TOP / "target/release/proctor"))
-    with open(HERE / "projects.tsv", newline="") as file:
-        rows = [{name: value or "" for name, value in row.items()} for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
-    rows = [row for row in rows if not row["needs"] and row["language"] in EXTENSIONS]
-    names = [(row["language"], f"{row['name']} {row['version']}".strip()) for row in rows]
-    parse_name = lambda text: tuple(cell.strip() for cell in text.split("|")[1:3])
-    lines = {parse_name(text): text for text in options.out.read_text().splitlines() if text.startswith("| ")} if options.out.exists() else {}
+    rows = [row for row in read_rows() if not row["needs"] and row["language"] in EXTENSIONS]
+    table = Table(options.out, HEAD, rows)
     left_out = False
-    for row, name in zip(rows, names):
+    for row in rows:
         if options.only not in f"{row['language']} {row['name']}":
             continue
         directory, error = install_sources(row, options.cache)
@@ -238,9 +230,7 @@ def main():
             print(f"{row['name']}: {error}", flush=True)
             continue
         left_out |= cells[3] != "0, 0"
-        lines[name] = "| " + " | ".join([*name, *cells]) + " |"
-        print(lines[name], flush=True)
-        options.out.write_text(HEAD + "".join(f"{lines[name]}\n" for name in names if name in lines))
+        table.write(row, "| " + " | ".join([*table.name(row), *cells]) + " |")
     return 1 if left_out else 0
 
 
