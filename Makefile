@@ -63,7 +63,7 @@ projects: ## compare test totals of popular projects with their own runners, ONL
 	cargo build --release --locked --bins
 	python3 tests/projects/compare.py --only "$(ONLY)"
 
-mutants: ## change lines of popular projects, and compare the tests that fail with those selected as affected, ONLY=Go EACH=25; needs registries, writes tests/MUTANTS.md
+mutants: ## change lines and files of popular projects, and compare the tests that fail with those selected as affected, ONLY=Go EACH=25; needs registries, writes tests/MUTANTS.md
 	cargo build --release --locked --bins
 	python3 tests/projects/mutants.py --only "$(ONLY)" --each $(or $(EACH),25)
 

@@ -9,7 +9,7 @@ directory and no options.
 
 Columns: `source` is a key of SOURCES, `extra` its additional arguments, `command` the project's own test command, `reader` a
 key of READERS, `needs` a requirement that runs here do not have (the row is listed, not run), `why` the reason for
-different totals.
+different totals, `unmeasured` the reason why mutants.py does not change it.
 """
 
 import argparse
@@ -231,18 +231,17 @@ def is_same(row, native, sandboxed):
     return statuses_agree and (row["reader"] == "status" or native[:3] == sandboxed[:3])
 
 
-def table_line(row, cache, proctor):
-    cells = lambda *rest: "| " + " | ".join([row["language"], f"{row['name']} {row['version']}".strip(), *rest]) + " |"
+def table_cells(row, cache, proctor):
     if row["needs"]:
-        return cells("", "", "", f"not run: needs {row['needs']}")
+        return "", "", "", f"not run: needs {row['needs']}"
     directory, error = install_sources(row, cache)
     if directory is None:
-        return cells(f"`{row['command']}`", "", "", f"**no**: {error}")
+        return f"`{row['command']}`", "", "", f"**no**: {error}"
     native = run_natively(row, directory)
     sandboxed, label = run_proctor(directory, proctor)
     show = lambda t: "exit " + str(t.status) if row["reader"] == "status" else f"{t.passed} / {t.failed} / {t.skipped}, exit {t.status}"
     verdict = "yes" if is_same(row, native, sandboxed) else f"no: {row['why']}" if row["why"] else "**no**"
-    return cells(f"`{row['command']}`", show(native), f"{show(sandboxed)} ({label})", verdict)
+    return f"`{row['command']}`", show(native), f"{show(sandboxed)} ({label})", verdict
 
 
 HEAD = """# Real projects
@@ -260,22 +259,25 @@ def read_rows():
         return [{name: value or "" for name, value in row.items()} for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
 
 
-class Table:
-    """A Markdown file with a line for each row that was run. Rows that are not run keep their lines of an earlier run."""
+def row_name(row):
+    """The first two cells of a row's line."""
+    return row["language"], f"{row['name']} {row['version']}".strip()
 
-    def __init__(self, out, head, rows):
-        self.out, self.head, self.names = out, head, [self.name(row) for row in rows]
+
+class Table:
+    """A Markdown file of sections, each a head and the names of its lines. Lines that are not written again stay as they were."""
+
+    def __init__(self, out, *sections):
+        self.out, self.sections = out, sections
         parse_name = lambda text: tuple(cell.strip() for cell in text.split("|")[1:3])
         self.lines = {parse_name(text): text for text in out.read_text().splitlines() if text.startswith("| ")} if out.exists() else {}
 
-    @staticmethod
-    def name(row):
-        return row["language"], f"{row['name']} {row['version']}".strip()
-
-    def write(self, row, line):
-        self.lines[self.name(row)] = line
-        print(line, flush=True)
-        self.out.write_text(self.head + "".join(f"{self.lines[name]}\n" for name in self.names if name in self.lines))
+    def write(self, name, *cells):
+        self.lines[name] = "| " + " | ".join([*name, *cells]) + " |"
+        print(self.lines[name], flush=True)
+        self.out.write_text("\n".join(
+            head + "".join(f"{self.lines[name]}\n" for name in names if name in self.lines) for head, names in self.sections
+        ))
 
 
 def main():
@@ -289,10 +291,10 @@ def main():
         return trim(Path.cwd())
     proctor = os.environ.get("PROCTOR", str(TOP / "target/release/proctor"))
     rows = read_rows()
-    table = Table(options.out, HEAD, rows)
+    table = Table(options.out, (HEAD, [row_name(row) for row in rows]))
     for row in rows:
         if options.only in f"{row['language']} {row['name']}":
-            table.write(row, table_line(row, options.cache, proctor))
+            table.write(row_name(row), *table_cells(row, options.cache, proctor))
     return 1 if any("**no**" in text for text in table.lines.values()) else 0
 
 
