@@ -250,6 +250,9 @@ pub enum FullReason {
     /// The last run names not all of its failures.
     #[error("the last run did not pass, and not all of its failures are known by name")]
     UnknownFailures,
+    /// The files of all known tests were removed.
+    #[error("the files of all known tests are gone")]
+    NoneLeft,
     /// The runner cannot be called with the selected tests.
     #[error("the selected tests need more commands than one run may have")]
     TooManyCommands,

@@ -78,6 +78,10 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
         Ecosystem::JavaScript => javascript_rules::apply(input, &mut picks)?,
     }
     picks.add_results(baseline);
+    // A run of all tests that finds none is no pass, so that nothing to run may not look like one.
+    if !baseline.tests().is_empty() && baseline.tests().keys().all(|unit| picks.gone.contains(unit)) {
+        return Err(FullReason::NoneLeft);
+    }
     Ok(picks)
 }
 
@@ -142,7 +146,7 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
     let packages = GoPackages::new(input.sources);
     let removed = input.changes.iter().filter(|change| change.new.is_none());
     let left: BTreeSet<String> = removed.filter_map(|change| packages.package_of(&change.path)).collect();
-    picks.sort_out_gone(input.baseline, |unit| packages.has(unit), |unit| left.contains(unit));
+    picks.sort_out_gone(input.baseline, |unit| packages.has_tests(unit), |unit| left.contains(unit));
     let mut product: Option<&str> = None;
     for change in &input.changes {
         let (path, kind) = (change.path.as_str(), FileKind::of(Ecosystem::Go, &change.path));

@@ -245,6 +245,7 @@ fn a_table_of_changes_to_a_go_workspace() {
             ("a/a.go", None, ALL_BUT_C),
             ("a/a_test.go", Some("package a\n"), "a.TestF"),
             ("a/a_test.go", None, "nothing"),
+            ("b/b.go", None, "b.TestG"),
             ("a/more.go", Some("package a\n\nfunc init() {}\n"), ALL_BUT_C),
             ("a/more_test.go", Some("package a\n"), "a.TestF"),
             ("e/e_test.go", Some("package e\n"), "e.*"),
@@ -270,6 +271,18 @@ fn a_table_of_changes_to_a_go_workspace() {
             ("README.md", None, "nothing"),
         ],
     );
+}
+
+#[test]
+fn tests_whose_files_are_gone_are_not_left_out() {
+    let mut now = go_files();
+    now.remove("a/a_test.go");
+    let affected = go_project().select(&now);
+    assert_eq!((shown(&affected).as_str(), affected.known, affected.left_out()), ("nothing", 3, 3));
+    for package in ["b", "c", "d"] {
+        now.remove(&format!("{package}/{package}_test.go"));
+    }
+    assert_eq!(shown(&go_project().select(&now)), "full: the files of all known tests are gone");
 }
 
 #[test]
