@@ -92,6 +92,17 @@ fn measures_each_test_in_the_workers_of_pytest_xdist() {
 }
 
 #[test]
+fn a_test_that_imports_multiprocessing_first_starts_no_process() {
+    let workspace = TestWorkspace::empty();
+    let test = "def test_import():\n    import multiprocessing.process\n\n\ndef test_start():\n    \
+                import multiprocessing\n    multiprocessing.Process(target=print).start()\n";
+    std::fs::write(workspace.path.join("test_first.py"), test).unwrap();
+    let coverage = coverage(&proctor(&workspace, &["run", "--framework", "pytest", "--output", "json"]));
+    let note = "1 test(s) started processes, of which no line is measured: test_start of test_first.py";
+    assert_eq!(coverage["notes"], json!([note]));
+}
+
+#[test]
 fn a_rerun_replaces_the_lines_of_its_tests() {
     let workspace = TestWorkspace::with_fixture("pytest/lines");
     coverage(&proctor(&workspace, &["run", "--output", "json"]));

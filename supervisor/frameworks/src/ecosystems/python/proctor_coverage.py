@@ -434,4 +434,5 @@ def processes():
     """How many processes multiprocessing has made so far: it starts them in a way that Python does not report."""
     module = sys.modules.get("multiprocessing.process")
     counter = getattr(module, "_process_counter", None)
-    return repr(counter) if type(counter) is itertools.count else None
+    # A module that a test is the first to import has made none.
+    return repr(counter if type(counter) is itertools.count else itertools.count(1))
