@@ -134,26 +134,29 @@ def unit_test_lines(lines):
     return inside
 
 
+# The kinds of other changes, in the order of their table.
+KINDS = HALVED, TOUCHED, SOURCE_DELETED, TEST_DELETED, TEST_ADDED, BROKEN = (
+    "data file halved", "lock or build file touched", "source file deleted", "test file deleted", "failing test file added", "setup file broken",
+)
+
+
 def other_changes(directory, row, seed):
     """Changes that are no mutants of lines, at most EACH_KIND_MAX of each kind."""
     files, language, pick = list(project_files(directory)), row["language"], random.Random(seed)
     tests = [path for path in files if is_source(path, language) and TEST_FILE.search(path) and not is_setup(directory, path)]
     data = [path for path in files if TEST_DIRECTORY.search(path) and DATA_FILE.search(path)]
     choices = {
-        "data file halved": (data, lambda path: {path: half(directory / path)}),
-        "lock or build file touched": ([path for path in files if LOCK_OR_BUILD_FILE.search(path)], lambda path: {path: (directory / path).read_bytes() + b"\n"}),
-        "source file deleted": (product_files(directory, language), lambda path: {path: None}),
-        "test file deleted": (tests, lambda path: {path: None}),
-        "failing test file added": (tests[:1], lambda path: added_test(directory, row, path)),
-        "setup file broken": ([path for path in files if is_setup(directory, path)], lambda path: {path: broken(directory / path)}),
+        HALVED: (data, lambda path: {path: half(directory / path)}),
+        TOUCHED: ([path for path in files if LOCK_OR_BUILD_FILE.search(path)], lambda path: {path: (directory / path).read_bytes() + b"\n"}),
+        SOURCE_DELETED: (product_files(directory, language), lambda path: {path: None}),
+        TEST_DELETED: (tests, lambda path: {path: None}),
+        TEST_ADDED: (tests[:1], lambda path: added_test(directory, row, path)),
+        BROKEN: ([path for path in files if is_setup(directory, path)], lambda path: {path: broken(directory / path)}),
     }
     for kind, (paths, edit) in choices.items():
         for path in pick.sample(paths, min(EACH_KIND_MAX, len(paths))):
             files_of_change = edit(path)
             yield Change(kind, f"{kind}: {', '.join(files_of_change)}", files_of_change, 0)
-
-
-KINDS = ["data file halved", "lock or build file touched", "source file deleted", "test file deleted", "failing test file added", "setup file broken"]
 
 
 def is_setup(directory, path):
