@@ -12,7 +12,7 @@ mod loaded_files;
 mod source_lines;
 mod spectrum;
 
-pub use line_spans::{common_lines, contains_line, count_lines, spans_from_text, spans_to_text, united};
+pub use line_spans::{common_lines, contains_line, count_lines, lines_without, spans_from_text, spans_to_text, united};
 pub use loaded_files::LoadedFiles;
 pub use source_lines::{LoadedSource, SourceLines};
 pub use spectrum::{ExecutedBlock, SpectrumTotals};
@@ -38,6 +38,20 @@ pub enum Attribution {
     Package,
 }
 
+/// Whether it is known what the tests of a process executed for those that ran after them, as by filling a cache: some tests ran once
+/// more, each in a process of its own, and lines that they executed there alone belong to all tests of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Calibration {
+    /// No test ran alone, or too few did.
+    #[default]
+    None,
+    /// Other tests of the process ran alone.
+    Others,
+    /// This test ran alone, too.
+    Test,
+}
+
 /// Lines from `first` to `last`, both included, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LineSpan {
@@ -60,6 +74,8 @@ pub struct CoverageMeasurement {
     pub attribution: Attribution,
     /// Whether one of these tests started another process, of which no line was measured.
     pub started_processes: bool,
+    /// Whether tests also ran alone.
+    pub calibration: Calibration,
     /// Executed lines by file, relative to the workspace.
     pub files: Vec<(String, Vec<LineSpan>)>,
 }
@@ -153,6 +169,9 @@ struct TestSet {
     /// Whether one of them has run since without being measured. Missing in an index that an earlier version stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_outdated: bool,
+    /// Missing in an index that an earlier version stored.
+    #[serde(default)]
+    calibration: Calibration,
     measured_at: Timestamp,
 }
 
@@ -275,7 +294,15 @@ impl CoverageIndex {
         let mut free = 0;
         let mut by_file: BTreeMap<String, Vec<SetSpan>> = BTreeMap::new();
         for set in measured {
-            let CoverageMeasurement { package, mut tests, complete, attribution, started_processes, files } = set;
+            let CoverageMeasurement {
+                package,
+                mut tests,
+                complete,
+                attribution,
+                started_processes,
+                calibration,
+                files,
+            } = set;
             tests.sort_unstable();
             tests.dedup();
             if tests.is_empty() {
@@ -283,8 +310,16 @@ impl CoverageIndex {
             }
             let key = (!complete).then(|| (package.clone(), tests.clone()));
             let joined = key.as_ref().and_then(|key| partial.get(key).copied());
-            let unit =
-                TestSet { package, tests, complete, attribution, started_processes, is_outdated: false, measured_at };
+            let unit = TestSet {
+                package,
+                tests,
+                complete,
+                attribution,
+                started_processes,
+                is_outdated: false,
+                calibration,
+                measured_at,
+            };
             let Some(id) = joined.or_else(|| self.add_set(unit, &mut free, bytes_left)) else {
                 omitted.units += 1;
                 continue;
@@ -381,6 +416,23 @@ impl CoverageIndex {
         let mut tests = self.tests_of(&executed).tests;
         tests.retain(|test| incomplete.binary_search(test).is_err());
         tests
+    }
+
+    /// Tests of which it is known what others of their process executed for them, sorted by package and name, and how many of them ran
+    /// alone. Of each all lines are measured.
+    #[must_use]
+    pub fn calibrated(&self) -> (Vec<TestId>, usize) {
+        let with = |is_wanted: fn(Calibration) -> bool| -> RoaringBitmap {
+            let is_wanted = |unit: &TestSet| {
+                unit.attribution == Attribution::Test && !unit.is_outdated && is_wanted(unit.calibration)
+            };
+            (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_wanted)).map(|(id, _)| id).collect()
+        };
+        let alone = self.tests_of(&with(|calibration| calibration == Calibration::Test)).tests.len();
+        let mut tests = self.tests_of(&with(|calibration| calibration != Calibration::None)).tests;
+        let measured = self.completely_measured();
+        tests.retain(|test| measured.binary_search(test).is_ok());
+        (tests, alone)
     }
 
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {

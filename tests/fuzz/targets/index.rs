@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use proctor_core::coverage::{Attribution, CoverageIndex, CoverageMeasurement, LineSpan};
+use proctor_core::coverage::{Attribution, Calibration, CoverageIndex, CoverageMeasurement, LineSpan};
 use proctor_core::timestamp::Timestamp;
 use std::collections::BTreeSet;
 
@@ -41,6 +41,7 @@ fn parse_set(bytes: &[u8]) -> CoverageMeasurement {
         complete: bytes[1] & 0x80 != 0,
         attribution: Attribution::Package,
         started_processes: false,
+        calibration: Calibration::None,
         files: vec![(FILES[usize::from(bytes[0] >> 1) % FILES.len()].to_owned(), vec![LineSpan { first, last }])],
     }
 }

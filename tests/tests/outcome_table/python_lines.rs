@@ -3,7 +3,7 @@
 use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path_with_lines, tools, wait_for_exit};
-use proctor_tests::test_workspace::{TestWorkspace, copy};
+use proctor_tests::test_workspace::{TestWorkspace, copy, write_before_run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -203,4 +203,47 @@ fn the_extension_module_stores_the_lines_and_the_tool_id_is_given_back() {
     coverage(&output);
     let printed = output.json()["stdout_tail"].as_str().unwrap().to_owned();
     assert!(printed.contains("tools: [None, None, None, None, None, None]"), "{printed}");
+}
+
+const CACHED: &str = "import functools\n\n\n@functools.lru_cache\ndef rates():\n    return read()\n\n\ndef read():\n    \
+                      return [2]\n\n\ndef total(a):\n    return rates()[0] * a\n\n\ndef tax(a):\n    return a\n";
+
+/// Tests of which the first fills a cache, one that needs none, and one that cannot run alone. Each test that runs writes a line.
+const TESTS_OF_CACHED: &str = "import os\nimport threading\nimport time\n\nimport cached\nimport pytest\n\nearlier = []\n\n\n\
+                               @pytest.fixture(autouse=True)\ndef count(request):\n    \
+                               with open('/tmp/ran', 'a') as file:\n        file.write(f'{request.node.name}\\n')\n\n\n\
+                               @pytest.mark.parametrize('a', range(8))\ndef test_total(a):\n    \
+                               earlier.append(a)\n    print('total of', a)\n    assert cached.total(a) == 2 * a\n\n\n\
+                               def test_tax():\n    assert cached.tax(1) == 1\n\n\n\
+                               def test_late():\n    while not earlier:\n        time.sleep(0.01)\n\n\n\
+                               def test_ran():\n    with open('/tmp/ran') as file:\n        assert len(file.readlines()) == 11\n";
+
+fn affected(workspace: &TestWorkspace) -> Vec<String> {
+    let answer = proctor(workspace, &["affected", "--output", "json"]).json();
+    let tests = answer["tests"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let mut names: Vec<String> = tests.iter().map(|test| test["name"].as_str().unwrap().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_cache() {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    write_before_run(&workspace.path, "cached.py", CACHED);
+    write_before_run(&workspace.path, "test_cached.py", TESTS_OF_CACHED);
+    let report = proctor(&workspace, &["run", "--output", "json"]).json();
+    // Tests that ran alone as well are in no report, and neither is what they print.
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 11), "{report}");
+    assert!(!report["stdout_tail"].as_str().unwrap().contains("total of"), "{report}");
+    let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
+    let all = [&["test_late".to_owned(), "test_ran".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
+    for (old, new, expected) in [
+        ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
+        ("return rates()[0] * a", "return a * rates()[0]", totals),
+        ("return [2]", "return [2, 3]", all),
+    ] {
+        write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
+        assert_eq!(affected(&workspace), expected, "{new}");
+    }
 }

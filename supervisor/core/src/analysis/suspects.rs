@@ -359,7 +359,7 @@ impl FoundFunction<'_> {
 mod tests {
     use super::super::{WorkspaceFacts, analyze};
     use super::*;
-    use crate::coverage::{Attribution, CoverageMeasurement};
+    use crate::coverage::{Attribution, Calibration, CoverageMeasurement};
     use crate::outcome::Outcome;
     use crate::report::tests::report;
     use crate::test_case::TestCase;
@@ -404,6 +404,7 @@ def price(item):
             complete: true,
             attribution: Attribution::Test,
             started_processes: false,
+            calibration: Calibration::None,
             files: spans.iter().map(span).collect(),
         }
     }

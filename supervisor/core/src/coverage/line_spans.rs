@@ -49,6 +49,26 @@ pub fn common_lines(one: &[LineSpan], other: &[LineSpan]) -> Vec<LineSpan> {
     common
 }
 
+/// The lines of the first list that the other does not have.
+#[must_use]
+pub fn lines_without(spans: &[LineSpan], removed: &[LineSpan]) -> Vec<LineSpan> {
+    let (mut left, mut at) = (Vec::new(), 0);
+    for span in spans {
+        at += removed[at..].partition_point(|removed| removed.last < span.first);
+        let mut first = span.first;
+        for removed in removed[at..].iter().take_while(|removed| removed.first <= span.last) {
+            if first < removed.first {
+                left.push(LineSpan { first, last: removed.first - 1 });
+            }
+            first = first.max(removed.last.saturating_add(1));
+        }
+        if first <= span.last {
+            left.push(LineSpan { first, last: span.last });
+        }
+    }
+    left
+}
+
 /// The lines of any of the spans, in any order.
 #[must_use]
 pub fn united(mut spans: Vec<LineSpan>) -> Vec<LineSpan> {
@@ -113,6 +133,9 @@ mod tests {
             prop_assert!(a.is_sorted_by(|one, next| one.last + 1 < next.first));
             let both: BTreeSet<u32> = lines(&one).intersection(&lines(&other)).copied().collect();
             prop_assert_eq!(count_lines(&common_lines(&a, &b)), both.len() as u64);
+            let rest: BTreeSet<u32> = lines(&one).difference(&lines(&other)).copied().collect();
+            prop_assert_eq!(lines(&lines_without(&a, &b)), rest.clone());
+            prop_assert_eq!(count_lines(&lines_without(&a, &b)), rest.len() as u64);
             prop_assert_eq!(lines(&common_lines(&a, &b)), both.clone());
             for line in 1..50 {
                 prop_assert_eq!(contains_line(&common_lines(&a, &b), line), both.contains(&line));

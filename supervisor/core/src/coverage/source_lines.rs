@@ -189,7 +189,7 @@ mod spans_as_text {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coverage::{Attribution, CoverageMeasurement};
+    use crate::coverage::{Attribution, Calibration, CoverageMeasurement};
 
     fn span(first: u32, last: u32) -> LineSpan {
         LineSpan { first, last }
@@ -202,6 +202,7 @@ mod tests {
             complete: true,
             attribution: Attribution::Test,
             started_processes: false,
+            calibration: Calibration::None,
             files: vec![("a.py".to_owned(), vec![span(first, last)])],
         }
     }

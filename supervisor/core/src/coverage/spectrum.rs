@@ -131,7 +131,7 @@ impl CoverageIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::coverage::CoverageMeasurement;
+    use crate::coverage::{Calibration, CoverageMeasurement};
     use crate::timestamp::Timestamp;
 
     fn set(tests: &[&str], attribution: Attribution, spans: &[(u32, u32)]) -> CoverageMeasurement {
@@ -141,6 +141,7 @@ mod tests {
             complete: true,
             attribution,
             started_processes: false,
+            calibration: Calibration::None,
             files: vec![(
                 "a.py".to_owned(),
                 spans.iter().map(|(first, last)| LineSpan { first: *first, last: *last }).collect(),

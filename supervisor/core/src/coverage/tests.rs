@@ -10,6 +10,7 @@ fn measured(package: &str, tests: &[&str], file: &str, spans: &[(u32, u32)]) -> 
         complete: true,
         attribution: if tests.len() == 1 { Attribution::Test } else { Attribution::Package },
         started_processes: false,
+        calibration: Calibration::None,
         files: vec![(file.into(), spans.iter().map(|&(first, last)| LineSpan { first, last }).collect())],
     }
 }
@@ -140,15 +141,16 @@ fn sets() -> impl Strategy<Value = CoverageMeasurement> {
     });
     let files = prop::collection::vec((prop::sample::select(&FILES[..]), spans), 0..3);
     let tests = prop::collection::vec("[A-D]", 0..3);
-    ("[pq]", tests, any::<[bool; 2]>(), files).prop_map(|(package, tests, [complete, started_processes], files)| {
-        CoverageMeasurement {
-            package,
-            tests,
-            complete,
-            attribution: Attribution::Test,
-            started_processes,
-            files: files.into_iter().map(|(file, spans)| (file.to_owned(), spans)).collect(),
-        }
+    let calibration = prop::sample::select(&[Calibration::None, Calibration::Others, Calibration::Test][..]);
+    let parts = ("[pq]", tests, any::<[bool; 2]>(), calibration, files);
+    parts.prop_map(|(package, tests, [complete, started_processes], calibration, files)| CoverageMeasurement {
+        package,
+        tests,
+        complete,
+        attribution: Attribution::Test,
+        started_processes,
+        calibration,
+        files: files.into_iter().map(|(file, spans)| (file.to_owned(), spans)).collect(),
     })
 }
 
@@ -226,4 +228,20 @@ fn names_the_tests_that_started_processes() {
     assert_eq!(index.tests_with_processes(), [named("A")]);
     index.ingest(vec![set(false, "A")], false, Timestamp(1));
     assert_eq!(index.tests_with_processes(), []);
+}
+
+#[test]
+fn names_the_tests_of_which_it_is_known_what_others_executed_for_them() {
+    let mut index = CoverageIndex::default();
+    let set = |calibration, test| CoverageMeasurement { calibration, ..measured("p", &[test], "a.py", &[(1, 1)]) };
+    let sets = [(Calibration::Test, "A"), (Calibration::Others, "B"), (Calibration::None, "C")];
+    index.ingest(sets.map(|(calibration, test)| set(calibration, test)).into(), true, Timestamp(1));
+    let named = |names: &[&str]| -> Vec<TestId> {
+        names.iter().map(|name| TestId { package: "p".into(), name: (*name).into() }).collect()
+    };
+    assert_eq!(index.calibrated(), (named(&["A", "B"]), 1));
+    index.ingest(vec![set(Calibration::Others, "A")], false, Timestamp(2));
+    assert_eq!(index.calibrated(), (named(&["A", "B"]), 0));
+    index.record_unmeasured(&[("p", "B")].into());
+    assert_eq!(index.calibrated(), (named(&["A"]), 0), "what it executes now is not known");
 }

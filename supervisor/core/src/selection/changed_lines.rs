@@ -8,6 +8,7 @@ use super::snapshot::{ChangedFile, HowChanged};
 use super::text::{LineMap, bodies_of};
 use crate::bounds::SELECTION_LINES_MAX;
 use crate::coverage::{LineSpan, united};
+use crate::test_case::TestId;
 use std::collections::BTreeSet;
 
 // Selects the tests that executed a changed line of a function's body. False if these are not all that may be affected: a line
@@ -43,34 +44,46 @@ pub(super) fn add_executing_tests(input: &SelectionInput<'_>, picks: &mut Picks,
     is_executed
 }
 
-/// Selects the test files (JavaScript) or targets (Rust) that executed a line of a function in whose body lines changed. False if
-/// these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was measured is
-/// not known.
+/// Selects the test files (JavaScript) or targets (Rust) with a test of [`add_tests_of_lines`]. False if these are not all that may be
+/// affected.
+pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
+    let Some(tests) = add_tests_of_lines(input, picks, change) else { return false };
+    let units: BTreeSet<String> = tests.into_iter().map(|test| test.package).collect();
+    units.iter().for_each(|unit| picks.whole(unit, Reason::ExecutedFunction(change.path.clone())));
+    true
+}
+
+/// Selects the tests that executed a changed line, and returns those that executed any line of a function in whose body lines changed.
+/// None if these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was
+/// measured is not known.
 ///
 /// The whole function counts: what is declared in it is known from its beginning.
-pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
-    let map = LineMap::new(old, new);
-    let Some(text) = input.sources.get(&change.path).filter(|_| change.how == HowChanged::Edited) else { return false };
-    let Some(texts) = input.baseline.measured_texts(&change.path).filter(|_| map.knows_lines()) else { return false };
-    let since_measured: Vec<LineMap> = texts.iter().map(|text| LineMap::new(text, new)).collect();
+pub(super) fn add_tests_of_lines(
+    input: &SelectionInput<'_>,
+    picks: &mut Picks,
+    change: &ChangedFile,
+) -> Option<BTreeSet<TestId>> {
+    let map = LineMap::new(change.old.as_ref()?, change.new.as_ref()?);
+    let text = input.sources.get(&change.path).filter(|_| change.how == HowChanged::Edited)?;
+    let texts = input.baseline.measured_texts(&change.path).filter(|_| map.knows_lines())?;
+    let since_measured: Vec<LineMap> =
+        texts.iter().map(|text| Some(LineMap::new(text, change.new.as_ref()?))).collect::<Option<_>>()?;
     if !since_measured.iter().all(LineMap::knows_lines) {
-        return false;
+        return None;
     }
     let tests_of = |lines: &[LineSpan]| {
         let measured =
             lines.iter().flat_map(|lines| since_measured.iter().flat_map(|map| map.old_lines_around(*lines)));
-        input.index.tests_of_lines(&change.path, &united(measured.collect()))
+        input.index.tests_of_lines(&change.path, &united(measured.collect())).tests
     };
     let changed = map.changed_lines();
     if changed.len() > SELECTION_LINES_MAX {
-        return false;
+        return None;
     }
     // These are the most likely to fail.
-    let executing = tests_of(&changed).tests;
-    executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
+    tests_of(&changed).iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
-        return false;
+        return None;
     }
     let bodies = bodies_of(&change.path, text).unwrap_or_default();
     let mut around: BTreeSet<Body> = BTreeSet::new();
@@ -78,20 +91,19 @@ pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Pic
         let indices = (lines.first..=lines.last).filter_map(|line| usize::try_from(line - 1).ok());
         let found: BTreeSet<Body> = indices.filter_map(|index| bodies.get(index).copied().flatten()).collect();
         if found.is_empty() {
-            return false;
+            return None;
         }
         around.extend(found);
     }
-    let mut units: BTreeSet<String> = BTreeSet::new();
+    let mut tests: BTreeSet<TestId> = BTreeSet::new();
     for (first, last) in around {
         // The lines between those of the brackets.
-        let [Ok(first), Ok(last)] = [u32::try_from(first + 2), u32::try_from(last)] else { return false };
-        let executing = tests_of(&[LineSpan { first, last }]).tests;
+        let lines = LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? };
+        let executing = tests_of(&[lines]);
         if executing.is_empty() {
-            return false;
+            return None;
         }
-        units.extend(executing.into_iter().map(|test| test.package));
+        tests.extend(executing);
     }
-    units.iter().for_each(|unit| picks.whole(unit, Reason::ExecutedFunction(change.path.clone())));
-    !units.is_empty()
+    Some(tests).filter(|tests| !tests.is_empty())
 }

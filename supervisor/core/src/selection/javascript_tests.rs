@@ -3,7 +3,7 @@
 use super::tests::{Files, Project, files, report_of, seen, shown};
 use super::{AffectedSummary, Baseline, EndedRun};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
-use crate::coverage::{Attribution, CoverageMeasurement, LineSpan, LoadedFiles};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan, LoadedFiles};
 use crate::id::RunId;
 use crate::report::Report;
 use crate::request::{EarlierState, RunRequest, Selection};
@@ -53,6 +53,7 @@ fn measured(test_file: &str, test: &str, lines: &[(u32, u32)]) -> CoverageMeasur
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        calibration: Calibration::None,
         files: vec![("src/price.js".to_owned(), spans.collect())],
     }
 }

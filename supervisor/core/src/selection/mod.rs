@@ -14,7 +14,9 @@ mod javascript_files;
 mod javascript_rules;
 mod javascript_text;
 mod picks;
+mod python_bodies;
 mod python_modules;
+mod python_rules;
 mod rules;
 mod rust_bodies;
 mod rust_manifest;
@@ -394,6 +396,8 @@ impl AffectedTests {
 
 #[cfg(test)]
 mod javascript_tests;
+#[cfg(test)]
+mod python_tests;
 #[cfg(test)]
 mod rust_tests;
 #[cfg(test)]

@@ -4,9 +4,9 @@
 use super::file_kind::{directory, file_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Words of a file that may import, run or read any other: dynamic imports, listings of directories, processes, plugins, and
-/// installed programs that `pytest-console-scripts` calls in the test's process.
-const REACHES_ALL: [&str; 26] = [
+/// Words of a file that may import or run any other: dynamic imports, processes, plugins, and installed programs that
+/// `pytest-console-scripts` calls in the test's process.
+const RUNS_ANY: [&str; 20] = [
     "importlib",
     "__import__",
     "import_module",
@@ -14,12 +14,6 @@ const REACHES_ALL: [&str; 26] = [
     "runpy",
     "exec",
     "eval",
-    "listdir",
-    "scandir",
-    "iterdir",
-    "glob",
-    "rglob",
-    "walk",
     "subprocess",
     "popen",
     "Popen",
@@ -35,6 +29,12 @@ const REACHES_ALL: [&str; 26] = [
     "script_runner",
 ];
 
+/// Words of a file that may read any other: listings of directories.
+const LISTS_FILES: [&str; 6] = ["listdir", "scandir", "iterdir", "glob", "rglob", "walk"];
+
+/// Words of a file that may read the text of any source through the module that it belongs to.
+const READS_MODULES: [&str; 5] = ["getsource", "getsourcelines", "findsource", "getsourcefile", "get_source"];
+
 /// Words of settings and sources that load modules by a convention which no import shows.
 const BY_CONVENTION: [&str; 4] = ["DJANGO_SETTINGS_MODULE", "INSTALLED_APPS", "autodiscover_tasks", "pytest11"];
 
@@ -43,7 +43,9 @@ const BY_CONVENTION: [&str; 4] = ["DJANGO_SETTINGS_MODULE", "INSTALLED_APPS", "a
 pub(super) struct PythonModules {
     /// By file: the files that may import it.
     importers: BTreeMap<String, BTreeSet<String>>,
-    reaching_all: BTreeSet<String>,
+    running_any: BTreeSet<String>,
+    listing_files: BTreeSet<String>,
+    reading_modules: BTreeSet<String>,
     convention: Option<&'static str>,
     paths: BTreeSet<String>,
 }
@@ -86,8 +88,15 @@ impl PythonModules {
             found.importers.insert(path.to_owned(), importers);
         }
         for (path, words) in &python {
-            if words_of(words.text).any(|word| REACHES_ALL.contains(&word)) {
-                found.reaching_all.insert((*path).to_owned());
+            let has = |wanted: &[&str]| words_of(words.text).any(|word| wanted.contains(&word));
+            for (wanted, files) in [
+                (&RUNS_ANY[..], &mut found.running_any),
+                (&LISTS_FILES, &mut found.listing_files),
+                (&READS_MODULES, &mut found.reading_modules),
+            ] {
+                if has(wanted) {
+                    files.insert((*path).to_owned());
+                }
             }
         }
         found.convention = BY_CONVENTION.into_iter().find(|word| sources.values().any(|text| text.contains(word)));
@@ -103,15 +112,23 @@ impl PythonModules {
     /// The files that may import the file at `path`, directly or through others, itself included. A `conftest.py` among
     /// them stands for every file in its directory and below.
     pub(super) fn dependents(&self, path: &str) -> BTreeSet<String> {
-        self.closure([path.to_owned()])
+        self.dependents_of([path.to_owned()])
     }
 
     /// The files that may import, run or read any file of the workspace, and those that import them.
     pub(super) fn reaching_all(&self) -> BTreeSet<String> {
-        self.closure(self.reaching_all.iter().cloned())
+        self.dependents_of(self.running_any.union(&self.listing_files).cloned())
     }
 
-    fn closure(&self, from: impl IntoIterator<Item = String>) -> BTreeSet<String> {
+    /// The files that may read the text of a source, and those that import them. Of the files that list directories only those `of_tests`
+    /// count.
+    pub(super) fn reading_sources(&self, of_tests: impl Fn(&str) -> bool) -> BTreeSet<String> {
+        let listing = self.listing_files.iter().filter(|file| of_tests(file));
+        self.dependents_of(listing.chain(&self.reading_modules).cloned())
+    }
+
+    /// The same for several files.
+    pub(super) fn dependents_of(&self, from: impl IntoIterator<Item = String>) -> BTreeSet<String> {
         let mut found: BTreeSet<String> = BTreeSet::new();
         let mut pending: Vec<String> = from.into_iter().collect();
         while let Some(path) = pending.pop() {

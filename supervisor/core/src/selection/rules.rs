@@ -5,7 +5,7 @@ use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::go_packages::GoPackages;
 use super::javascript_rules;
 use super::picks::Picks;
-use super::python_modules::PythonModules;
+use super::python_rules;
 use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -74,7 +74,7 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
     match ecosystem {
         Ecosystem::Go => go((input, &mut picks))?,
         Ecosystem::Rust => rust_rules::apply(input, &mut picks)?,
-        Ecosystem::Python => python((input, &mut picks))?,
+        Ecosystem::Python => python_rules::apply(input, &mut picks)?,
         Ecosystem::JavaScript => javascript_rules::apply(input, &mut picks)?,
     }
     picks.add_results(baseline);
@@ -194,64 +194,4 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
         }
     }
     Ok(())
-}
-
-fn python((input, picks): Rules<'_>) -> Result<(), FullReason> {
-    let removed = input.changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str());
-    let modules = PythonModules::new(input.sources, removed);
-    let left: BTreeSet<&str> =
-        input.changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str()).collect();
-    picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| left.contains(unit));
-    let changed = |change: &&ChangedFile| FileKind::of(Ecosystem::Python, &change.path) != FileKind::Documentation;
-    let mut product: Option<&str> = None;
-    for change in input.changes.iter().filter(changed) {
-        if let Some(word) = modules.convention() {
-            return Err(FullReason::Convention { word });
-        }
-        let path = change.path.as_str();
-        let dependents = modules.dependents(path);
-        if let Some(file) = dependents.iter().find(|file| is_named_in_settings(file, input.sources)) {
-            return Err(FullReason::Settings {
-                file: file.clone(),
-                what: "a module that settings name",
-                how: change.how.word(),
-            });
-        }
-        let is_test = |file: &str| {
-            FileKind::of(Ecosystem::Python, file) == FileKind::Test || input.baseline.tests().contains_key(file)
-        };
-        if FileKind::of(Ecosystem::Python, path) == FileKind::SetUp {
-            let below: Vec<String> = modules.below(directory(path)).map(str::to_owned).collect();
-            below
-                .iter()
-                .filter(|file| is_test(file))
-                .for_each(|file| picks.whole(file, Reason::SetUp(path.to_owned())));
-        }
-        for file in dependents.iter().filter(|file| is_test(file) && input.now.file(file).is_some()) {
-            let reason = if file == path { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) };
-            picks.whole(file, reason);
-        }
-        // In one process, the first test to need something cached executes it for all: so by file, not by line.
-        picks.covering(&input.index.covering(path, None), &Reason::TouchedFile(path.to_owned()));
-        product.get_or_insert(path);
-    }
-    if let Some(path) = product {
-        let reaching = modules.reaching_all();
-        let tests = reaching.iter().filter(|file| input.baseline.tests().contains_key(*file));
-        tests.for_each(|file| picks.whole(file, Reason::ReachesAll(path.to_owned())));
-    }
-    Ok(())
-}
-
-// A plugin or a settings module that pytest itself loads.
-fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool {
-    let Some(name) = file_name(path).strip_suffix(".py") else { return false };
-    let parent = file_name(directory(path));
-    let dotted = format!("{parent}.{name}");
-    let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
-    settings.into_iter().any(|(_, text)| {
-        !parent.is_empty() && text.contains(&dotted)
-            || text.contains(&format!("-p {name}"))
-            || text.contains(&format!("-p{name}"))
-    })
 }

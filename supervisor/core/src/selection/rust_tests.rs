@@ -1,7 +1,7 @@
 //! A table of changes of a Cargo workspace with the tests that they select.
 
 use super::tests::{Files, Project, check, files, shown};
-use crate::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan};
 use crate::test_case::TestOutcome;
 
 const PRICE: &str = "pub const RATE: u32 = 5;\n\npub fn tax(a: u32) -> u32 {\n    let b = a;\n    b / RATE\n}\n\npub fn refund(a: u32) -> u32 {\n    a\n}\n\npub const fn base() -> u32 {\n    7\n}\n\npub fn unused() -> u32 {\n    9\n}\n";
@@ -50,6 +50,7 @@ fn measured(unit: &str, test: &str, lines: &[(&str, u32, u32)]) -> CoverageMeasu
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        calibration: Calibration::None,
         files: files.collect(),
     }
 }

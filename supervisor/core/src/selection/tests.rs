@@ -1,7 +1,7 @@
 //! A table of changes with the tests that they select, and what holds for every change.
 
 use super::*;
-use crate::coverage::{Attribution, CoverageIndex, CoverageMeasurement, LineSpan};
+use crate::coverage::{Attribution, Calibration, CoverageIndex, CoverageMeasurement, LineSpan};
 use crate::failure::{FailureSlot, RerunPlan};
 use crate::id::RunId;
 use crate::outcome::Outcome;
@@ -153,6 +153,7 @@ fn measured(package: &str, test: &str, files: &[(&str, u32, u32)]) -> CoverageMe
         complete: true,
         attribution: Attribution::Package,
         started_processes: false,
+        calibration: Calibration::None,
         files: files
             .iter()
             .map(|(file, first, last)| ((*file).to_owned(), vec![LineSpan { first: *first, last: *last }]))
@@ -189,7 +190,7 @@ fn tests_of_go_that_ran_since_without_being_measured_run_with_any_change() {
 const GO_TESTS: [&str; 4] =
     ["example.com/m/a.TestF", "example.com/m/b.TestG", "example.com/m/c.TestH", "example.com/m/d.TestD"];
 
-fn passed<const N: usize>(names: [&'static str; N]) -> [(&'static str, TestOutcome); N] {
+pub(super) fn passed<const N: usize>(names: [&'static str; N]) -> [(&'static str, TestOutcome); N] {
     names.map(|name| (name, TestOutcome::Passed))
 }
 
@@ -376,90 +377,6 @@ fn other_settings_or_too_little_knowledge_run_everything() {
         replaces_coverage: false,
     };
     assert!(Baseline::after(None, &ended, Some(seen(&go_files()))).is_none(), "a run that was cut off");
-}
-
-fn python_files() -> Files {
-    files(&[
-        ("pyproject.toml", "[project]\n"),
-        ("README.md", "text"),
-        ("shop/__init__.py", ""),
-        ("shop/cart.py", "from . import price\n"),
-        ("shop/price.py", "def total():\n    return 1\n"),
-        ("shop/stock.py", "LEVEL = 1\n"),
-        ("tests/conftest.py", ""),
-        ("tests/data.json", "{}"),
-        ("tests/test_cart.py", "from shop.cart import Cart\n"),
-        ("tests/test_stock.py", "from shop import (\n    stock,\n)\n"),
-        ("tests/test_run.py", "import subprocess\n"),
-        ("tests/unit/conftest.py", ""),
-        ("tests/unit/test_alone.py", "def test_alone(): pass\n"),
-    ])
-}
-
-const PYTHON_TESTS: [&str; 4] =
-    ["tests/test_cart.py.test", "tests/test_stock.py.test", "tests/test_run.py.test", "tests/unit/test_alone.py.test"];
-
-#[test]
-fn a_table_of_changes_to_a_python_workspace() {
-    let project = Project::new("pytest", &python_files(), &passed(PYTHON_TESTS), Vec::new());
-    let (cart, run, stock) = ("tests/test_cart.py.test", "tests/test_run.py.test", "tests/test_stock.py.test");
-    let alone = "tests/unit/test_alone.py.test";
-    let and_run = |test: &str| {
-        let mut both = [test, run];
-        both.sort_unstable();
-        both.join(" ")
-    };
-    let all = format!("{cart} {run} {stock} {alone}");
-    check(
-        &project,
-        &python_files(),
-        &[
-            ("shop/price.py", Some("def total():\n    return 2\n"), &and_run(cart)),
-            ("shop/price.py", None, &and_run(cart)),
-            ("shop/cart.py", Some("from . import price\n\nX = 1\n"), &and_run(cart)),
-            ("shop/stock.py", Some("LEVEL = 2\n"), &and_run(stock)),
-            ("shop/__init__.py", Some("import json\n"), &format!("{cart} {run} {stock}")),
-            ("shop/unused.py", Some("X = 1\n"), run),
-            ("stock.py", Some("LEVEL = 3\n"), &and_run(stock)),
-            ("tests/test_stock.py", Some("def test(): pass\n"), &and_run(stock)),
-            ("tests/test_stock.py", None, run),
-            ("tests/test_new.py", Some("def test(): pass\n"), &format!("tests/test_new.py.* {run}")),
-            ("tests/unit/conftest.py", Some("import os\n"), &and_run(alone)),
-            ("tests/conftest.py", Some("import os\n"), &all),
-            ("tests/unit/conftest.py", None, &and_run(alone)),
-            ("conftest.py", Some(""), "full: conftest.py, the set-up of all tests, was added"),
-            ("pyproject.toml", Some("[x]\n"), "full: pyproject.toml, a build file, was changed"),
-            ("pytest.ini", Some("[pytest]\n"), "full: pytest.ini, a test runner's settings, was added"),
-            ("requirements-dev.txt", Some("x"), "full: requirements-dev.txt, a lock file, was added"),
-            ("uv.lock", Some("x"), "full: uv.lock, a lock file, was added"),
-            (".python-version", Some("3.13"), "full: .python-version, the choice of a toolchain, was added"),
-            ("sitecustomize.py", Some(""), "full: sitecustomize.py, a module that every Python imports, was added"),
-            ("tests/data.json", Some("[]"), "full: tests/data.json was changed, and any test may read it"),
-            ("tests/data.json", None, "full: tests/data.json was removed, and any test may read it"),
-            ("README.md", Some("other"), "nothing"),
-        ],
-    );
-}
-
-#[test]
-fn modules_that_settings_load_run_everything() {
-    for (settings, word) in [
-        ("[project.entry-points.pytest11]\nx = 'shop.price'\n", "pytest11"),
-        ("DJANGO_SETTINGS_MODULE = 'x'", "DJANGO_SETTINGS_MODULE"),
-    ] {
-        let mut before = python_files();
-        before.insert("pyproject.toml".into(), settings.into());
-        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-        let expected =
-            format!("full: sources or settings with {word} load modules by a convention that no import shows");
-        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), &expected), ("README.md", Some("x"), "nothing")]);
-    }
-    let mut before = python_files();
-    before.insert("pyproject.toml".into(), "addopts = '-p shop.plugin'".into());
-    before.insert("shop/plugin.py".into(), "from shop import price\n".into());
-    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-    let full = "full: shop/plugin.py, a module that settings name, was changed";
-    check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
 }
 
 #[test]

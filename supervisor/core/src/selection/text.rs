@@ -4,6 +4,7 @@
 use super::body::Body;
 use super::file_kind::Ecosystem;
 use super::javascript_bodies::bodies;
+use super::python_bodies::python_bodies;
 use super::rust_bodies::rust_bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
 use crate::coverage::{LineSpan, common_lines};
@@ -298,7 +299,8 @@ pub(super) fn bodies_of(path: &str, text: &str) -> Option<Vec<Option<Body>>> {
     match Ecosystem::of_source(path)? {
         Ecosystem::JavaScript if !has_more => Some(bodies(text)),
         Ecosystem::Rust => Some(rust_bodies(text)),
-        Ecosystem::Go | Ecosystem::JavaScript | Ecosystem::Python => None,
+        Ecosystem::Python => Some(python_bodies(text)),
+        Ecosystem::Go | Ecosystem::JavaScript => None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::check::{CheckKind, CheckReportBuilder, CheckRequest, CheckerStatus};
-use crate::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan};
 use crate::limits::LimitRequest;
 use crate::repetition::Repetition;
 use crate::report::tests::report;
@@ -259,6 +259,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        calibration: Calibration::None,
         files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
     };
     let mut session = Session::restore(FailureSlot::default(), CoverageIndex::default(), None, None);

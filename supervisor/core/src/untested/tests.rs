@@ -1,7 +1,7 @@
 //! Changed lines against what runs measured, from texts alone.
 
 use super::*;
-use crate::coverage::{Attribution, CoverageMeasurement, spans_from_text, spans_to_text};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, spans_from_text, spans_to_text};
 use crate::selection::ContentHash;
 use crate::timestamp::Timestamp;
 
@@ -29,6 +29,7 @@ fn executed(test: &str, path: &str, lines: &str) -> CoverageMeasurement {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        calibration: Calibration::None,
         files: vec![(path.to_owned(), spans_from_text(lines).unwrap())],
     }
 }

@@ -42,7 +42,7 @@ impl BoundedMeasurements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::coverage::Attribution;
+    use proctor_core::coverage::{Attribution, Calibration};
 
     #[test]
     fn keeps_within_its_memory_and_says_what_is_left_out() {
@@ -54,6 +54,7 @@ mod tests {
                 complete: true,
                 attribution: Attribution::Test,
                 started_processes: false,
+                calibration: Calibration::None,
                 files: vec![("a.py".to_owned(), vec![LineSpan { first: line, last: line }])],
             });
         }

@@ -47,8 +47,9 @@ pub(crate) struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
-        let shared: [(&str, &[u8]); 3] = [
+        let shared: [(&str, &[u8]); 4] = [
             ("proctor_python", SHARED),
+            ("proctor_alone", include_bytes!("proctor_alone.py")),
             ("proctor_coverage", include_bytes!("proctor_coverage.py")),
             (START_MODULE, include_bytes!("proctor_start.py")),
         ];

@@ -10,10 +10,11 @@ What runs outside of any test (at import, during collection, in fixtures of a cl
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
 
 The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
-`n` says. A record of the kind `lines` has the lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
+`n` says. The file of a test that ran alone (`proctor_alone.py`) begins with a record that says so. A record of the kind `lines` has the lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
 """
 
 import array
+import contextlib
 import importlib.machinery
 import importlib.util
 import itertools
@@ -245,8 +246,9 @@ class Note:
         pass
 
     def end(self, package, name, uses=()):
-        pass
+        return False
 
+    is_complete = False
     enter = leave = finish = lambda *_: None
 
 
@@ -255,6 +257,7 @@ class Measurement:
 
     def __init__(self, directory, lines):
         self._lines = lines
+        self._directory = directory
         self._records = Records(directory)
         self._owner = os.getpid()
         self._start = os.getcwd()
@@ -266,8 +269,10 @@ class Measurement:
         self._shared = {}
         self._test = None
         self._fixtures = []
-        self._started_processes = False
+        # Of the test, and since a fixture of several tests, or between tests.
+        self._started_processes = self._has_processes = False
         self._processes = None
+        self._forks_itself = False
         self._has_tests = False
         self._is_over = False
         os.register_at_fork(after_in_child=self._fork)
@@ -275,8 +280,30 @@ class Measurement:
 
     def _fork(self):
         """A forked process is another one, and may be one of many."""
-        self._is_over = True
-        self._lines.silence()
+        if not self._forks_itself:
+            self._is_over = True
+            self._lines.silence()
+
+    @contextlib.contextmanager
+    def forking(self):
+        """Around a fork after which the measurement goes on in both processes."""
+        self._forks_itself = True
+        yield
+        self._forks_itself = False
+
+    @property
+    def is_complete(self):
+        """Whether no record is lost so far."""
+        return not self._is_over and not self._records.is_full
+
+    def restart(self):
+        """In a forked process: what is executed from now on is of one test that runs alone."""
+        self._records, self._owner = Records(self._directory), os.getpid()
+        self._shared, self._has_tests = {}, False
+        self._records.write("alone", {})
+        for path in self._files:
+            self._records.write("file", {"path": path})
+        self._lines.take()
 
     def _audit(self, event, arguments):
         if event == "exec":
@@ -285,8 +312,19 @@ class Measurement:
                     self._watch(arguments[0])
             except Exception:  # A test may replace what this uses; it must not fail because of that.
                 pass
-        elif event in STARTS:
+        elif event in STARTS and not self._forks_itself:
+            # What a fixture of several tests starts, a hook between tests, or a module of the project, may serve any later test.
+            if self._fixtures or self._test is None and (self._has_tests or self._is_of_project(sys._getframe())):
+                self._has_processes = True
             self._started_processes = True
+
+    def _is_of_project(self, frame):
+        """Whether the project's code runs here, and not a library as it is imported."""
+        while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
+            if self._numbers.get(frame.f_code.co_filename, -1) >= 0:
+                return True
+            frame = frame.f_back
+        return False
 
     def _watch(self, code):
         if type(code) is not types.CodeType:
@@ -360,14 +398,16 @@ class Measurement:
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
 
     def end(self, package, name, uses=()):
-        """The test that began has ended. `uses` are the numbers of the fixtures whose lines it shares."""
+        """The test that began has ended, and whether it has to do with other processes. `uses` are the numbers of the fixtures whose
+        lines it shares."""
         if self._is_over or self._test is None:
-            return
+            return False
         self._test.extend(self._lines.take())
-        started = self._started_processes or processes() != self._processes
+        started = self._started_processes or self._has_processes or processes() != self._processes
         record = {"package": package, "name": proctor_python.kept_name(name), "uses": list(uses), "processes": started}
         self._records.write("test", record, self._test)
         self._test, self._fixtures = None, []
+        return started
 
     def enter(self, fixture):
         """What runs from now on belongs to the fixture with this number."""

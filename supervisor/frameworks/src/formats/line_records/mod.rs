@@ -3,14 +3,17 @@
 //!
 //! The lines that ran outside of any test, and a module's own lines where a test imported it, belong to all tests of the file.
 //! A test file's own among them belong to the tests of this file alone, unless another file may import it.
-//! Lines of a fixture of a class, module or session belong to the tests that used it.
+//! Lines of a fixture of a class, module or session belong to the tests that used it. Lines that a test executed when it ran alone, and
+//! not beside others, belong to all tests of the process: one of them executed it for the others.
 
 use crate::contract::{ARTIFACTS, CoverageHarvest, Plan, PlanRequest};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
 use proctor_core::bounds::{COVERAGE_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan, LoadedFiles, spans_from_text};
+use proctor_core::coverage::{
+    Attribution, Calibration, CoverageMeasurement, LineSpan, LoadedFiles, lines_without, spans_from_text, united,
+};
 use proctor_core::request::CoverageMode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +61,9 @@ pub(crate) fn plan_measurement(plan: &mut Plan, framework: &str, request: &PlanR
     plan.artifacts = true;
 }
 
+/// Fewest tests that have to run alone for a process to be calibrated, unless it has fewer.
+const CALIBRATING_TESTS_MIN: usize = 5;
+
 /// One record of a file, without its words.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -81,6 +87,8 @@ enum Record {
     Loads { package: String, files: Vec<u32>, natively: Vec<u32> },
     /// Numbers of the files that the runner loaded for itself.
     Runner { files: Vec<u32> },
+    /// The test of this file ran alone, beside the tests of another file.
+    Alone,
     /// A sentence for the report.
     Note { text: String },
 }
@@ -117,6 +125,7 @@ struct ProcessLines {
     loads: Vec<(String, Vec<u32>)>,
     natively: Vec<u32>,
     by_runner: Option<Vec<u32>>,
+    is_alone: bool,
     notes: BTreeSet<String>,
 }
 
@@ -202,6 +211,7 @@ impl ProcessLines {
                 self.natively.append(&mut natively);
             }
             Record::Runner { files } => self.by_runner = Some(files),
+            Record::Alone => self.is_alone = true,
             Record::Note { text } => _ = self.notes.insert(text),
         }
     }
@@ -268,6 +278,30 @@ impl ProcessLines {
         shared
     }
 
+    /// Lines by file that tests executed when they ran alone, and not beside the others.
+    fn hidden_lines(
+        &self,
+        alone: &AloneTests,
+        shared: &BTreeMap<String, Vec<u32>>,
+        fixtures: &BTreeMap<u32, Vec<u32>>,
+    ) -> Vec<(String, Vec<LineSpan>)> {
+        let mut hidden: BTreeMap<String, Vec<LineSpan>> = BTreeMap::new();
+        for test in &self.tests {
+            let Some(alone) = alone.of(test) else { continue };
+            let used = test.fixtures.iter().filter_map(|fixture| fixtures.get(fixture));
+            let others = shared.get(&test.package).into_iter().chain(used).flatten();
+            let mut words: Vec<u32> = test.words.iter().chain(others).copied().collect();
+            sort(&mut words);
+            let beside: BTreeMap<String, Vec<LineSpan>> = self.lines(&words).into_iter().collect();
+            for (file, lines) in &alone.lines {
+                let known = beside.get(file).map_or(&[][..], Vec::as_slice);
+                hidden.entry(file.clone()).or_default().extend(lines_without(lines, known));
+            }
+        }
+        hidden.retain(|_, lines| !lines.is_empty());
+        hidden.into_iter().map(|(file, lines)| (file, united(lines))).collect()
+    }
+
     /// Lines by file.
     fn lines(&self, words: &[u32]) -> Vec<(String, Vec<LineSpan>)> {
         let mut lines = Vec::new();
@@ -305,6 +339,33 @@ fn spans(words: &[u32]) -> Vec<LineSpan> {
     spans
 }
 
+/// What tests executed that ran alone, by package and name.
+#[derive(Debug, Default)]
+struct AloneTests(BTreeMap<(String, String), AloneTest>);
+
+#[derive(Debug)]
+struct AloneTest {
+    lines: BTreeMap<String, Vec<LineSpan>>,
+    started_processes: bool,
+}
+
+impl AloneTests {
+    /// Adds all lines of the process of one test.
+    fn add(&mut self, process: ProcessLines) {
+        let [test] = process.tests.as_slice() else { return };
+        let shared = process.packages.values().chain(process.fixtures.values()).flatten();
+        let mut words: Vec<u32> = test.words.iter().chain(&process.everywhere).chain(shared).copied().collect();
+        sort(&mut words);
+        let lines = process.lines(&words).into_iter().collect();
+        let alone = AloneTest { lines, started_processes: test.started_processes };
+        self.0.insert((test.package.clone(), test.name.clone()), alone);
+    }
+
+    fn of(&self, test: &TestLines) -> Option<&AloneTest> {
+        self.0.get(&(test.package.clone(), test.name.clone()))
+    }
+}
+
 /// The lines of one framework's tests. `finished` has the names of the finished tests by package.
 pub(crate) fn ingest(
     framework: &str,
@@ -319,12 +380,17 @@ pub(crate) fn ingest(
     // A test file may run in several processes, as in two of Jest's projects.
     let mut unknown = BTreeSet::new();
     let (mut by_runner, mut natively): (Option<BTreeSet<String>>, BTreeSet<String>) = (None, BTreeSet::new());
+    let (mut processes, mut alone) = (Vec::new(), AloneTests::default());
     for (path, content) in artifacts {
         let is_own = path.strip_prefix(&directory).is_some_and(|rest| rest.starts_with('/'));
         if !is_own {
             continue;
         }
         let mut process = ProcessLines::parse(content, finished);
+        if process.is_alone {
+            alone.add(process);
+            continue;
+        }
         process.add_sources(&mut sources);
         unknown.append(&mut process.add_loaded(&mut loaded, finished));
         let owned = |files: Vec<&str>| files.into_iter().map(str::to_owned).collect::<Vec<_>>();
@@ -338,8 +404,9 @@ pub(crate) fn ingest(
         let started = process.tests.iter().filter(|test| test.started_processes);
         with_processes.extend(started.map(|test| format!("{} of {}", test.name, test.package)));
         notes.append(&mut process.notes);
-        add_process(process, finished, &mut harvest);
+        processes.push(process);
     }
+    processes.into_iter().for_each(|process| add_process(process, &alone, finished, &mut harvest));
     if !with_processes.is_empty() {
         let named: Vec<&str> = with_processes.iter().take(NAMED_MAX).map(String::as_str).collect();
         let (count, named) = (with_processes.len(), named.join(", "));
@@ -360,6 +427,7 @@ pub(crate) fn ingest(
 
 fn add_process(
     mut process: ProcessLines,
+    alone: &AloneTests,
     finished: &BTreeMap<String, BTreeSet<String>>,
     harvest: &mut BoundedMeasurements,
 ) {
@@ -369,13 +437,32 @@ fn add_process(
         complete: true,
         attribution: Attribution::File,
         started_processes: false,
+        calibration: Calibration::None,
         files,
     };
     let shared = process.shared(finished);
+    let mut fixtures = std::mem::take(&mut process.fixtures);
+    fixtures.values_mut().for_each(sort);
+    let hidden = process.hidden_lines(alone, &shared, &fixtures);
+    // What serves all tests of the process may have been started by the first that needed it.
+    let has_processes = process.tests.iter().filter_map(|test| alone.of(test)).any(|test| test.started_processes);
+    let count = process.tests.iter().filter(|test| alone.of(test).is_some()).count();
+    let is_calibrated = count >= CALIBRATING_TESTS_MIN.min(process.tests.len());
+    // The only test of a process that came to its end ran alone, too.
+    let is_only = process.tests.len() == 1 && process.imported.is_some();
     for test in &process.tests {
-        let alone = set(&test.package, vec![test.name.clone()], process.lines(&test.words));
-        let started_processes = test.started_processes;
-        harvest.push(CoverageMeasurement { attribution: Attribution::Test, started_processes, ..alone });
+        let calibration = match alone.of(test) {
+            _ if is_only => Calibration::Test,
+            Some(_) if is_calibrated => Calibration::Test,
+            None if is_calibrated => Calibration::Others,
+            _ => Calibration::None,
+        };
+        harvest.push(CoverageMeasurement {
+            attribution: Attribution::Test,
+            started_processes: test.started_processes || has_processes,
+            calibration,
+            ..set(&test.package, vec![test.name.clone()], process.lines(&test.words))
+        });
     }
     let packages = process.packages();
     for (package, words) in shared {
@@ -383,8 +470,11 @@ fn add_process(
             harvest.push(set(&package, tests.clone(), process.lines(&words)));
         }
     }
-    let mut fixtures = std::mem::take(&mut process.fixtures);
-    fixtures.values_mut().for_each(sort);
+    if !hidden.is_empty() {
+        for (package, tests) in &packages {
+            harvest.push(set(package, tests.clone(), hidden.clone()));
+        }
+    }
     let mut users: BTreeMap<(u32, &str), Vec<String>> = BTreeMap::new();
     for test in &process.tests {
         for fixture in test.fixtures.iter().filter(|fixture| fixtures.contains_key(fixture)) {

@@ -100,6 +100,65 @@ fn attributes_lines_to_tests_and_to_those_that_share_them() {
     assert_eq!(harvest.notes, ["1 test(s) started processes, of which no line is measured: test_x of sub/test_a.py"]);
 }
 
+/// A process of two tests, and the files of those that ran alone.
+fn with_alone(alone: &[&str]) -> CoverageHarvest {
+    let file = record(r#"{"kind":"file","path":"src/m.py"}"#, &[]);
+    let dir = record(r#"{"kind":"dir","path":"sub"}"#, &[]);
+    let test = |package: &str, name: &str, uses: &str, words: &[u32]| {
+        let n = words.len();
+        let json = format!(
+            r#"{{"kind":"test","package":"{package}","name":"{name}","uses":[{uses}],"processes":false,"n":{n}}}"#
+        );
+        record(&json, words)
+    };
+    let main = [
+        file.clone(),
+        dir.clone(),
+        record(r#"{"kind":"fixture","of":3,"n":1}"#, &[word(0, 20)]),
+        test("test_a.py", "test_x", "3", &[word(0, 5), word(0, 6), word(0, 8)]),
+        test("test_b.py", "T::test_z", "3", &[word(0, 5), word(0, 8)]),
+        record(r#"{"kind":"imported","files":[]}"#, &[]),
+    ];
+    let mut own = vec![("pytest-lines/1".to_owned(), main.concat())];
+    for (number, kind) in (2..).zip(alone) {
+        let words = [word(0, 5), word(0, 6), word(0, 8)];
+        let records = [
+            record(r#"{"kind":"alone"}"#, &[]),
+            file.clone(),
+            dir.clone(),
+            record(r#"{"kind":"fixture","of":1,"n":1}"#, &[word(0, 20)]),
+            if *kind == "x" {
+                test("test_a.py", "test_x", "", &words)
+            } else {
+                test("test_b.py", "T::test_z", "", &words)
+            },
+        ];
+        own.push((format!("pytest-lines/{number}"), records.concat()));
+    }
+    ingest("pytest", &own, &finished())
+}
+
+#[test]
+fn lines_that_a_test_executes_only_alone_belong_to_all_tests_of_its_process() {
+    let calibrations = |harvest: &CoverageHarvest| -> Vec<Calibration> {
+        let of_tests = harvest.measured.iter().filter(|set| set.attribution == Attribution::Test);
+        of_tests.map(|set| set.calibration).collect()
+    };
+    let hidden = |harvest: &CoverageHarvest| {
+        described(harvest).into_iter().filter(|set| set.ends_with("false src/m.py:6-6")).collect::<Vec<_>>()
+    };
+    let none = with_alone(&[]);
+    assert_eq!((calibrations(&none), hidden(&none).len()), (vec![Calibration::None; 2], 0));
+    let first = with_alone(&["x"]);
+    assert_eq!(calibrations(&first), [Calibration::None; 2], "too few");
+    let both = with_alone(&["x", "z"]);
+    assert_eq!(calibrations(&both), [Calibration::Test; 2]);
+    let expected = [A, B]
+        .map(|file| format!("File {file}::{} false src/m.py:6-6", if file == A { "test_x" } else { "T::test_z" }));
+    assert_eq!(hidden(&both), expected);
+    assert_eq!(both.measured.len(), none.measured.len() + 2, "a test that ran alone is no further test");
+}
+
 #[test]
 fn a_test_file_that_others_import_or_may_import_is_shared_by_all() {
     let text = content();

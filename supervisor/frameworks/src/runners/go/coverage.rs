@@ -302,7 +302,7 @@ pub(super) fn file_of(projects: &[Project], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proctor_core::coverage::{Attribution, CoverageMeasurement};
+    use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement};
 
     fn project(dir: &str, name: &str) -> Project {
         Project { dir: dir.to_owned(), name: name.to_owned() }
@@ -336,6 +336,7 @@ mod tests {
                 complete: true,
                 attribution: Attribution::Package,
                 started_processes: false,
+                calibration: Calibration::None,
                 files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
             }]
         );

@@ -6,7 +6,7 @@ use super::test_records::{NamedLines, RecordsError, TestRecords};
 use crate::contract::{CoverageHarvest, Project};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use proctor_core::bounds::COVERED_FILES_MAX;
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LineSpan};
+use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan};
 use proctor_core::human_units::first_names;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +59,7 @@ impl<'a> TestSets<'a> {
                     complete,
                     attribution,
                     started_processes: false,
+                    calibration: Calibration::None,
                     files: files.clone(),
                 });
             }

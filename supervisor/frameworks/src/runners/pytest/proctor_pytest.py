@@ -12,10 +12,12 @@ import os
 import re
 import sys
 import traceback
-from time import process_time
+from time import monotonic, process_time
 
 import pytest
+from _pytest.runner import runtestprotocol
 
+import proctor_alone
 import proctor_coverage
 import proctor_python
 
@@ -278,13 +280,49 @@ class Coverage:
         self._places = Places(config)
         self._numbers = {}
         self._used = ()
+        # Seconds that tests took that may run alone, by node id, and that fixtures took, by number.
+        self._quick, self._fixtures = {}, {}
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session):
+        tests = session.items if self._may_run_alone(session) else []
+        waiting = proctor_alone.wait(self._measurement, lambda number: self._run_alone(tests[number])) if tests else None
+        began = monotonic()
+        outcome = yield
+        if waiting is not None:
+            most = proctor_alone.quick_seconds(monotonic() - began)
+            quick = [number for number, test in enumerate(tests) if self._quick.get(test.nodeid, most) < most]
+            is_whole = outcome.excinfo is None and self._measurement.is_complete
+            waiting.run(proctor_alone.sample(quick) if quick and is_whole else [])
+
+    def _may_run_alone(self, session):
+        options = session.config.option
+        is_shared = "PYTEST_XDIST_WORKER" in os.environ or options.collectonly or getattr(options, "usepdb", False)
+        return not is_shared and self._measurement.is_complete and len(session.items) > 1
+
+    def _run_alone(self, item):
+        self._measurement.restart()
+        self._used = ()
+        self._measurement.begin()
+        if not any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
+            self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.passed:
+            self._quick[report.nodeid] = report.duration
+        elif not report.passed:
+            self._quick.pop(report.nodeid, None)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
         self._used = ()
         self._measurement.begin()
         yield
-        self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
+        has_processes = self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
+        if has_processes:
+            self._quick.pop(item.nodeid, None)
+        elif item.nodeid in self._quick:
+            self._quick[item.nodeid] += sum(self._fixtures.get(number, 0) for number in self._used)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item):
@@ -299,10 +337,11 @@ class Coverage:
         if fixturedef.scope == "function":
             yield
             return
-        number = self._number(fixturedef)
+        number, began = self._number(fixturedef), monotonic()
         self._measurement.enter(number)
         outcome = yield
         self._measurement.leave(number)
+        self._fixtures[number] = self._fixtures.get(number, 0) + monotonic() - began
         if outcome.excinfo is None:
             # The last one that is added is the first one that runs.
             fixturedef.addfinalizer(lambda: self._measurement.enter(number))

@@ -18,7 +18,7 @@ use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{WorkspacePaths, leaves_workspace};
 use execution_records::{ExecutionRecord, RecordKind, parse_records};
 use processes::{Owner, ProcessTree};
-use proctor_core::coverage::{Attribution, CoverageMeasurement, LoadedFiles};
+use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement, LoadedFiles};
 use proctor_core::human_units::first_names;
 use proctor_core::request::CoverageMode;
 use program_map::{FileLines, MapBudget, MapError, ProgramMap, ProgramTarget, TargetKind};
@@ -316,6 +316,7 @@ impl<'a> Harvest<'a> {
                 complete: true,
                 attribution: if is_alone { Attribution::Test } else { Attribution::Package },
                 started_processes: have_processes,
+                calibration: Calibration::None,
                 files: files.clone(),
             });
         }

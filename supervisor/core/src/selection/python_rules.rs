@@ -1,0 +1,163 @@
+//! The rules of Python: which tests of pytest a changed source may affect.
+//!
+//! An edit in the body of a function concerns the tests that executed the function, if it is also known what earlier tests executed for
+//! later ones, as by filling a cache. Anything else concerns the test files that may import the changed file.
+
+use super::baseline::LastResult;
+use super::changed_lines::add_tests_of_lines;
+use super::file_kind::{Ecosystem, FileKind, directory, file_name};
+use super::picks::Picks;
+use super::python_modules::PythonModules;
+use super::selection_input::SelectionInput;
+use super::snapshot::ChangedFile;
+use super::{FullReason, Reason};
+use crate::bounds::SELECTION_NAMED_FILES_MAX;
+use crate::test_case::TestId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Applies the rules to the changed files.
+pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(), FullReason> {
+    let removed: BTreeSet<&str> =
+        input.changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str()).collect();
+    picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
+    let modules = PythonModules::new(input.sources, removed.iter().copied());
+    let rules = PythonRules { input, modules, calibrated: input.index.calibrated().0 };
+    // Each of these is searched in all test files.
+    let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
+    let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
+    for change in input.changes.iter().filter(|change| kind(&change.path) != FileKind::Documentation) {
+        if may_execute && rules.add_executing(picks, change)? {
+            executed.push(&change.path);
+        } else {
+            rules.add_importing(picks, change, |_| true)?;
+            imported.get_or_insert(&change.path);
+        }
+    }
+    if let Some(path) = imported {
+        rules.add_whole(picks, &rules.modules.reaching_all(), &Reason::ReachesAll(path.to_owned()));
+    }
+    if let [path, ..] = executed[..] {
+        rules.add_reading(picks, path, &executed);
+    }
+    Ok(())
+}
+
+fn kind(path: &str) -> FileKind {
+    FileKind::of(Ecosystem::Python, path)
+}
+
+struct PythonRules<'a> {
+    input: &'a SelectionInput<'a>,
+    modules: PythonModules,
+    /// Tests of which it is known what others executed for them, sorted.
+    calibrated: Vec<TestId>,
+}
+
+impl PythonRules<'_> {
+    fn is_test(&self, file: &str) -> bool {
+        kind(file) == FileKind::Test || self.input.baseline.tests().contains_key(file)
+    }
+
+    /// Whether it is not known what a test executes.
+    fn is_unknown(&self, test: &TestId) -> bool {
+        self.calibrated.binary_search(test).is_err()
+    }
+
+    /// Selects the tests that executed a function in whose body lines changed, and, of those of which it is not known what they execute,
+    /// the ones that may import the file. False if more may be affected.
+    fn add_executing(&self, picks: &mut Picks, change: &ChangedFile) -> Result<bool, FullReason> {
+        let path = &change.path;
+        if kind(path) != FileKind::Source || self.is_test(path) || self.calibrated.is_empty() {
+            return Ok(false);
+        }
+        let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
+        tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
+        let of_unit = |(unit, tests): (&String, &BTreeMap<String, LastResult>)| {
+            let ran = tests.iter().filter(|(_, result)| **result != LastResult::Skipped);
+            let tests = ran.map(|(name, _)| TestId { package: unit.clone(), name: name.clone() });
+            tests.filter(|test| self.is_unknown(test)).collect::<Vec<_>>()
+        };
+        if self.input.baseline.tests().iter().any(|unit| !of_unit(unit).is_empty()) {
+            self.add_importing(picks, change, |test| self.is_unknown(test))?;
+        }
+        Ok(true)
+    }
+
+    /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.
+    fn add_importing(
+        &self,
+        picks: &mut Picks,
+        change: &ChangedFile,
+        wanted: impl Fn(&TestId) -> bool,
+    ) -> Result<(), FullReason> {
+        if let Some(word) = self.modules.convention() {
+            return Err(FullReason::Convention { word });
+        }
+        let path = change.path.as_str();
+        let dependents = self.modules.dependents(path);
+        if let Some(file) = dependents.iter().find(|file| is_named_in_settings(file, self.input.sources)) {
+            let how = change.how.word();
+            return Err(FullReason::Settings { file: file.clone(), what: "a module that settings name", how });
+        }
+        let mut add = |file: &str, reason: Reason| match self.input.baseline.tests().get(file) {
+            _ if !self.is_test(file) || self.input.now.file(file).is_none() => {}
+            Some(tests) => {
+                let tests = tests.keys().map(|name| TestId { package: file.to_owned(), name: name.clone() });
+                let (wanted, others): (Vec<TestId>, Vec<TestId>) = tests.partition(&wanted);
+                if others.is_empty() {
+                    picks.whole(file, reason);
+                } else {
+                    wanted.iter().for_each(|test| picks.test(test, reason.clone()));
+                }
+            }
+            None => picks.whole(file, reason),
+        };
+        if kind(path) == FileKind::SetUp {
+            self.modules.below(directory(path)).for_each(|file| add(file, Reason::SetUp(path.to_owned())));
+        }
+        for file in &dependents {
+            let is_own = file == path;
+            add(file, if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) });
+        }
+        let mut touching = self.input.index.covering(path, None);
+        touching.tests.retain(&wanted);
+        picks.covering(&touching, &Reason::TouchedFile(path.to_owned()));
+        Ok(())
+    }
+
+    /// Selects the tests that may depend on changed files without executing them: in a process, or by reading their text.
+    fn add_reading(&self, picks: &mut Picks, first: &str, changed: &[&str]) {
+        let reason = Reason::ReachesAll(first.to_owned());
+        self.input.index.tests_with_processes().iter().for_each(|test| picks.test(test, reason.clone()));
+        let is_of_tests = |file: &str| self.is_test(file) || kind(file) == FileKind::SetUp || is_beside_tests(file);
+        self.add_whole(picks, &self.modules.reading_sources(is_of_tests), &reason);
+        for path in changed {
+            let naming = self.input.sources.iter().filter(|(file, _)| file.as_str() != *path && is_of_tests(file));
+            let naming = naming.filter(|(_, text)| text.contains(file_name(path))).map(|(file, _)| file.clone());
+            self.add_whole(picks, &self.modules.dependents_of(naming), &Reason::ReachesAll((*path).to_owned()));
+        }
+    }
+
+    fn add_whole(&self, picks: &mut Picks, files: &BTreeSet<String>, reason: &Reason) {
+        let tests = files.iter().filter(|file| self.input.baseline.tests().contains_key(*file));
+        tests.for_each(|file| picks.whole(file, reason.clone()));
+    }
+}
+
+/// Whether a file is in a directory of tests, as their helpers are.
+fn is_beside_tests(path: &str) -> bool {
+    directory(path).split('/').any(|part| matches!(part, "test" | "tests" | "testing"))
+}
+
+// A plugin or a settings module that pytest itself loads.
+fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool {
+    let Some(name) = file_name(path).strip_suffix(".py") else { return false };
+    let parent = file_name(directory(path));
+    let dotted = format!("{parent}.{name}");
+    let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
+    settings.into_iter().any(|(_, text)| {
+        !parent.is_empty() && text.contains(&dotted)
+            || text.contains(&format!("-p {name}"))
+            || text.contains(&format!("-p{name}"))
+    })
+}

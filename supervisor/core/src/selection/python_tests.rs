@@ -1,0 +1,240 @@
+//! A table of changes of a Python workspace with the tests that they select.
+
+use super::tests::{Files, Project, check, files, passed, shown};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan};
+use crate::test_case::TestOutcome;
+
+fn python_files() -> Files {
+    files(&[
+        ("pyproject.toml", "[project]\n"),
+        ("README.md", "text"),
+        ("shop/__init__.py", ""),
+        ("shop/cart.py", "from . import price\n"),
+        ("shop/price.py", "def total():\n    return 1\n"),
+        ("shop/stock.py", "LEVEL = 1\n"),
+        ("tests/conftest.py", ""),
+        ("tests/data.json", "{}"),
+        ("tests/test_cart.py", "from shop.cart import Cart\n"),
+        ("tests/test_stock.py", "from shop import (\n    stock,\n)\n"),
+        ("tests/test_run.py", "import subprocess\n"),
+        ("tests/unit/conftest.py", ""),
+        ("tests/unit/test_alone.py", "def test_alone(): pass\n"),
+    ])
+}
+
+const PYTHON_TESTS: [&str; 4] =
+    ["tests/test_cart.py.test", "tests/test_stock.py.test", "tests/test_run.py.test", "tests/unit/test_alone.py.test"];
+
+#[test]
+fn a_table_of_changes_to_a_python_workspace() {
+    let project = Project::new("pytest", &python_files(), &passed(PYTHON_TESTS), Vec::new());
+    let (cart, run, stock) = ("tests/test_cart.py.test", "tests/test_run.py.test", "tests/test_stock.py.test");
+    let alone = "tests/unit/test_alone.py.test";
+    let and_run = |test: &str| {
+        let mut both = [test, run];
+        both.sort_unstable();
+        both.join(" ")
+    };
+    let all = format!("{cart} {run} {stock} {alone}");
+    check(
+        &project,
+        &python_files(),
+        &[
+            ("shop/price.py", Some("def total():\n    return 2\n"), &and_run(cart)),
+            ("shop/price.py", None, &and_run(cart)),
+            ("shop/cart.py", Some("from . import price\n\nX = 1\n"), &and_run(cart)),
+            ("shop/stock.py", Some("LEVEL = 2\n"), &and_run(stock)),
+            ("shop/__init__.py", Some("import json\n"), &format!("{cart} {run} {stock}")),
+            ("shop/unused.py", Some("X = 1\n"), run),
+            ("stock.py", Some("LEVEL = 3\n"), &and_run(stock)),
+            ("tests/test_stock.py", Some("def test(): pass\n"), &and_run(stock)),
+            ("tests/test_stock.py", None, run),
+            ("tests/test_new.py", Some("def test(): pass\n"), &format!("tests/test_new.py.* {run}")),
+            ("tests/unit/conftest.py", Some("import os\n"), &and_run(alone)),
+            ("tests/conftest.py", Some("import os\n"), &all),
+            ("tests/unit/conftest.py", None, &and_run(alone)),
+            ("conftest.py", Some(""), "full: conftest.py, the set-up of all tests, was added"),
+            ("pyproject.toml", Some("[x]\n"), "full: pyproject.toml, a build file, was changed"),
+            ("pytest.ini", Some("[pytest]\n"), "full: pytest.ini, a test runner's settings, was added"),
+            ("requirements-dev.txt", Some("x"), "full: requirements-dev.txt, a lock file, was added"),
+            ("uv.lock", Some("x"), "full: uv.lock, a lock file, was added"),
+            (".python-version", Some("3.13"), "full: .python-version, the choice of a toolchain, was added"),
+            ("sitecustomize.py", Some(""), "full: sitecustomize.py, a module that every Python imports, was added"),
+            ("tests/data.json", Some("[]"), "full: tests/data.json was changed, and any test may read it"),
+            ("tests/data.json", None, "full: tests/data.json was removed, and any test may read it"),
+            ("README.md", Some("other"), "nothing"),
+        ],
+    );
+}
+
+#[test]
+fn modules_that_settings_load_run_everything() {
+    for (settings, word) in [
+        ("[project.entry-points.pytest11]\nx = 'shop.price'\n", "pytest11"),
+        ("DJANGO_SETTINGS_MODULE = 'x'", "DJANGO_SETTINGS_MODULE"),
+    ] {
+        let mut before = python_files();
+        before.insert("pyproject.toml".into(), settings.into());
+        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+        let expected =
+            format!("full: sources or settings with {word} load modules by a convention that no import shows");
+        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), &expected), ("README.md", Some("x"), "nothing")]);
+    }
+    let mut before = python_files();
+    before.insert("pyproject.toml".into(), "addopts = '-p shop.plugin'".into());
+    before.insert("shop/plugin.py".into(), "from shop import price\n".into());
+    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+    let full = "full: shop/plugin.py, a module that settings name, was changed";
+    check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
+}
+
+const PRICE: &str = "\"\"\"Prices.\"\"\"\nRATE = 5\n\ndef total(a):\n    \"\"\"The sum.\"\"\"\n    b = a\n    return b * RATE\n\ndef tax(a):\n    return a\n\ndef unused():\n    return 9\n";
+
+const PRICE_TESTS: [&str; 5] = [
+    "tests/test_price.py.total",
+    "tests/test_price.py.tax",
+    "tests/test_cart.py.adds",
+    "tests/test_run.py.runs",
+    "tests/test_sources.py.lints",
+];
+
+/// Of these tests all lines are known: one test executes each function of the price, another both, one a process, and one none.
+fn price_files() -> Files {
+    let importing = "from shop import price\n";
+    files(&[
+        ("pyproject.toml", "[project.scripts]\nshop = 'shop.price:main'\n"),
+        ("shop/__init__.py", ""),
+        ("shop/price.py", PRICE),
+        ("shop/plugins.py", "import importlib\nfrom shop import price\n"),
+        ("tests/test_price.py", importing),
+        ("tests/test_cart.py", importing),
+        ("tests/test_run.py", "from shop import plugins\n"),
+        ("tests/test_sources.py", "from shop import price\n"),
+    ])
+}
+
+fn executed(test: &str, lines: &[(u32, u32)]) -> CoverageMeasurement {
+    let (file, name) = test.rsplit_once('.').unwrap();
+    let spans = |lines: &[(u32, u32)]| lines.iter().map(|&(first, last)| LineSpan { first, last }).collect();
+    CoverageMeasurement {
+        package: file.to_owned(),
+        tests: vec![name.to_owned()],
+        complete: true,
+        attribution: Attribution::Test,
+        started_processes: false,
+        calibration: Calibration::Others,
+        files: vec![("shop/price.py".to_owned(), spans(lines)), (file.to_owned(), spans(&[(2, 3)]))],
+    }
+}
+
+fn price_coverage() -> Vec<CoverageMeasurement> {
+    let [total, tax, adds, runs, lints] = PRICE_TESTS;
+    let runs = CoverageMeasurement { started_processes: true, ..executed(runs, &[]) };
+    vec![
+        executed(total, &[(6, 7)]),
+        executed(tax, &[(10, 10)]),
+        executed(adds, &[(6, 7), (10, 10)]),
+        runs,
+        executed(lints, &[]),
+    ]
+}
+
+/// Edits of the price: in the body of each function, one that no test executed, and what is known of functions without calling them.
+fn price_edits() -> [(String, String); 2] {
+    [PRICE.replace("b = a", "b = a + 0"), PRICE.replace("return a\n", "return -a\n")]
+        .map(|text| ("shop/price.py".to_owned(), text))
+}
+
+fn selected(project: &Project, before: &Files, (path, text): &(String, String)) -> String {
+    let mut now = before.clone();
+    now.insert(path.clone(), text.clone());
+    shown(&project.select(&now)).replace("tests/test_", "").replace(".py", "")
+}
+
+#[test]
+fn an_edit_of_a_function_selects_the_tests_that_executed_it() {
+    let before = price_files();
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+    let [total, tax] = price_edits();
+    assert_eq!(selected(&project, &before, &total), "cart.adds price.total run.runs");
+    assert_eq!(selected(&project, &before, &tax), "cart.adds price.tax run.runs");
+    let added = ("shop/price.py".to_owned(), PRICE.replace("    b = a\n", "    if a:\n        a = 2\n    b = a\n"));
+    assert_eq!(selected(&project, &before, &added), "cart.adds price.total run.runs");
+    // What settings name is all tests' business unless all of it was measured.
+    let settings = "full: shop/price, a module that settings name, was changed";
+    for (old, new) in [
+        ("RATE = 5", "RATE = 6"),
+        ("def tax(a)", "def tax(a=1)"),
+        ("The sum.", "The total."),
+        ("return 9", "return 8"),
+        ("    return b * RATE\n", "    yield b\n"),
+        ("    b = a\n", "b = a\n"),
+    ] {
+        let edit = ("shop/price.py".to_owned(), PRICE.replace(old, new));
+        assert_eq!(selected(&project, &before, &edit), settings, "{new}");
+    }
+}
+
+#[test]
+fn tests_of_which_not_all_is_known_run_if_they_may_import_the_function() {
+    let mut before = price_files();
+    before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
+    let [total, _] = price_edits();
+    let select = |before: &Files, coverage: Vec<CoverageMeasurement>| {
+        let project = Project::new("pytest", before, &passed(PRICE_TESTS), coverage);
+        selected(&project, before, &total)
+    };
+    let known = "cart.adds price.total run.runs";
+    assert_eq!(select(&before, price_coverage()), known);
+    let all = "cart.adds price.tax price.total run.runs sources.lints";
+    let uncalibrated =
+        price_coverage().into_iter().map(|set| CoverageMeasurement { calibration: Calibration::None, ..set });
+    assert_eq!(select(&before, uncalibrated.collect()), all, "no test ran alone");
+    let measured = price_coverage().into_iter().filter(|set| set.tests != ["lints"]).collect();
+    assert_eq!(select(&before, measured), format!("{known} sources.lints"), "not measured");
+    // In one process an earlier test has filled a cache.
+    let cached =
+        CoverageMeasurement { attribution: Attribution::File, ..executed("tests/test_sources.py.lints", &[(7, 7)]) };
+    assert_eq!(select(&before, [price_coverage(), vec![cached]].concat()), format!("{known} sources.lints"));
+    let mut added = before.clone();
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+    added.insert("tests/test_new.py".to_owned(), "from shop import price\n".to_owned());
+    assert_eq!(selected(&project, &added, &total), format!("{} new.* {}", "cart.adds", "price.total run.runs"));
+}
+
+#[test]
+fn tests_that_may_read_sources_run_although_they_execute_none() {
+    let [total, _] = price_edits();
+    for (file, text, is_selected) in [
+        ("tests/test_sources.py", "for path in root.rglob('*.py'): pass\n", true),
+        ("tests/test_sources.py", "check('shop/price.py')\n", true),
+        ("tests/test_sources.py", "from shop import source\n", true),
+        ("tests/conftest.py", "import glob\n", true),
+        // What it imports or runs was measured.
+        ("tests/test_sources.py", "import importlib, subprocess\n", false),
+        ("tests/test_sources.py", "from shop import plugins\n", false),
+    ] {
+        let mut before = price_files();
+        before.insert("shop/source.py".to_owned(), "from inspect import getsource\n".to_owned());
+        before.insert(file.to_owned(), text.to_owned());
+        let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+        assert_eq!(selected(&project, &before, &total).contains("sources.lints"), is_selected, "{text}");
+    }
+}
+
+#[test]
+fn skipped_tests_are_no_reason_to_run_those_that_import() {
+    let before = price_files();
+    let results: Vec<(&str, TestOutcome)> = PRICE_TESTS
+        .iter()
+        .map(|test| (*test, if test.ends_with("lints") { TestOutcome::Skipped } else { TestOutcome::Passed }))
+        .collect();
+    let coverage = price_coverage().into_iter().filter(|set| set.tests != ["lints"]).collect();
+    let project = Project::new("pytest", &before, &results, coverage);
+    let [total, _] = price_edits();
+    assert_eq!(
+        selected(&project, &before, &total),
+        "cart.adds price.total run.runs sources.lints",
+        "it is skipped each time"
+    );
+}
