@@ -284,6 +284,8 @@ pub struct AffectedTests {
     pub known: u64,
     /// Number of changed files.
     pub changed_files: u64,
+    /// Tests that ran alone, too, where what tests executed decides.
+    pub ran_alone: u64,
     /// What the comparison does not see.
     pub notes: Vec<String>,
 }
@@ -337,6 +339,7 @@ impl AffectedTests {
             targets: Vec::new(),
             known,
             changed_files: 0,
+            ran_alone: 0,
             notes: Vec::new(),
         }
     }
@@ -359,9 +362,13 @@ impl AffectedTests {
         if self.left_out() == 0 {
             return String::new();
         }
+        let alone = match self.ran_alone {
+            0 => String::new(),
+            count => format!("; {count} test(s) also ran alone, to find what a test executes for later ones"),
+        };
         format!(
             "no measured line, import or setting leads from the {} file(s) changed since {} to the {} test(s) left out, \
-             and each of them passed or was skipped when it last ran",
+             and each of them passed or was skipped when it last ran{alone}",
             self.changed_files,
             self.since,
             self.left_out()

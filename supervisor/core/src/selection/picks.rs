@@ -16,6 +16,8 @@ pub(super) struct Picks {
     pub(super) gone: BTreeSet<String>,
     /// Failures that the last run names without their package.
     named: BTreeSet<String>,
+    /// Tests that ran alone, too, where what tests executed decides.
+    pub(super) ran_alone: u64,
 }
 
 #[derive(Default)]
@@ -116,7 +118,7 @@ impl Picks {
         known: u64,
         changed_files: u64,
     ) -> AffectedTests {
-        let Picks { units, gone, named } = self;
+        let Picks { units, gone, named, ran_alone } = self;
         let mut ranked: Vec<(Reason, TestId)> = Vec::new();
         let mut targets: Vec<RerunTarget> = Vec::new();
         let units = units.into_iter().filter(|(name, _)| !gone.contains(name));
@@ -151,7 +153,16 @@ impl Picks {
             - gone.iter().filter_map(|unit| baseline.tests().get(unit)).map(|tests| tests.len() as u64).sum::<u64>();
         // Failures of the last run may have names that no run of all tests had.
         let known = known.max(selected.len() as u64);
-        AffectedTests { since, full_reason: None, selected, targets, known, changed_files, notes: Vec::new() }
+        AffectedTests {
+            since,
+            full_reason: None,
+            selected,
+            targets,
+            known,
+            changed_files,
+            ran_alone,
+            notes: Vec::new(),
+        }
     }
 }
 

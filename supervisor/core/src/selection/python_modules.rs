@@ -33,7 +33,7 @@ const RUNS_ANY: [&str; 20] = [
 const LISTS_FILES: [&str; 6] = ["listdir", "scandir", "iterdir", "glob", "rglob", "walk"];
 
 /// Words of a file that may read the text of any source through the module that it belongs to.
-const READS_MODULES: [&str; 5] = ["getsource", "getsourcelines", "findsource", "getsourcefile", "get_source"];
+const READS_MODULES: [&str; 3] = ["getsource", "getsourcelines", "findsource"];
 
 /// Words of settings and sources that load modules by a convention which no import shows.
 const BY_CONVENTION: [&str; 4] = ["DJANGO_SETTINGS_MODULE", "INSTALLED_APPS", "autodiscover_tasks", "pytest11"];

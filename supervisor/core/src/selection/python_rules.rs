@@ -21,7 +21,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
         input.changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str()).collect();
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
     let modules = PythonModules::new(input.sources, removed.iter().copied());
-    let rules = PythonRules { input, modules, calibrated: input.index.calibrated().0 };
+    let (calibrated, ran_alone) = input.index.calibrated();
+    let rules = PythonRules { input, modules, calibrated };
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
     let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
@@ -38,6 +39,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     }
     if let [path, ..] = executed[..] {
         rules.add_reading(picks, path, &executed);
+        picks.ran_alone = ran_alone as u64;
     }
     Ok(())
 }

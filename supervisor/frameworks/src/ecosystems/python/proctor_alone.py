@@ -16,7 +16,7 @@ import threading
 import time
 import warnings
 
-# Most tests that run alone. Of real suites, 30 that are spread evenly show all but some thousandths of a percent.
+# Most tests that run alone. Spread evenly, they show all but 3 of 245,000 pairs of test and function that nine real suites have.
 TESTS_MAX = 30
 
 # A test runs alone if it took no longer than this share of the time of all tests, within bounds: the sample then takes as long as a
