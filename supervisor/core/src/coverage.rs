@@ -38,18 +38,18 @@ pub enum Attribution {
     Package,
 }
 
-/// Whether it is known what the tests of a process executed for those that ran after them, as by filling a cache: some tests ran once
-/// more, each in a process of its own, and lines that they executed there alone belong to all tests of the process.
+/// What is known of what the tests of a process executed for those that ran after them, as by filling a cache: a sample of the tests
+/// ran once more, each in a process of its own, and lines that they executed only there belong to all tests of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Calibration {
-    /// No test ran alone, or too few did.
+    /// No test ran alone, too few did, or one of them failed there.
     #[default]
     None,
-    /// Other tests of the process ran alone.
-    Others,
+    /// A sample of the process's tests ran alone.
+    BySample,
     /// This test ran alone, too.
-    Test,
+    Alone,
 }
 
 /// Lines from `first` to `last`, both included, counted from 1.
@@ -228,7 +228,12 @@ impl CoverageIndex {
         for (file, spans) in spans {
             self.add_lines(file, spans, &mut bytes_left, &mut omitted);
         }
-        omitted.notes()
+        let notes = omitted.notes();
+        if !notes.is_empty() {
+            // A line that is missing here may be one that all tests need.
+            self.units.iter_mut().flatten().for_each(|unit| unit.calibration = Calibration::None);
+        }
+        notes
     }
 
     /// Memory use in bytes.
@@ -418,8 +423,8 @@ impl CoverageIndex {
         tests
     }
 
-    /// Tests of which it is known what others of their process executed for them, sorted by package and name, and how many of them ran
-    /// alone. Of each all lines are measured.
+    /// Tests of processes of which a sample ran alone, sorted by package and name, and how many of them did. Of each all lines are
+    /// measured.
     #[must_use]
     pub fn calibrated(&self) -> (Vec<TestId>, usize) {
         let with = |is_wanted: fn(Calibration) -> bool| -> RoaringBitmap {
@@ -428,11 +433,24 @@ impl CoverageIndex {
             };
             (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_wanted)).map(|(id, _)| id).collect()
         };
-        let alone = self.tests_of(&with(|calibration| calibration == Calibration::Test)).tests.len();
+        let alone = self.tests_of(&with(|calibration| calibration == Calibration::Alone)).tests.len();
         let mut tests = self.tests_of(&with(|calibration| calibration != Calibration::None)).tests;
         let measured = self.completely_measured();
         tests.retain(|test| measured.binary_search(test).is_ok());
         (tests, alone)
+    }
+
+    /// Whether a test, and not the process before all tests, was the first to load `file`: the first of its lines was executed by a single
+    /// test.
+    #[must_use]
+    pub fn is_loaded_by_test(&self, file: &str) -> bool {
+        let first = self.files.get(file).and_then(|lines| Some((lines, lines.runs().next()?)));
+        first.is_some_and(|(lines, (_, combination))| {
+            let mut units = lines.combinations()[combination].iter();
+            units.any(
+                |id| matches!(&self.units.get(id as usize), Some(Some(unit)) if unit.attribution == Attribution::Test),
+            )
+        })
     }
 
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {

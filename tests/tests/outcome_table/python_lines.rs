@@ -205,18 +205,19 @@ fn the_extension_module_stores_the_lines_and_the_tool_id_is_given_back() {
     assert!(printed.contains("tools: [None, None, None, None, None, None]"), "{printed}");
 }
 
-const CACHED: &str = "import functools\n\n\n@functools.lru_cache\ndef rates():\n    return read()\n\n\ndef read():\n    \
+const CACHED: &str = "kept = []\n\n\ndef rates():\n    if not kept:\n        kept.append(read())\n    return kept[0]\n\n\ndef read():\n    \
                       return [2]\n\n\ndef total(a):\n    return rates()[0] * a\n\n\ndef tax(a):\n    return a\n";
 
-/// Tests of which the first fills a cache, one that needs none, and one that cannot run alone. Each test that runs writes a line.
-const TESTS_OF_CACHED: &str = "import os\nimport threading\nimport time\n\nimport cached\nimport pytest\n\nearlier = []\n\n\n\
-                               @pytest.fixture(autouse=True)\ndef count(request):\n    \
-                               with open('/tmp/ran', 'a') as file:\n        file.write(f'{request.node.name}\\n')\n\n\n\
-                               @pytest.mark.parametrize('a', range(8))\ndef test_total(a):\n    \
-                               earlier.append(a)\n    print('total of', a)\n    assert cached.total(a) == 2 * a\n\n\n\
-                               def test_tax():\n    assert cached.tax(1) == 1\n\n\n\
-                               def test_late():\n    while not earlier:\n        time.sleep(0.01)\n\n\n\
-                               def test_ran():\n    with open('/tmp/ran') as file:\n        assert len(file.readlines()) == 11\n";
+/// Tests of which the first fills a cache, one that needs none, and one of which a file says how often it ran.
+const TESTS_OF_CACHED: &str = "import cached\nimport pytest\n\n\n\
+                               @pytest.mark.parametrize('a', range(8))\ndef test_total(a, capsys):\n    \
+                               with capsys.disabled():\n        print('total of', a)\n    assert cached.total(a) == 2 * a\n\n\n\
+                               def test_tax():\n    print('tax of', 1)\n    assert cached.tax(1) == 1\n\n\n\
+                               def test_log():\n    with open('log.txt', 'a') as file:\n        file.write('ran\\n')\n";
+
+/// A test that an earlier one enables.
+const TEST_OF_ORDER: &str = "import cached\n\n\ndef test_first():\n    cached.read.first = True\n\n\n\
+                             def test_second():\n    assert cached.read.first\n";
 
 fn affected(workspace: &TestWorkspace) -> Vec<String> {
     let answer = proctor(workspace, &["affected", "--output", "json"]).json();
@@ -232,18 +233,33 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     write_before_run(&workspace.path, "requirements.txt", "pytest\n");
     write_before_run(&workspace.path, "cached.py", CACHED);
     write_before_run(&workspace.path, "test_cached.py", TESTS_OF_CACHED);
+    write_before_run(&workspace.path, "log.txt", "");
     let report = proctor(&workspace, &["run", "--output", "json"]).json();
-    // Tests that ran alone as well are in no report, and neither is what they print.
-    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 11), "{report}");
-    assert!(!report["stdout_tail"].as_str().unwrap().contains("total of"), "{report}");
+    // Tests that ran alone as well are in no report, print nothing and change nothing.
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 10), "{report}");
+    let printed = report["stdout_tail"].as_str().unwrap();
+    assert_eq!((printed.matches("total of").count(), printed.matches("tax of").count()), (8, 0), "{printed}");
+    assert_eq!(std::fs::read_to_string(workspace.path.join("log.txt")).unwrap(), "ran\n");
+    // The run has changed it.
+    coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    std::fs::write(workspace.path.join("test_cached.py"), TESTS_OF_CACHED.replace("log.txt", "/tmp/log.txt")).unwrap();
+    write_before_run(&workspace.path, "log.txt", "");
+    coverage(&proctor(&workspace, &["run", "--output", "json"]));
     let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
-    let all = [&["test_late".to_owned(), "test_ran".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
+    let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
     for (old, new, expected) in [
         ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
         ("return rates()[0] * a", "return a * rates()[0]", totals),
-        ("return [2]", "return [2, 3]", all),
+        ("return [2]", "return [2, 3]", all.clone()),
     ] {
         write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
         assert_eq!(affected(&workspace), expected, "{new}");
     }
+    // A test that cannot run alone depends on others in a way that no line shows.
+    write_before_run(&workspace.path, "cached.py", CACHED);
+    write_before_run(&workspace.path, "test_order.py", TEST_OF_ORDER);
+    coverage(&proctor(&workspace, &["run", "--output", "json"]));
+    write_before_run(&workspace.path, "cached.py", &CACHED.replace("return a\n", "return 1 * a\n"));
+    let all = [&["test_first".to_owned()], &all[..1], &["test_second".to_owned()], &all[1..]].concat();
+    assert_eq!(affected(&workspace), all);
 }

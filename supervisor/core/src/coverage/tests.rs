@@ -141,7 +141,7 @@ fn sets() -> impl Strategy<Value = CoverageMeasurement> {
     });
     let files = prop::collection::vec((prop::sample::select(&FILES[..]), spans), 0..3);
     let tests = prop::collection::vec("[A-D]", 0..3);
-    let calibration = prop::sample::select(&[Calibration::None, Calibration::Others, Calibration::Test][..]);
+    let calibration = prop::sample::select(&[Calibration::None, Calibration::BySample, Calibration::Alone][..]);
     let parts = ("[pq]", tests, any::<[bool; 2]>(), calibration, files);
     parts.prop_map(|(package, tests, [complete, started_processes], calibration, files)| CoverageMeasurement {
         package,
@@ -231,16 +231,28 @@ fn names_the_tests_that_started_processes() {
 }
 
 #[test]
+fn knows_the_files_that_a_test_was_the_first_to_load() {
+    let mut index = CoverageIndex::default();
+    let shared =
+        CoverageMeasurement { attribution: Attribution::File, ..measured("p", &["A", "B"], "a.py", &[(1, 2)]) };
+    let own = |lines: (u32, u32)| measured("p", &["A"], "a.py", &[lines]);
+    index.ingest(vec![shared.clone(), own((5, 6))], true, Timestamp(1));
+    assert!(!index.is_loaded_by_test("a.py") && !index.is_loaded_by_test("b.py"));
+    index.ingest(vec![shared, own((1, 6))], true, Timestamp(1));
+    assert!(index.is_loaded_by_test("a.py"));
+}
+
+#[test]
 fn names_the_tests_of_which_it_is_known_what_others_executed_for_them() {
     let mut index = CoverageIndex::default();
     let set = |calibration, test| CoverageMeasurement { calibration, ..measured("p", &[test], "a.py", &[(1, 1)]) };
-    let sets = [(Calibration::Test, "A"), (Calibration::Others, "B"), (Calibration::None, "C")];
+    let sets = [(Calibration::Alone, "A"), (Calibration::BySample, "B"), (Calibration::None, "C")];
     index.ingest(sets.map(|(calibration, test)| set(calibration, test)).into(), true, Timestamp(1));
     let named = |names: &[&str]| -> Vec<TestId> {
         names.iter().map(|name| TestId { package: "p".into(), name: (*name).into() }).collect()
     };
     assert_eq!(index.calibrated(), (named(&["A", "B"]), 1));
-    index.ingest(vec![set(Calibration::Others, "A")], false, Timestamp(2));
+    index.ingest(vec![set(Calibration::BySample, "A")], false, Timestamp(2));
     assert_eq!(index.calibrated(), (named(&["A", "B"]), 0));
     index.record_unmeasured(&[("p", "B")].into());
     assert_eq!(index.calibrated(), (named(&["A"]), 0), "what it executes now is not known");

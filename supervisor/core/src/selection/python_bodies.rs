@@ -45,7 +45,7 @@ struct Statement {
     last: usize,
     indent: usize,
     is_function: bool,
-    /// Whether it begins with a string, as a documentation string does.
+    /// Whether it may begin with a string, as a documentation string does.
     is_string: bool,
     has_yield: bool,
 }
@@ -84,7 +84,9 @@ impl<'t> Scanner<'t> {
                         last: self.line,
                         indent,
                         is_function: begins_function(start),
-                        is_string: string_prefix(start).is_some_and(|length| is_quote(start.get(length))),
+                        // In brackets or behind a backslash, too.
+                        is_string: matches!(start.first(), Some(b'(' | b'\\'))
+                            || string_prefix(start).is_some_and(|length| is_quote(start.get(length))),
                         has_yield: self.has_yield,
                     });
                 }
@@ -278,6 +280,7 @@ mod tests {
         assert_eq!(in_bodies("def f(): return 1\n"), [0; 0]);
         assert_eq!(in_bodies("def f():\n    '''Says\n    what.'''\n    return 1\n"), [4]);
         assert_eq!(in_bodies("def f():\n    R\"Says what.\"\n"), [0; 0]);
+        assert_eq!(in_bodies("def f():\n    (\n    'Says what.')\n    return 1\n"), [4]);
         assert_eq!(in_bodies("def f():\n    a = 1\n    x = (\n        yield a)\n    return a\n"), [2, 5]);
         assert_eq!(in_bodies("def f():\n    yields = 'yield'\n"), [2]);
         assert_eq!(in_bodies("default = 1\ndef_ = 2\n"), [0; 0]);

@@ -29,8 +29,37 @@ const RUNS_ANY: [&str; 20] = [
     "script_runner",
 ];
 
-/// Words of a file that may read any other: listings of directories.
-const LISTS_FILES: [&str; 6] = ["listdir", "scandir", "iterdir", "glob", "rglob", "walk"];
+/// Words of a file that may read any other: listings of directories, copies of them, and sources as text.
+const READS_ANY: [&str; 12] = [
+    "listdir",
+    "scandir",
+    "iterdir",
+    "glob",
+    "rglob",
+    "walk",
+    "copytree",
+    "get_data",
+    "getsourcefile",
+    "getfile",
+    "linecache",
+    "tokenize",
+];
+
+/// What a file has that reads the text of a module by the module's own name for it, or knows the numbers of lines.
+const READS_LINES: [&str; 5] = [".__file__", "co_firstlineno", "f_lineno", "tb_lineno", "findlinestarts"];
+
+/// What a source has where functions may run as copies, which Python does not report.
+const COPIES_CODE: [&str; 9] = [
+    "FunctionType(",
+    "CodeType(",
+    "__code__ =",
+    "__code__.replace",
+    "numba",
+    "cloudpickle",
+    "types.coroutine",
+    "import dill",
+    "settrace",
+];
 
 /// Words of a file that may read the text of any source through the module that it belongs to.
 const READS_MODULES: [&str; 3] = ["getsource", "getsourcelines", "findsource"];
@@ -44,8 +73,9 @@ pub(super) struct PythonModules {
     /// By file: the files that may import it.
     importers: BTreeMap<String, BTreeSet<String>>,
     running_any: BTreeSet<String>,
-    listing_files: BTreeSet<String>,
+    reading_any: BTreeSet<String>,
     reading_modules: BTreeSet<String>,
+    copies_code: bool,
     convention: Option<&'static str>,
     paths: BTreeSet<String>,
 }
@@ -91,13 +121,19 @@ impl PythonModules {
             let has = |wanted: &[&str]| words_of(words.text).any(|word| wanted.contains(&word));
             for (wanted, files) in [
                 (&RUNS_ANY[..], &mut found.running_any),
-                (&LISTS_FILES, &mut found.listing_files),
+                (&READS_ANY, &mut found.reading_any),
                 (&READS_MODULES, &mut found.reading_modules),
             ] {
                 if has(wanted) {
                     files.insert((*path).to_owned());
                 }
             }
+        }
+        for (path, words) in &python {
+            if READS_LINES.iter().any(|part| words.text.contains(part)) {
+                found.reading_any.insert((*path).to_owned());
+            }
+            found.copies_code |= COPIES_CODE.iter().any(|part| words.text.contains(part));
         }
         found.convention = BY_CONVENTION.into_iter().find(|word| sources.values().any(|text| text.contains(word)));
         found.paths = python.keys().map(|path| (*path).to_owned()).collect();
@@ -117,14 +153,19 @@ impl PythonModules {
 
     /// The files that may import, run or read any file of the workspace, and those that import them.
     pub(super) fn reaching_all(&self) -> BTreeSet<String> {
-        self.dependents_of(self.running_any.union(&self.listing_files).cloned())
+        self.dependents_of(self.running_any.union(&self.reading_any).cloned())
     }
 
-    /// The files that may read the text of a source, and those that import them. Of the files that list directories only those `of_tests`
+    /// Whether functions may run as copies, of which no line is measured.
+    pub(super) fn copies_code(&self) -> bool {
+        self.copies_code
+    }
+
+    /// The files that may read the text of a source, and those that import them. Of the files that read any other only those `of_tests`
     /// count.
     pub(super) fn reading_sources(&self, of_tests: impl Fn(&str) -> bool) -> BTreeSet<String> {
-        let listing = self.listing_files.iter().filter(|file| of_tests(file));
-        self.dependents_of(listing.chain(&self.reading_modules).cloned())
+        let reading = self.reading_any.iter().filter(|file| of_tests(file));
+        self.dependents_of(reading.chain(&self.reading_modules).cloned())
     }
 
     /// The same for several files.

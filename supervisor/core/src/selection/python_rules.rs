@@ -7,9 +7,11 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
+use super::python_functions::python_functions;
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
+use super::text::LineMap;
 use super::{FullReason, Reason};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::test_case::TestId;
@@ -72,6 +74,10 @@ impl PythonRules<'_> {
         if kind(path) != FileKind::Source || self.is_test(path) || self.calibrated.is_empty() {
             return Ok(false);
         }
+        // What runs as a module is loaded belongs to the test that was the first to load it.
+        if self.modules.copies_code() || self.input.index.is_loaded_by_test(path) || self.may_be_cached(change) {
+            return Ok(false);
+        }
         let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
         tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
         let of_unit = |(unit, tests): (&String, &BTreeMap<String, LastResult>)| {
@@ -83,6 +89,23 @@ impl PythonRules<'_> {
             self.add_importing(picks, change, |test| self.is_unknown(test))?;
         }
         Ok(true)
+    }
+
+    /// Whether the value of a changed function may be kept for later tests, by itself or by a function that names it.
+    fn may_be_cached(&self, change: &ChangedFile) -> bool {
+        let Some(text) = self.input.sources.get(&change.path) else { return true };
+        let Some(map) = change.old.as_ref().zip(change.new.as_ref()).map(|(old, new)| LineMap::new(old, new)) else {
+            return true;
+        };
+        let changed = map.changed_lines();
+        let names = python_functions(text).into_iter().filter(|function| {
+            changed.iter().any(|lines| function.lines.first <= lines.last && lines.first <= function.lines.last)
+        });
+        let names: BTreeSet<&str> = names.map(|function| function.name).collect();
+        let sources = self.input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !self.is_test(path));
+        sources.into_iter().flat_map(|(_, text)| python_functions(text)).any(|function| {
+            function.is_caching && (names.contains(function.name) || function.words().any(|word| names.contains(word)))
+        })
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

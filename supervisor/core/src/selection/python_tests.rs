@@ -122,7 +122,7 @@ fn executed(test: &str, lines: &[(u32, u32)]) -> CoverageMeasurement {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
-        calibration: Calibration::Others,
+        calibration: Calibration::BySample,
         files: vec![("shop/price.py".to_owned(), spans(lines)), (file.to_owned(), spans(&[(2, 3)]))],
     }
 }
@@ -130,7 +130,10 @@ fn executed(test: &str, lines: &[(u32, u32)]) -> CoverageMeasurement {
 fn price_coverage() -> Vec<CoverageMeasurement> {
     let [total, tax, adds, runs, lints] = PRICE_TESTS;
     let runs = CoverageMeasurement { started_processes: true, ..executed(runs, &[]) };
+    // Loaded before all tests.
+    let loaded = CoverageMeasurement { attribution: Attribution::File, ..executed(total, &[(1, 4), (9, 9), (12, 12)]) };
     vec![
+        loaded,
         executed(total, &[(6, 7)]),
         executed(tax, &[(10, 10)]),
         executed(adds, &[(6, 7), (10, 10)]),
@@ -192,6 +195,9 @@ fn tests_of_which_not_all_is_known_run_if_they_may_import_the_function() {
     assert_eq!(select(&before, uncalibrated.collect()), all, "no test ran alone");
     let measured = price_coverage().into_iter().filter(|set| set.tests != ["lints"]).collect();
     assert_eq!(select(&before, measured), format!("{known} sources.lints"), "not measured");
+    // A test was the first to load it: what ran meanwhile may be what the others need.
+    let loading = CoverageMeasurement { attribution: Attribution::Test, ..price_coverage().remove(0) };
+    assert_eq!(select(&before, [price_coverage(), vec![loading]].concat()), all);
     // In one process an earlier test has filled a cache.
     let cached =
         CoverageMeasurement { attribution: Attribution::File, ..executed("tests/test_sources.py.lints", &[(7, 7)]) };
@@ -219,6 +225,27 @@ fn tests_that_may_read_sources_run_although_they_execute_none() {
         before.insert(file.to_owned(), text.to_owned());
         let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
         assert_eq!(selected(&project, &before, &total).contains("sources.lints"), is_selected, "{text}");
+    }
+}
+
+#[test]
+fn functions_whose_values_may_be_kept_select_the_tests_that_import_them() {
+    let [total, tax] = price_edits();
+    for (text, is_wide) in [
+        (
+            "import functools\nfrom shop.price import total\n\n@functools.lru_cache\ndef sum():\n    return total(2)\n",
+            true,
+        ),
+        ("from shop.price import total\n\ndef sum():\n    global kept\n    kept = total(2)\n", true),
+        ("from shop.price import total\n\ndef sum():\n    return total(2)\n", false),
+        ("import types\nfrom shop.price import total\ncopy = types.FunctionType(total.__code__, {})\n", true),
+    ] {
+        let mut before = price_files();
+        before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
+        before.insert("shop/sums.py".to_owned(), text.to_owned());
+        let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+        assert_eq!(selected(&project, &before, &total).contains("sources.lints"), is_wide, "{text}");
+        assert_eq!(selected(&project, &before, &tax).contains("sources.lints"), text.contains("types"), "{text}");
     }
 }
 

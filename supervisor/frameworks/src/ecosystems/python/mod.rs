@@ -49,7 +49,7 @@ impl<'a> PlanBuilder<'a> {
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
         let shared: [(&str, &[u8]); 4] = [
             ("proctor_python", SHARED),
-            ("proctor_alone", include_bytes!("proctor_alone.py")),
+            ("proctor_sample", include_bytes!("proctor_sample.py")),
             ("proctor_coverage", include_bytes!("proctor_coverage.py")),
             (START_MODULE, include_bytes!("proctor_start.py")),
         ];

@@ -10,7 +10,9 @@ What runs outside of any test (at import, during collection, in fixtures of a cl
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
 
 The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
-`n` says. The file of a test that ran alone (`proctor_alone.py`) begins with a record that says so. A record of the kind `lines` has the lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1 bit), and the line.
+`n` says. The file of a test that ran alone (`proctor_sample.py`) begins with a record that says so. A record of the kind `lines` has the
+lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1
+bit), and the line.
 """
 
 import array
@@ -23,6 +25,7 @@ import os
 import re
 import stat
 import sys
+import tempfile
 import types
 
 import proctor_python
@@ -54,6 +57,12 @@ CO_OPTIMIZED = 1
 # What Python reports before it starts a process, or becomes another program.
 STARTS = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
+)
+
+# What Python reports before a program may change something outside of itself.
+CHANGES = frozenset(
+    ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime")
+    + ("os.kill", "os.killpg", "shutil.rmtree", "socket.bind", "socket.connect", "socket.sendto", "sqlite3.connect", "fcntl.flock")
 )
 
 # Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
@@ -271,6 +280,10 @@ class Measurement:
         self._fixtures = []
         # Of the test, and since a fixture of several tests, or between tests.
         self._started_processes = self._has_processes = False
+        # Whether the test may have changed something outside of its process and its temporary files.
+        self._has_effects = False
+        # Whether nothing that several tests share has changed anything.
+        self.may_sample = True
         self._processes = None
         self._forks_itself = False
         self._has_tests = False
@@ -288,13 +301,19 @@ class Measurement:
     def forking(self):
         """Around a fork after which the measurement goes on in both processes."""
         self._forks_itself = True
-        yield
-        self._forks_itself = False
+        try:
+            yield
+        finally:
+            self._forks_itself = False
 
     @property
     def is_complete(self):
         """Whether no record is lost so far."""
         return not self._is_over and not self._records.is_full
+
+    def sampled(self, tests):
+        """So many tests were chosen to run alone."""
+        self._records.write("sampled", {"tests": tests})
 
     def restart(self):
         """In a forked process: what is executed from now on is of one test that runs alone."""
@@ -312,11 +331,21 @@ class Measurement:
                     self._watch(arguments[0])
             except Exception:  # A test may replace what this uses; it must not fail because of that.
                 pass
+        elif event in CHANGES:
+            self._note_change(event, arguments)
         elif event in STARTS and not self._forks_itself:
             # What a fixture of several tests starts, a hook between tests, or a module of the project, may serve any later test.
             if self._fixtures or self._test is None and (self._has_tests or self._is_of_project(sys._getframe())):
                 self._has_processes = True
             self._started_processes = True
+
+    def _note_change(self, event, arguments):
+        try:
+            if self._has_tests and not changes_nothing(event, arguments):
+                self._has_effects = True
+                self.may_sample &= self._test is not None and not self._fixtures
+        except Exception:  # What a test hands to Python's own functions may be anything.
+            self._has_effects = True
 
     def _is_of_project(self, frame):
         """Whether the project's code runs here, and not a library as it is imported."""
@@ -396,10 +425,11 @@ class Measurement:
             self._has_tests = True
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
+        self._has_effects = False
 
     def end(self, package, name, uses=()):
-        """The test that began has ended, and whether it has to do with other processes. `uses` are the numbers of the fixtures whose
-        lines it shares."""
+        """The test that began has ended, and whether it may not run once more: it has to do with other processes, or may have changed
+        something. `uses` are the numbers of the fixtures whose lines it shares."""
         if self._is_over or self._test is None:
             return False
         self._test.extend(self._lines.take())
@@ -407,7 +437,7 @@ class Measurement:
         record = {"package": package, "name": proctor_python.kept_name(name), "uses": list(uses), "processes": started}
         self._records.write("test", record, self._test)
         self._test, self._fixtures = None, []
-        return started
+        return started or self._has_effects
 
     def enter(self, fixture):
         """What runs from now on belongs to the fixture with this number."""
@@ -457,6 +487,20 @@ class Measurement:
         stems = (os.path.basename(path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path) for path in self._files)
         stems = (stem.partition(".")[0].encode() for stem in stems)
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
+
+
+def changes_nothing(event, arguments, directory=os.getcwd, own=(tempfile.gettempdir() + os.sep, "/dev/null")):
+    """Whether a file is only read, or all this happens to temporary files or bytecode."""
+    if event == "open":
+        _, mode, flags = arguments
+        is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & (os.O_WRONLY | os.O_RDWR)
+        # Of a descriptor that is opened anew it was reported what it is open for.
+        if not is_written or isinstance(arguments[0], int):
+            return True
+        arguments = arguments[:1]
+    paths = [os.fsdecode(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
+    paths = [os.path.normpath(os.path.join(directory(), path)) for path in paths]
+    return bool(paths) and all(path.startswith(own) or "pycache" in path for path in paths)
 
 
 def spans(lines):

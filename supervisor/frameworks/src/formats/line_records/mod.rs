@@ -6,14 +6,15 @@
 //! Lines of a fixture of a class, module or session belong to the tests that used it. Lines that a test executed when it ran alone, and
 //! not beside others, belong to all tests of the process: one of them executed it for the others.
 
+mod alone_tests;
+
 use crate::contract::{ARTIFACTS, CoverageHarvest, Plan, PlanRequest};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
+use alone_tests::AloneTests;
 use proctor_core::bounds::{COVERAGE_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
-use proctor_core::coverage::{
-    Attribution, Calibration, CoverageMeasurement, LineSpan, LoadedFiles, lines_without, spans_from_text, united,
-};
+use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan, LoadedFiles, spans_from_text};
 use proctor_core::request::CoverageMode;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +63,10 @@ pub(crate) fn plan_measurement(plan: &mut Plan, framework: &str, request: &PlanR
 }
 
 /// Fewest tests that have to run alone for a process to be calibrated, unless it has fewer.
-const CALIBRATING_TESTS_MIN: usize = 5;
+const SAMPLED_TESTS_MIN: usize = 5;
+
+/// Most tests that run alone: as many as `proctor_sample.py` chooses.
+const SAMPLED_TESTS_MAX: usize = 30;
 
 /// One record of a file, without its words.
 #[derive(Debug, Deserialize)]
@@ -87,8 +91,10 @@ enum Record {
     Loads { package: String, files: Vec<u32>, natively: Vec<u32> },
     /// Numbers of the files that the runner loaded for itself.
     Runner { files: Vec<u32> },
-    /// The test of this file ran alone, beside the tests of another file.
+    /// The test of this file ran alone.
     Alone,
+    /// So many tests of this file were chosen to run alone. If fewer have, one failed or had no time.
+    Sampled { tests: usize },
     /// A sentence for the report.
     Note { text: String },
 }
@@ -126,6 +132,7 @@ struct ProcessLines {
     natively: Vec<u32>,
     by_runner: Option<Vec<u32>>,
     is_alone: bool,
+    sampled: Option<usize>,
     notes: BTreeSet<String>,
 }
 
@@ -185,7 +192,9 @@ impl ProcessLines {
                 }
             }
             Record::Dir { path } => self.dir = path,
-            Record::Test { package, name, uses, processes, .. } => {
+            Record::Test { package, name, mut uses, processes, .. } => {
+                uses.sort_unstable();
+                uses.dedup();
                 // Lines of an import are the test's, and in the way of any other that imports the same module later.
                 self.everywhere.extend(words.iter().filter(|word| **word & OWN_LINE != 0));
                 sort(&mut words);
@@ -212,6 +221,7 @@ impl ProcessLines {
             }
             Record::Runner { files } => self.by_runner = Some(files),
             Record::Alone => self.is_alone = true,
+            Record::Sampled { tests } => self.sampled = Some(tests),
             Record::Note { text } => _ = self.notes.insert(text),
         }
     }
@@ -278,30 +288,6 @@ impl ProcessLines {
         shared
     }
 
-    /// Lines by file that tests executed when they ran alone, and not beside the others.
-    fn hidden_lines(
-        &self,
-        alone: &AloneTests,
-        shared: &BTreeMap<String, Vec<u32>>,
-        fixtures: &BTreeMap<u32, Vec<u32>>,
-    ) -> Vec<(String, Vec<LineSpan>)> {
-        let mut hidden: BTreeMap<String, Vec<LineSpan>> = BTreeMap::new();
-        for test in &self.tests {
-            let Some(alone) = alone.of(test) else { continue };
-            let used = test.fixtures.iter().filter_map(|fixture| fixtures.get(fixture));
-            let others = shared.get(&test.package).into_iter().chain(used).flatten();
-            let mut words: Vec<u32> = test.words.iter().chain(others).copied().collect();
-            sort(&mut words);
-            let beside: BTreeMap<String, Vec<LineSpan>> = self.lines(&words).into_iter().collect();
-            for (file, lines) in &alone.lines {
-                let known = beside.get(file).map_or(&[][..], Vec::as_slice);
-                hidden.entry(file.clone()).or_default().extend(lines_without(lines, known));
-            }
-        }
-        hidden.retain(|_, lines| !lines.is_empty());
-        hidden.into_iter().map(|(file, lines)| (file, united(lines))).collect()
-    }
-
     /// Lines by file.
     fn lines(&self, words: &[u32]) -> Vec<(String, Vec<LineSpan>)> {
         let mut lines = Vec::new();
@@ -337,33 +323,6 @@ fn spans(words: &[u32]) -> Vec<LineSpan> {
     }
     spans.truncate(SPANS_PER_FILE_MAX);
     spans
-}
-
-/// What tests executed that ran alone, by package and name.
-#[derive(Debug, Default)]
-struct AloneTests(BTreeMap<(String, String), AloneTest>);
-
-#[derive(Debug)]
-struct AloneTest {
-    lines: BTreeMap<String, Vec<LineSpan>>,
-    started_processes: bool,
-}
-
-impl AloneTests {
-    /// Adds all lines of the process of one test.
-    fn add(&mut self, process: ProcessLines) {
-        let [test] = process.tests.as_slice() else { return };
-        let shared = process.packages.values().chain(process.fixtures.values()).flatten();
-        let mut words: Vec<u32> = test.words.iter().chain(&process.everywhere).chain(shared).copied().collect();
-        sort(&mut words);
-        let lines = process.lines(&words).into_iter().collect();
-        let alone = AloneTest { lines, started_processes: test.started_processes };
-        self.0.insert((test.package.clone(), test.name.clone()), alone);
-    }
-
-    fn of(&self, test: &TestLines) -> Option<&AloneTest> {
-        self.0.get(&(test.package.clone(), test.name.clone()))
-    }
 }
 
 /// The lines of one framework's tests. `finished` has the names of the finished tests by package.
@@ -406,7 +365,11 @@ pub(crate) fn ingest(
         notes.append(&mut process.notes);
         processes.push(process);
     }
-    processes.into_iter().for_each(|process| add_process(process, &alone, finished, &mut harvest));
+    processes.into_iter().for_each(|process| add_process(process, &mut alone, finished, &mut harvest));
+    // Without all lines it is not known what earlier tests executed for later ones.
+    if harvest.note().is_some() {
+        harvest.measured.iter_mut().for_each(|set| set.calibration = Calibration::None);
+    }
     if !with_processes.is_empty() {
         let named: Vec<&str> = with_processes.iter().take(NAMED_MAX).map(String::as_str).collect();
         let (count, named) = (with_processes.len(), named.join(", "));
@@ -427,7 +390,7 @@ pub(crate) fn ingest(
 
 fn add_process(
     mut process: ProcessLines,
-    alone: &AloneTests,
+    alone: &mut AloneTests,
     finished: &BTreeMap<String, BTreeSet<String>>,
     harvest: &mut BoundedMeasurements,
 ) {
@@ -443,24 +406,12 @@ fn add_process(
     let shared = process.shared(finished);
     let mut fixtures = std::mem::take(&mut process.fixtures);
     fixtures.values_mut().for_each(sort);
-    let hidden = process.hidden_lines(alone, &shared, &fixtures);
-    // What serves all tests of the process may have been started by the first that needed it.
-    let has_processes = process.tests.iter().filter_map(|test| alone.of(test)).any(|test| test.started_processes);
-    let count = process.tests.iter().filter(|test| alone.of(test).is_some()).count();
-    let is_calibrated = count >= CALIBRATING_TESTS_MIN.min(process.tests.len());
-    // The only test of a process that came to its end ran alone, too.
-    let is_only = process.tests.len() == 1 && process.imported.is_some();
+    let sample = alone.sample(&process, &shared, &fixtures);
     for test in &process.tests {
-        let calibration = match alone.of(test) {
-            _ if is_only => Calibration::Test,
-            Some(_) if is_calibrated => Calibration::Test,
-            None if is_calibrated => Calibration::Others,
-            _ => Calibration::None,
-        };
         harvest.push(CoverageMeasurement {
             attribution: Attribution::Test,
-            started_processes: test.started_processes || has_processes,
-            calibration,
+            started_processes: test.started_processes || sample.has_processes,
+            calibration: sample.calibration(&test.package, &test.name),
             ..set(&test.package, vec![test.name.clone()], process.lines(&test.words))
         });
     }
@@ -470,9 +421,9 @@ fn add_process(
             harvest.push(set(&package, tests.clone(), process.lines(&words)));
         }
     }
-    if !hidden.is_empty() {
+    if !sample.hidden.is_empty() {
         for (package, tests) in &packages {
-            harvest.push(set(package, tests.clone(), hidden.clone()));
+            harvest.push(set(package, tests.clone(), sample.hidden.clone()));
         }
     }
     let mut users: BTreeMap<(u32, &str), Vec<String>> = BTreeMap::new();

@@ -100,8 +100,8 @@ fn attributes_lines_to_tests_and_to_those_that_share_them() {
     assert_eq!(harvest.notes, ["1 test(s) started processes, of which no line is measured: test_x of sub/test_a.py"]);
 }
 
-/// A process of two tests, and the files of those that ran alone.
-fn with_alone(alone: &[&str]) -> CoverageHarvest {
+/// A process of two tests, of which so many were to run alone, and the files of those that did.
+fn with_alone(sampled: usize, alone: &[&str]) -> CoverageHarvest {
     let file = record(r#"{"kind":"file","path":"src/m.py"}"#, &[]);
     let dir = record(r#"{"kind":"dir","path":"sub"}"#, &[]);
     let test = |package: &str, name: &str, uses: &str, words: &[u32]| {
@@ -117,6 +117,7 @@ fn with_alone(alone: &[&str]) -> CoverageHarvest {
         record(r#"{"kind":"fixture","of":3,"n":1}"#, &[word(0, 20)]),
         test("test_a.py", "test_x", "3", &[word(0, 5), word(0, 6), word(0, 8)]),
         test("test_b.py", "T::test_z", "3", &[word(0, 5), word(0, 8)]),
+        record(&format!(r#"{{"kind":"sampled","tests":{sampled}}}"#), &[]),
         record(r#"{"kind":"imported","files":[]}"#, &[]),
     ];
     let mut own = vec![("pytest-lines/1".to_owned(), main.concat())];
@@ -147,16 +148,39 @@ fn lines_that_a_test_executes_only_alone_belong_to_all_tests_of_its_process() {
     let hidden = |harvest: &CoverageHarvest| {
         described(harvest).into_iter().filter(|set| set.ends_with("false src/m.py:6-6")).collect::<Vec<_>>()
     };
-    let none = with_alone(&[]);
+    let none = with_alone(0, &[]);
     assert_eq!((calibrations(&none), hidden(&none).len()), (vec![Calibration::None; 2], 0));
-    let first = with_alone(&["x"]);
+    let first = with_alone(1, &["x"]);
     assert_eq!(calibrations(&first), [Calibration::None; 2], "too few");
-    let both = with_alone(&["x", "z"]);
-    assert_eq!(calibrations(&both), [Calibration::Test; 2]);
+    assert_eq!(calibrations(&with_alone(2, &["x"])), [Calibration::None; 2], "one of two failed, or had no time");
+    let both = with_alone(2, &["x", "z"]);
+    assert_eq!(calibrations(&both), [Calibration::Alone; 2]);
     let expected = [A, B]
         .map(|file| format!("File {file}::{} false src/m.py:6-6", if file == A { "test_x" } else { "T::test_z" }));
     assert_eq!(hidden(&both), expected);
     assert_eq!(both.measured.len(), none.measured.len() + 2, "a test that ran alone is no further test");
+}
+
+#[test]
+fn what_is_written_many_times_costs_no_more() {
+    let words: Vec<u32> = (1..1_000).map(|line| word(0, 2 * line)).collect();
+    let n = words.len();
+    let test = |uses: &str| {
+        record(
+            &format!(
+                r#"{{"kind":"test","package":"sub/test_a.py","name":"test_x","uses":[{uses}],"processes":false,"n":0}}"#
+            ),
+            &[],
+        )
+    };
+    let file = record(r#"{"kind":"file","path":"src/m.py"}"#, &[]);
+    let fixture = record(&format!(r#"{{"kind":"fixture","of":0,"n":{n}}}"#), &words);
+    let uses = vec!["0"; 50_000].join(",");
+    let main = [file.clone(), fixture.clone(), test(&uses), test("0").repeat(10_000)].concat();
+    let alone = [record(r#"{"kind":"alone"}"#, &[]), file, fixture, test(&uses)].concat();
+    let own = [("pytest-lines/1".to_owned(), main), ("pytest-lines/2".to_owned(), alone)];
+    let harvest = ingest("pytest", &own, &finished());
+    assert!(harvest.measured.iter().map(|set| set.files.len()).sum::<usize>() < 10);
 }
 
 #[test]

@@ -17,9 +17,9 @@ from time import monotonic, process_time
 import pytest
 from _pytest.runner import runtestprotocol
 
-import proctor_alone
 import proctor_coverage
 import proctor_python
+import proctor_sample
 
 if not hasattr(pytest, "version_tuple"):
     raise pytest.UsageError("proctor needs pytest 7.0 or newer, and this is " + pytest.__version__)
@@ -280,25 +280,30 @@ class Coverage:
         self._places = Places(config)
         self._numbers = {}
         self._used = ()
-        # Seconds that tests took that may run alone, by node id, and that fixtures took, by number.
-        self._quick, self._fixtures = {}, {}
+        # Seconds that the tests took which may run alone, by node id, and that fixtures took, by number.
+        self._durations, self._fixtures = {}, {}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session):
-        tests = session.items if self._may_run_alone(session) else []
-        waiting = proctor_alone.wait(self._measurement, lambda number: self._run_alone(tests[number])) if tests else None
+        tests = session.items if self._may_sample(session) else []
+        sample = proctor_sample.start(self._measurement, lambda number: self._run_alone(tests[number])) if tests else None
         began = monotonic()
         outcome = yield
-        if waiting is not None:
-            most = proctor_alone.quick_seconds(monotonic() - began)
-            quick = [number for number, test in enumerate(tests) if self._quick.get(test.nodeid, most) < most]
-            is_whole = outcome.excinfo is None and self._measurement.is_complete
-            waiting.run(proctor_alone.sample(quick) if quick and is_whole else [])
+        if sample is not None:
+            seconds = proctor_sample.seconds(monotonic() - began)
+            durations = {number: self._durations[test.nodeid] for number, test in enumerate(tests) if test.nodeid in self._durations}
+            is_whole = outcome.excinfo is None and self._measurement.is_complete and self._measurement.may_sample
+            chosen = proctor_sample.choose(durations, seconds) if is_whole else []
+            if chosen:
+                self._measurement.sampled(len(chosen))
+            sample.run(chosen, seconds)
 
-    def _may_run_alone(self, session):
+    def _may_sample(self, session):
         options = session.config.option
-        is_shared = "PYTEST_XDIST_WORKER" in os.environ or options.collectonly or getattr(options, "usepdb", False)
-        return not is_shared and self._measurement.is_complete and len(session.items) > 1
+        # A directory for all temporary files is emptied by whoever uses it first.
+        is_shared = any(getattr(options, name, None) for name in ("collectonly", "usepdb", "basetemp", "setupshow"))
+        is_worker = "PYTEST_XDIST_WORKER" in os.environ
+        return not is_shared and not is_worker and self._measurement.is_complete and len(session.items) > 1
 
     def _run_alone(self, item):
         self._measurement.restart()
@@ -309,20 +314,20 @@ class Coverage:
 
     def pytest_runtest_logreport(self, report):
         if report.when == "call" and report.passed:
-            self._quick[report.nodeid] = report.duration
+            self._durations[report.nodeid] = report.duration
         elif not report.passed:
-            self._quick.pop(report.nodeid, None)
+            self._durations.pop(report.nodeid, None)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
         self._used = ()
         self._measurement.begin()
         yield
-        has_processes = self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
-        if has_processes:
-            self._quick.pop(item.nodeid, None)
-        elif item.nodeid in self._quick:
-            self._quick[item.nodeid] += sum(self._fixtures.get(number, 0) for number in self._used)
+        has_effects = self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
+        if has_effects:
+            self._durations.pop(item.nodeid, None)
+        elif item.nodeid in self._durations:
+            self._durations[item.nodeid] += sum(self._fixtures.get(number, 0) for number in self._used)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item):
