@@ -341,7 +341,7 @@ class Measurement:
 
     def _note_change(self, event, arguments):
         try:
-            if self._has_tests and not changes_nothing(event, arguments):
+            if self._has_tests and not changes_nothing(event, arguments, self._own):
                 self._has_effects = True
                 self.may_sample &= self._test is not None and not self._fixtures
         except Exception:  # What a test hands to Python's own functions may be anything.
@@ -489,8 +489,8 @@ class Measurement:
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
 
 
-def changes_nothing(event, arguments, directory=os.getcwd, own=(tempfile.gettempdir() + os.sep, "/dev/null")):
-    """Whether a file is only read, or all this happens to temporary files or bytecode."""
+def changes_nothing(event, arguments, workspace, directory=os.getcwd, own=(tempfile.gettempdir() + os.sep, "/dev/null")):
+    """Whether a file is only read, or all this happens to bytecode or temporary files, and not in the workspace, which may be one itself."""
     if event == "open":
         _, mode, flags = arguments
         is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & (os.O_WRONLY | os.O_RDWR)
@@ -500,7 +500,7 @@ def changes_nothing(event, arguments, directory=os.getcwd, own=(tempfile.gettemp
         arguments = arguments[:1]
     paths = [os.fsdecode(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
     paths = [os.path.normpath(os.path.join(directory(), path)) for path in paths]
-    return bool(paths) and all(path.startswith(own) or "pycache" in path for path in paths)
+    return bool(paths) and all(path.startswith(own) and not path.startswith(workspace) or "pycache" in path for path in paths)
 
 
 def spans(lines):
