@@ -220,8 +220,12 @@ impl<'t> Scanner<'t> {
         self.tokens(nested, Self::ends_field)?;
         let is_format = self.byte(0) == b':';
         self.pass(1);
-        // How the value is formatted: text with fields of its own.
-        while is_format {
+        if is_format { self.format(quote, length, nested) } else { Some(()) }
+    }
+
+    /// How the value of a field is formatted, to its end: text with fields of its own.
+    fn format(&mut self, quote: u8, length: usize, nested: usize) -> Option<()> {
+        loop {
             match self.byte(0) {
                 b'{' => self.field(quote, length, nested + 1)?,
                 b'}' => {
@@ -234,7 +238,6 @@ impl<'t> Scanner<'t> {
                 _ => self.pass(1),
             }
         }
-        Some(())
     }
 }
 

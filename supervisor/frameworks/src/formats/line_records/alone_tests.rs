@@ -1,9 +1,15 @@
 //! Tests that ran alone, beside the process that ran all: what they executed there and not beside the others, an earlier test had
 //! executed for them. All names and numbers may be forged, and cost no more than what was written.
 
-use super::{ProcessLines, SAMPLED_TESTS_MAX, SAMPLED_TESTS_MIN, TestLines, sort};
+use super::process_lines::{ProcessLines, TestLines, sort};
 use proctor_core::coverage::{Calibration, LineSpan, lines_without, united};
 use std::collections::BTreeMap;
+
+/// Fewest tests that have to run alone for a process to be calibrated, unless it has fewer.
+const SAMPLED_TESTS_MIN: usize = 5;
+
+/// Most tests that run alone: as many as `proctor_sample.py` chooses.
+const SAMPLED_TESTS_MAX: usize = 30;
 
 /// What tests executed that ran alone, by package and name.
 #[derive(Debug, Default)]

@@ -1,7 +1,9 @@
 //! Tests of the files with the lines of each test.
 
+use super::process_lines::{FILE_SHIFT, OWN_LINE, SPANS_BYTES_MAX};
 use super::*;
-use proctor_core::coverage::{LoadedFiles, LoadedSource};
+use crate::parsing::workspace_paths::leaves_workspace;
+use proctor_core::coverage::{LineSpan, LoadedSource};
 use proptest::prelude::*;
 
 const A: &str = "sub/test_a.py";
