@@ -24,7 +24,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     let (calibrated, ran_alone) = input.index.calibrated();
-    let rules = PythonRules { input, modules, calibrated };
+    let cached_names = if calibrated.is_empty() { BTreeSet::new() } else { cached_names(input) };
+    let rules = PythonRules { input, modules, calibrated, cached_names };
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
     let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
@@ -53,8 +54,18 @@ fn kind(path: &str) -> FileKind {
 struct PythonRules<'a> {
     input: &'a SelectionInput<'a>,
     modules: PythonModules,
-    /// Tests of which it is known what others executed for them, sorted.
+    /// Tests of processes of which a sample ran alone, sorted.
     calibrated: Vec<TestId>,
+    /// Names of functions that keep values for later calls, and all words in these.
+    cached_names: BTreeSet<&'a str>,
+}
+
+/// Names of functions outside of test files that keep values for later calls, and all words in these.
+fn cached_names<'a>(input: &SelectionInput<'a>) -> BTreeSet<&'a str> {
+    let is_test = |path: &str| kind(path) == FileKind::Test || input.baseline.tests().contains_key(path);
+    let sources = input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !is_test(path));
+    let functions = sources.flat_map(|(_, text)| python_functions(text)).filter(|function| function.is_caching);
+    functions.flat_map(|function| function.words().chain([function.name]).collect::<Vec<_>>()).collect()
 }
 
 impl PythonRules<'_> {
@@ -94,18 +105,12 @@ impl PythonRules<'_> {
     /// Whether the value of a changed function may be kept for later tests, by itself or by a function that names it.
     fn may_be_cached(&self, change: &ChangedFile) -> bool {
         let Some(text) = self.input.sources.get(&change.path) else { return true };
-        let Some(map) = change.old.as_ref().zip(change.new.as_ref()).map(|(old, new)| LineMap::new(old, new)) else {
-            return true;
-        };
-        let changed = map.changed_lines();
-        let names = python_functions(text).into_iter().filter(|function| {
+        let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
+        let changed = LineMap::new(old, new).changed_lines();
+        let functions = python_functions(text).into_iter().filter(|function| {
             changed.iter().any(|lines| function.lines.first <= lines.last && lines.first <= function.lines.last)
         });
-        let names: BTreeSet<&str> = names.map(|function| function.name).collect();
-        let sources = self.input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !self.is_test(path));
-        sources.into_iter().flat_map(|(_, text)| python_functions(text)).any(|function| {
-            function.is_caching && (names.contains(function.name) || function.words().any(|word| names.contains(word)))
-        })
+        functions.into_iter().any(|function| self.cached_names.contains(function.name))
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

@@ -67,7 +67,6 @@ def descriptors():
 # What was open before the project's code ran.
 _own = set(descriptors().values()) if sys.platform == "linux" else set()
 
-
 # Where proctor's own files are, such as this one's archive and the report.
 _SCRATCH = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 

@@ -303,7 +303,7 @@ class Coverage:
         # A directory for all temporary files is emptied by whoever uses it first.
         is_shared = any(getattr(options, name, None) for name in ("collectonly", "usepdb", "basetemp", "setupshow"))
         is_worker = "PYTEST_XDIST_WORKER" in os.environ
-        return not is_shared and not is_worker and self._measurement.is_complete and len(session.items) > 1
+        return not is_shared and not is_worker and self._measurement.is_complete and len(getattr(session, "items", ())) > 1
 
     def _run_alone(self, item):
         self._measurement.restart()
