@@ -44,9 +44,10 @@ Written by `make mutants`: single lines are changed, one at a time, in projects 
 or the time is over. One mutant in ten is on a line that no test executes (**unexecuted**, part of the mutants). **failing** mutants make
 tests fail; **broken** ones do not compile, load or end, or exceed a limit of the run. **left out** are failing or broken mutants of which
 `proctor affected` selected no failing test or file, and failing tests and files that were not selected; a broken mutant counts if nothing
-was selected. Both must be 0, which says little where the share is 1.00. Shares and times are medians over all mutants; a full run has
-all tests. The suspect is the function that has the change, among the five of `proctor analyze`, for failing mutants. A line with `-` is
-of an earlier script, which tried no unexecuted lines and did not count broken mutants.
+was selected. Both must be 0, which says little where the share is 1.00; what a selection cannot see is in
+[the supervisor's README](../supervisor/README.md). Shares and times are medians over all mutants; a full run has all tests. The suspect is
+the function that has the change, among the five of `proctor analyze`, for failing mutants. A line with `-` is of an earlier script or
+of an earlier version of proctor; that script tried no unexecuted lines and did not count broken mutants.
 
 | language | project | tests | mutants | unexecuted | failing | broken | left out: mutants, tests | full runs | share | answer, median | first suspect | of five |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
