@@ -54,12 +54,14 @@ struct Scanner<'t> {
     text: &'t [u8],
     at: usize,
     line: usize,
+    /// Number of all lines.
+    lines: usize,
     has_yield: bool,
 }
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str) -> Scanner<'t> {
-        Scanner { text: text.as_bytes(), at: 0, line: 0, has_yield: false }
+        Scanner { text: text.as_bytes(), at: 0, line: 0, lines: text.split_inclusive('\n').count(), has_yield: false }
     }
 
     /// All statements; `None` if a string or bracket has no end, or a line ends as no other editor's lines do.
@@ -79,9 +81,11 @@ impl<'t> Scanner<'t> {
                     self.has_yield = false;
                     self.tokens(0, Self::ends_statement)?;
                     let start = &self.text[at..];
+                    // Behind a backslash the text may end with the line.
+                    let last = self.line.min(self.lines.saturating_sub(1));
                     statements.push(Statement {
                         first,
-                        last: self.line,
+                        last,
                         indent,
                         is_function: begins_function(start),
                         // In brackets or behind a backslash, too.
@@ -322,6 +326,9 @@ mod tests {
         for text in ["a = (\n", "a = ')\n", ")\n", "a = '''\n", "b\rd", "a = f'{x'\n", "a = (\ndef g():\n    )\n"] {
             let text = format!("def f():\n    return 1\n\n{text}\nc = 1\n");
             assert_eq!(in_bodies(&text), [0; 0], "{text}");
+        }
+        for end in ["\\\n", "\\\r\n", "\\"] {
+            assert_eq!(in_bodies(&format!("def f():\n    x{end}")), [2], "{end}");
         }
         let deep = format!("def f():\n    return {}1{}\n", "f'{".repeat(100_000), "}'".repeat(100_000));
         assert_eq!(in_bodies(&deep), [0; 0]);

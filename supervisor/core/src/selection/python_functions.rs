@@ -4,7 +4,7 @@ use super::python_bodies::python_bodies;
 use crate::coverage::LineSpan;
 
 /// Parts of the names of decorators that keep what a function returns.
-const CACHING: [&str; 5] = ["cache", "memo", "once", "lazy", "singleton"];
+const CACHING: [&str; 8] = ["cache", "memo", "once", "lazy", "singleton", "jit", "tf.function", "compile"];
 
 /// Statements with which a function keeps a value outside of itself.
 const KEEPING: [&str; 2] = ["global ", "nonlocal "];

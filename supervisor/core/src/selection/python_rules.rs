@@ -13,7 +13,7 @@ use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::text::LineMap;
 use super::{FullReason, Reason};
-use crate::bounds::SELECTION_NAMED_FILES_MAX;
+use crate::bounds::{SELECTION_LINES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     let (calibrated, ran_alone) = input.index.calibrated();
     let cached_names = if calibrated.is_empty() { BTreeSet::new() } else { cached_names(input) };
-    let rules = PythonRules { input, modules, calibrated, cached_names };
+    let mut rules = PythonRules { input, modules, calibrated, cached_names, has_unknown: false };
+    rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
     let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
@@ -58,6 +59,8 @@ struct PythonRules<'a> {
     calibrated: Vec<TestId>,
     /// Names of functions that keep values for later calls, and all words in these.
     cached_names: BTreeSet<&'a str>,
+    /// Whether there are tests of which it is not known what they execute.
+    has_unknown: bool,
 }
 
 /// Names of functions outside of test files that keep values for later calls, and all words in these.
@@ -78,6 +81,11 @@ impl PythonRules<'_> {
         self.calibrated.binary_search(test).is_err()
     }
 
+    fn has_unknown_of(&self, (unit, tests): (&String, &BTreeMap<String, LastResult>)) -> bool {
+        let mut ran = tests.iter().filter(|(_, result)| **result != LastResult::Skipped);
+        ran.any(|(name, _)| self.is_unknown(&TestId { package: unit.clone(), name: name.clone() }))
+    }
+
     /// Selects the tests that executed a function in whose body lines changed, and, of those of which it is not known what they execute,
     /// the ones that may import the file. False if more may be affected.
     fn add_executing(&self, picks: &mut Picks, change: &ChangedFile) -> Result<bool, FullReason> {
@@ -91,12 +99,7 @@ impl PythonRules<'_> {
         }
         let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
         tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
-        let of_unit = |(unit, tests): (&String, &BTreeMap<String, LastResult>)| {
-            let ran = tests.iter().filter(|(_, result)| **result != LastResult::Skipped);
-            let tests = ran.map(|(name, _)| TestId { package: unit.clone(), name: name.clone() });
-            tests.filter(|test| self.is_unknown(test)).collect::<Vec<_>>()
-        };
-        if self.input.baseline.tests().iter().any(|unit| !of_unit(unit).is_empty()) {
+        if self.has_unknown {
             self.add_importing(picks, change, |test| self.is_unknown(test))?;
         }
         Ok(true)
@@ -107,6 +110,9 @@ impl PythonRules<'_> {
         let Some(text) = self.input.sources.get(&change.path) else { return true };
         let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
         let changed = LineMap::new(old, new).changed_lines();
+        if changed.len() > SELECTION_LINES_MAX {
+            return true;
+        }
         let functions = python_functions(text).into_iter().filter(|function| {
             changed.iter().any(|lines| function.lines.first <= lines.last && lines.first <= function.lines.last)
         });

@@ -25,7 +25,6 @@ import os
 import re
 import stat
 import sys
-import tempfile
 import types
 
 import proctor_python
@@ -335,7 +334,7 @@ class Measurement:
             self._note_change(event, arguments)
         elif event in STARTS and not self._forks_itself:
             # What a fixture of several tests starts, a hook between tests, or a module of the project, may serve any later test.
-            if self._fixtures or self._test is None and (self._has_tests or self._is_of_project(sys._getframe())):
+            if self._fixtures or self._test is None and (self._has_tests or self._is_of_project()):
                 self._has_processes = True
             self._started_processes = True
 
@@ -344,11 +343,12 @@ class Measurement:
             if self._has_tests and not changes_nothing(event, arguments, self._own):
                 self._has_effects = True
                 self.may_sample &= self._test is not None and not self._fixtures
-        except Exception:  # What a test hands to Python's own functions may be anything.
-            self._has_effects = True
+        except Exception:  # What a test hands to Python's own functions may be anything, and the directory may be gone.
+            self._has_effects, self.may_sample = True, False
 
-    def _is_of_project(self, frame):
+    def _is_of_project(self, frame_of=sys._getframe):
         """Whether the project's code runs here, and not a library as it is imported."""
+        frame = frame_of()
         while frame is not None and not frame.f_code.co_filename.startswith("<frozen importlib"):
             if self._numbers.get(frame.f_code.co_filename, -1) >= 0:
                 return True
@@ -434,7 +434,8 @@ class Measurement:
             return False
         self._test.extend(self._lines.take())
         started = self._started_processes or self._has_processes or processes() != self._processes
-        record = {"package": package, "name": proctor_python.kept_name(name), "uses": list(uses), "processes": started}
+        name = proctor_python.kept_name(name)
+        record = {"package": package, "name": name, "uses": list(uses), "processes": started, "effects": self._has_effects}
         self._records.write("test", record, self._test)
         self._test, self._fixtures = None, []
         return started or self._has_effects
@@ -489,7 +490,12 @@ class Measurement:
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
 
 
-def changes_nothing(event, arguments, workspace, directory=os.getcwd, own=(tempfile.gettempdir() + os.sep, "/dev/null")):
+# Where temporary files are. To ask Python for it would settle it before the project's code runs.
+TEMPORARY = (os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/", "/dev/null")
+
+
+# The defaults are bound before a test can replace or count these functions.
+def changes_nothing(event, arguments, workspace, directory=os.getcwd, decoded=os.fsdecode, joined=os.path.join, normal=os.path.normpath):
     """Whether a file is only read, or all this happens to bytecode or temporary files, and not in the workspace, which may be one itself."""
     if event == "open":
         _, mode, flags = arguments
@@ -498,9 +504,9 @@ def changes_nothing(event, arguments, workspace, directory=os.getcwd, own=(tempf
         if not is_written or isinstance(arguments[0], int):
             return True
         arguments = arguments[:1]
-    paths = [os.fsdecode(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
-    paths = [os.path.normpath(os.path.join(directory(), path)) for path in paths]
-    return bool(paths) and all(path.startswith(own) and not path.startswith(workspace) or "pycache" in path for path in paths)
+    paths = [decoded(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
+    paths = [normal(joined(directory(), path)) for path in paths]
+    return bool(paths) and all(path.startswith(TEMPORARY) and not path.startswith(workspace) or "pycache" in path for path in paths)
 
 
 def spans(lines):

@@ -92,6 +92,12 @@ def print_stacks_on_signal():
         pass  # No stderr, not the main thread, or a Python without faulthandler: the run has no stacks.
 
 
+def print_no_stacks():
+    """In a forked process: nobody asks for its stacks."""
+    faulthandler.unregister(STACK_SIGNAL)
+    signal.signal(STACK_SIGNAL, signal.SIG_IGN)
+
+
 def _print_tasks(stderr):
     """Prints what the tasks of a running event loop wait for, in the form of faulthandler, which sees only the loop."""
     tasks = getattr(sys.modules.get("asyncio"), "all_tasks", None)

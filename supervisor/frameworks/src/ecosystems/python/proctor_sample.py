@@ -21,6 +21,8 @@ import threading
 import time
 import warnings
 
+import proctor_python
+
 # Most tests that run alone. Spread evenly, they show all but 3 of 245,000 pairs of test and function that nine real suites have.
 TESTS_MAX = 30
 
@@ -65,7 +67,10 @@ def descriptors():
 
 
 # What was open before the project's code ran.
-_own = set(descriptors().values()) if sys.platform == "linux" else set()
+try:
+    _own = set(descriptors().values())
+except OSError:
+    _own = None
 
 # Where proctor's own files are, such as this one's archive and the report.
 _SCRATCH = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
@@ -80,7 +85,9 @@ def is_private(descriptor):
 
 def why_not():
     """Why no process can be forked here; None if one can."""
-    if sys.platform != "linux" or threading.active_count() > 1:
+    if sys.platform != "linux" or _own is None:
+        return "no /proc"
+    if threading.active_count() > 1:
         return "threads"
     if signal.getsignal(signal.SIGCHLD) != signal.SIG_DFL:
         return "a handler of SIGCHLD"
@@ -142,6 +149,9 @@ class SampleProcess:
 
     def _serve(self, commands, answers):
         """What the forked process does."""
+        proctor_python.print_no_stacks()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setpgid(0, 0)
         _write(answers, b"%d" % _getpid())
         with open(commands) as file:
             command = file.readline()
@@ -154,7 +164,6 @@ class SampleProcess:
             child = self._forked()
             if child == 0:
                 try:
-                    os.setpgid(0, 0)
                     self._run(number)
                 finally:
                     end()
@@ -171,7 +180,8 @@ class SampleProcess:
             if tests and self._pid:
                 _write(self._commands, _dumps({"tests": tests, "seconds": seconds}).encode() + b"\n")
                 if not self._answer(seconds + ANSWER_SECONDS):
-                    _kill(self._pid, signal.SIGKILL)
+                    # With the test that runs.
+                    os.killpg(self._pid, signal.SIGKILL)
             _close(self._commands)
             _close(self._answers)
         except Exception:  # There is no sample, and nothing else is different.
@@ -198,10 +208,14 @@ def choose(durations, most_seconds):
 def silence():
     """Leads everything that is printed to nowhere, also through the descriptors that pytest has kept."""
     nothing = os.open(os.devnull, os.O_RDWR)
-    printed = {identity(1), identity(2)}
-    kept = [number for number, open_for in descriptors().items() if open_for in _printed | printed]
-    for number in {0, 1, 2, *kept}:
-        os.dup2(nothing, number)
+    printed = {*_printed, identity(1), identity(2)}
+    for number, open_for in descriptors().items():
+        status = _fstat(number)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 0:
+            # What pytest has captured: the run goes on reading its file.
+            os.dup2(os.memfd_create("captured"), number, inheritable=False)
+        elif number < 3 or open_for in printed:
+            os.dup2(nothing, number)
 
 
 # What the standard output and error of the run are.
@@ -218,11 +232,7 @@ def ends_by(child, until):
             if error.errno != errno.EINTR:
                 return True
         if _monotonic() > until:
-            for kill in os.killpg, _kill:
-                try:
-                    kill(child, signal.SIGKILL)
-                except OSError:
-                    pass
+            _kill(child, signal.SIGKILL)
             _waitpid(child, 0)
             return False
         _sleep(0.001)

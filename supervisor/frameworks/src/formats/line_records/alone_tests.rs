@@ -33,11 +33,13 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) fn calibration(&self, package: &str, name: &str) -> Calibration {
-        let is_own = |(own_package, own_name): &(String, String)| own_package == package && own_name == name;
+    pub(super) fn calibration(&self, test: &TestLines) -> Calibration {
+        let is_own = |(package, name): &(String, String)| *package == test.package && *name == test.name;
         match self.is_whole {
             false => Calibration::None,
             true if self.tests.iter().any(is_own) => Calibration::Alone,
+            // No test like this one is in the sample.
+            true if test.has_effects => Calibration::None,
             true => Calibration::BySample,
         }
     }

@@ -129,7 +129,7 @@ fn add_process(
         harvest.push(CoverageMeasurement {
             attribution: Attribution::Test,
             started_processes: test.started_processes || sample.has_processes,
-            calibration: sample.calibration(&test.package, &test.name),
+            calibration: sample.calibration(test),
             ..set(&test.package, vec![test.name.clone()], process.lines(&test.words))
         });
     }
@@ -140,7 +140,11 @@ fn add_process(
         }
     }
     if !sample.hidden.is_empty() {
+        // Forged names of packages cost no more than what fits.
         for (package, tests) in &packages {
+            if harvest.note().is_some() {
+                break;
+            }
             harvest.push(set(package, tests.clone(), sample.hidden.clone()));
         }
     }

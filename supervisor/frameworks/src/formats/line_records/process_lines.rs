@@ -37,7 +37,15 @@ enum Record {
     /// Where the runner was started, relative to the workspace.
     Dir { path: String },
     /// Lines of a test.
-    Test { package: String, name: String, uses: Vec<u32>, processes: bool, n: u32 },
+    Test {
+        package: String,
+        name: String,
+        uses: Vec<u32>,
+        processes: bool,
+        #[serde(default)]
+        effects: bool,
+        n: u32,
+    },
     /// Lines that the tests of these test files share; of all files if there is no list.
     Packages { of: Option<Vec<String>>, n: u32 },
     /// Lines of a fixture.
@@ -64,6 +72,8 @@ pub(super) struct TestLines {
     pub(super) name: String,
     pub(super) fixtures: Vec<u32>,
     pub(super) started_processes: bool,
+    /// Whether it may have changed something outside of its process.
+    pub(super) has_effects: bool,
     pub(super) words: Vec<u32>,
 }
 
@@ -150,7 +160,7 @@ impl ProcessLines {
                 }
             }
             Record::Dir { path } => self.dir = path,
-            Record::Test { package, name, mut uses, processes, .. } => {
+            Record::Test { package, name, mut uses, processes, effects, .. } => {
                 uses.sort_unstable();
                 uses.dedup();
                 // Lines of an import are the test's, and in the way of any other that imports the same module later.
@@ -158,7 +168,14 @@ impl ProcessLines {
                 sort(&mut words);
                 let package = join(&self.dir, &package);
                 if finished.get(&package).is_some_and(|names| names.contains(&name)) {
-                    let test = TestLines { package, name, fixtures: uses, started_processes: processes, words };
+                    let test = TestLines {
+                        package,
+                        name,
+                        fixtures: uses,
+                        started_processes: processes,
+                        has_effects: effects,
+                        words,
+                    };
                     self.tests.push(test);
                 }
             }
