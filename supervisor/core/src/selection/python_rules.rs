@@ -7,7 +7,7 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_functions::python_functions;
+use super::python_functions::{python_functions, words_of_kept};
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -57,18 +57,23 @@ struct PythonRules<'a> {
     modules: PythonModules,
     /// Tests of processes of which a sample ran alone, sorted.
     calibrated: Vec<TestId>,
-    /// Names of functions that keep values for later calls, and all words in these.
+    /// Names of functions that keep values for later calls, or have them kept, and all words in these.
     cached_names: BTreeSet<&'a str>,
     /// Whether there are tests of which it is not known what they execute.
     has_unknown: bool,
 }
 
-/// Names of functions outside of test files that keep values for later calls, and all words in these.
+/// Names of functions outside of test files that keep values for later calls, or have them kept, and all words in these.
 fn cached_names<'a>(input: &SelectionInput<'a>) -> BTreeSet<&'a str> {
     let is_test = |path: &str| kind(path) == FileKind::Test || input.baseline.tests().contains_key(path);
-    let sources = input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !is_test(path));
-    let functions = sources.flat_map(|(_, text)| python_functions(text)).filter(|function| function.is_caching);
-    functions.flat_map(|function| function.words().chain([function.name]).collect::<Vec<_>>()).collect()
+    let mut names = BTreeSet::new();
+    for (_, text) in input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !is_test(path)) {
+        names.extend(words_of_kept(text));
+        for function in python_functions(text).into_iter().filter(|function| function.is_caching) {
+            names.extend(function.words().chain([function.name]));
+        }
+    }
+    names
 }
 
 impl PythonRules<'_> {

@@ -120,7 +120,12 @@ class SampleProcess:
         self._answers, answers = os.pipe()
         self._pipes = identity(self._commands), identity(self._answers)
         # A test must not find a child that it has not made, so that the first one ends at once.
-        child = self._forked()
+        try:
+            child = self._forked()
+        except OSError:
+            for pipe in (commands, answers, self._commands, self._answers):
+                _close(pipe)
+            raise
         if child == 0:
             try:
                 if self._forked() == 0:

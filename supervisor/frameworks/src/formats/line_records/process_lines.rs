@@ -20,6 +20,8 @@ const FILES_MAX: usize = 1 << (u32::BITS - FILE_SHIFT);
 /// Place of the file's number in a word.
 pub(super) const FILE_SHIFT: u32 = LINE_BITS + 1;
 
+const _: () = assert!(FILES_MAX <= COVERED_FILES_MAX && (OWN_LINE as usize) / 2 <= SPANS_PER_FILE_MAX);
+
 /// Longest text of the executable lines of one file: a span has at most twelve digits and two signs.
 pub(super) const SPANS_BYTES_MAX: usize = 14 * SPANS_PER_FILE_MAX;
 
@@ -267,7 +269,7 @@ impl ProcessLines {
         shared
     }
 
-    /// Lines by file.
+    /// Lines by file: a word can name no more files, nor a file more spans, than an index holds.
     pub(super) fn lines(&self, words: &[u32]) -> Vec<(String, Vec<LineSpan>)> {
         let mut lines = Vec::new();
         for words in words.chunk_by(|one, next| one >> FILE_SHIFT == next >> FILE_SHIFT) {
@@ -278,7 +280,6 @@ impl ProcessLines {
                 lines.push((file.clone(), spans));
             }
         }
-        lines.truncate(COVERED_FILES_MAX);
         lines
     }
 }
@@ -300,6 +301,5 @@ fn spans(words: &[u32]) -> Vec<LineSpan> {
             _ => spans.push(LineSpan { first: line, last: line }),
         }
     }
-    spans.truncate(SPANS_PER_FILE_MAX);
     spans
 }
