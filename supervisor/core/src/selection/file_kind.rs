@@ -20,7 +20,7 @@ impl Ecosystem {
         match framework {
             "go" => Some(Ecosystem::Go),
             "cargo" | "nextest" => Some(Ecosystem::Rust),
-            "pytest" => Some(Ecosystem::Python),
+            "pytest" | "unittest" => Some(Ecosystem::Python),
             "jest" | "vitest" => Some(Ecosystem::JavaScript),
             _ => None,
         }

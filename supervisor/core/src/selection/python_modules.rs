@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Words of a file that may import or run any other: dynamic imports, processes, plugins, and installed programs that
 /// `pytest-console-scripts` calls in the test's process.
-const RUNS_ANY: [&str; 20] = [
+const RUNS_ANY: [&str; 24] = [
     "importlib",
     "__import__",
     "import_module",
@@ -27,6 +27,10 @@ const RUNS_ANY: [&str; 20] = [
     "entry_points",
     "pkg_resources",
     "script_runner",
+    "load_tests",
+    "loadTestsFromName",
+    "loadTestsFromNames",
+    "DocTestSuite",
 ];
 
 /// Words of a file that may read any other: listings of directories, copies of them, and sources as text.
@@ -180,12 +184,10 @@ impl PythonModules {
             if file_name(&path) == "conftest.py" {
                 pending.extend(self.below(directory(&path)).map(str::to_owned));
             }
-            // A package's directory is imported with any of its modules.
+            // A package is imported before any of its modules.
             if file_name(&path) == "__init__.py" {
                 let below: Vec<&str> = self.below(directory(&path)).collect();
-                pending.extend(
-                    below.into_iter().flat_map(|module| self.importers.get(module).into_iter().flatten().cloned()),
-                );
+                pending.extend(below.iter().map(|module| (*module).to_owned()));
             }
         }
         found
@@ -277,9 +279,9 @@ mod tests {
             dependents(&files, "shop/price.py"),
             ["shop/__init__.py", "shop/cart.py", "tests/unit/conftest.py", "tests/unit/test_a.py"]
         );
-        // Whoever imports a module of a package runs its `__init__.py`.
+        // Any module of a package needs its `__init__.py`.
         let files = [("shop/__init__.py", ""), ("shop/price.py", ""), ("test_c.py", "import price as p")];
-        assert_eq!(dependents(&files, "shop/__init__.py"), ["test_c.py"]);
+        assert_eq!(dependents(&files, "shop/__init__.py"), ["shop/price.py", "test_c.py"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The rules of Python: which tests of pytest a changed source may affect.
+//! The rules of Python: which tests of pytest and unittest a changed source may affect.
 //!
 //! An edit in the body of a function concerns the tests that executed the function, if it is also known what earlier tests executed for
 //! later ones, as by filling a cache. Anything else concerns the test files that may import the changed file.
@@ -13,7 +13,9 @@ use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::text::LineMap;
 use super::{FullReason, Reason};
+
 use crate::bounds::{SELECTION_LINES_MAX, SELECTION_NAMED_FILES_MAX};
+use crate::coverage::contains_line;
 use crate::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,10 +25,15 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
         input.changes.iter().filter(|change| change.new.is_none()).map(|change| change.path.as_str()).collect();
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
     let modules = PythonModules::new(input.sources, removed.iter().copied());
+    check_packages(input, &modules)?;
     let (calibrated, ran_alone) = input.index.calibrated();
     let cached_names = if calibrated.is_empty() { BTreeSet::new() } else { cached_names(input) };
     let mut rules = PythonRules { input, modules, calibrated, cached_names, has_unknown: false };
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
+    let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change));
+    for change in with_new_tests.filter(|change| !rules.is_test(&change.path)) {
+        picks.whole(&change.path, Reason::OwnFile(change.path.clone()));
+    }
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
     let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
@@ -50,6 +57,28 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
 
 fn kind(path: &str) -> FileKind {
     FileKind::of(Ecosystem::Python, path)
+}
+
+/// What a line of a test has: its head, or the base of its class.
+const TEST_WORDS: [&str; 2] = ["def test", "TestCase"];
+
+/// How an example in documentation begins, which may be a test.
+const EXAMPLE: &str = ">>>";
+
+/// Errors for packages that are new or gone and have tests, which then have other names, or are found now, or no longer.
+fn check_packages(input: &SelectionInput<'_>, modules: &PythonModules) -> Result<(), FullReason> {
+    for change in input.changes.iter().filter(|change| change.old.is_none() || change.new.is_none()) {
+        let path = &change.path;
+        let is_test = |file: &str| {
+            let is_known = input.changes.iter().all(|change| change.path != file || change.old.is_some());
+            is_known && (file_name(file).starts_with("test") || input.baseline.tests().contains_key(file))
+        };
+        if file_name(path) == "__init__.py" && modules.below(directory(path)).any(is_test) {
+            let (what, how) = ("which makes a directory of tests a package", change.how.word());
+            return Err(FullReason::Settings { file: path.clone(), what, how });
+        }
+    }
+    Ok(())
 }
 
 struct PythonRules<'a> {
@@ -81,9 +110,37 @@ impl PythonRules<'_> {
         kind(file) == FileKind::Test || self.input.baseline.tests().contains_key(file)
     }
 
-    /// Whether it is not known what a test executes.
+    /// Whether a changed file may have tests that it did not have before, whatever its name is.
+    fn may_have_new_tests(&self, change: &ChangedFile) -> bool {
+        let Some((new, text)) = change.new.as_ref().zip(self.input.sources.get(&change.path)) else { return false };
+        let map = change.old.as_ref().map(|old| LineMap::new(old, new)).filter(LineMap::knows_lines);
+        let changed = map.map(|map| map.changed_lines());
+        let is_changed = |line: u32| changed.as_ref().is_none_or(|changed| contains_line(changed, line));
+        let of_change = (1..).zip(text.lines()).filter(|(line, _)| is_changed(*line)).map(|(_, text)| text);
+        let sources_have = |word: &str| self.input.sources.values().any(|text| text.contains(word));
+        let (mut has_test, mut has_example) = (false, false);
+        for line in of_change {
+            has_test |= TEST_WORDS.iter().any(|word| line.contains(word));
+            has_example |= line.contains(EXAMPLE);
+        }
+        has_test || has_example && sources_have("doctest") || sources_have("python_functions")
+    }
+
+    /// Whether it is not known what a test executes. A subtest executes no more than its test.
     fn is_unknown(&self, test: &TestId) -> bool {
-        self.calibrated.binary_search(test).is_err()
+        let is_known = |test: &TestId| self.calibrated.binary_search(test).is_ok();
+        let of_whole = |(whole, _): (&str, &str)| TestId { package: test.package.clone(), name: whole.to_owned() };
+        !is_known(test) && !test.name.split_once('/').map(of_whole).is_some_and(|whole| is_known(&whole))
+    }
+
+    /// A test with its subtests.
+    fn with_subtests(&self, test: TestId) -> Vec<TestId> {
+        let start = format!("{}/", test.name);
+        let tests = self.input.baseline.tests().get(&test.package);
+        let behind = tests.into_iter().flat_map(|tests| tests.range(start.clone()..)).map(|(name, _)| name);
+        let subtests = behind.take_while(|name| name.starts_with(&start));
+        let subtests = subtests.map(|name| TestId { package: test.package.clone(), name: name.clone() }).collect();
+        [vec![test], subtests].concat()
     }
 
     fn has_unknown_of(&self, (unit, tests): (&String, &BTreeMap<String, LastResult>)) -> bool {
@@ -103,7 +160,8 @@ impl PythonRules<'_> {
             return Ok(false);
         }
         let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
-        tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
+        let tests = tests.into_iter().flat_map(|test| self.with_subtests(test));
+        tests.for_each(|test| picks.test(&test, Reason::TouchedFile(path.clone())));
         if self.has_unknown {
             self.add_importing(picks, change, |test| self.is_unknown(test))?;
         }
@@ -190,15 +248,26 @@ fn is_beside_tests(path: &str) -> bool {
     directory(path).split('/').any(|part| matches!(part, "test" | "tests" | "testing"))
 }
 
-// A plugin or a settings module that pytest itself loads.
+// A plugin or a settings module that pytest itself loads. What installed programs call, it does not load.
 fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool {
     let Some(name) = file_name(path).strip_suffix(".py") else { return false };
     let parent = file_name(directory(path));
     let dotted = format!("{parent}.{name}");
     let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
     settings.into_iter().any(|(_, text)| {
-        !parent.is_empty() && text.contains(&dotted)
+        !parent.is_empty() && text.contains(&dotted) && without_programs(text).any(|line| line.contains(&dotted))
             || text.contains(&format!("-p {name}"))
             || text.contains(&format!("-p{name}"))
+    })
+}
+
+/// The lines of settings without the tables that name installed programs, as `[project.scripts]`.
+fn without_programs(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_of_programs = false;
+    text.lines().filter(move |line| {
+        if line.starts_with('[') {
+            is_of_programs = line.trim_end().ends_with("scripts]");
+        }
+        !is_of_programs
     })
 }

@@ -46,6 +46,18 @@ fn a_table_of_changes_to_a_python_workspace() {
             ("shop/stock.py", Some("LEVEL = 2\n"), &and_run(stock)),
             ("shop/__init__.py", Some("import json\n"), &format!("{cart} {run} {stock}")),
             ("shop/unused.py", Some("X = 1\n"), run),
+            ("shop/checks.py", Some("X = 1\ndef test_x(): pass\n"), &format!("shop/checks.py.* {run}")),
+            (
+                "shop/price.py",
+                Some("def total():\n    return 1\n\nclass T(TestCase): pass\n"),
+                &format!("shop/price.py.* {cart} {run}"),
+            ),
+            (
+                "tests/unit/__init__.py",
+                Some(""),
+                "full: tests/unit/__init__.py, which makes a directory of tests a package, was added",
+            ),
+            ("shop/sub/__init__.py", Some(""), run),
             ("stock.py", Some("LEVEL = 3\n"), &and_run(stock)),
             ("tests/test_stock.py", Some("def test(): pass\n"), &and_run(stock)),
             ("tests/test_stock.py", None, run),
@@ -86,6 +98,10 @@ fn modules_that_settings_load_run_everything() {
     let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
     let full = "full: shop/plugin.py, a module that settings name, was changed";
     check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
+    let mut before = python_files();
+    before.insert("pyproject.toml".into(), "[project.scripts]\nshop = 'shop.cart:main'\n\n[tool.x]\n".into());
+    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+    check(&project, &before, &[("shop/price.py", Some("X = 1\n"), "tests/test_cart.py.test tests/test_run.py.test")]);
 }
 
 const PRICE: &str = "\"\"\"Prices.\"\"\"\nRATE = 5\n\ndef total(a):\n    \"\"\"The sum.\"\"\"\n    b = a\n    return b * RATE\n\ndef tax(a):\n    return a\n\ndef unused():\n    return 9\n";
@@ -102,7 +118,7 @@ const PRICE_TESTS: [&str; 5] = [
 fn price_files() -> Files {
     let importing = "from shop import price\n";
     files(&[
-        ("pyproject.toml", "[project.scripts]\nshop = 'shop.price:main'\n"),
+        ("pyproject.toml", "[tool.shop]\nplugin = 'shop.price'\n"),
         ("shop/__init__.py", ""),
         ("shop/price.py", PRICE),
         ("shop/plugins.py", "import importlib\nfrom shop import price\n"),
@@ -176,6 +192,17 @@ fn an_edit_of_a_function_selects_the_tests_that_executed_it() {
         let edit = ("shop/price.py".to_owned(), PRICE.replace(old, new));
         assert_eq!(selected(&project, &before, &edit), settings, "{new}");
     }
+}
+
+#[test]
+fn subtests_are_selected_with_their_test() {
+    let before = price_files();
+    let subtests = ["tests/test_price.py.tax/(a=1)", "tests/test_price.py.total/(a=1)"];
+    let tests = [&passed(PRICE_TESTS)[..], &passed(subtests)].concat();
+    let project = Project::new("unittest", &before, &tests, price_coverage());
+    let [total, tax] = price_edits();
+    assert_eq!(selected(&project, &before, &total), "cart.adds price.total price.total/(a=1) run.runs");
+    assert_eq!(selected(&project, &before, &tax), "cart.adds price.tax price.tax/(a=1) run.runs");
 }
 
 #[test]

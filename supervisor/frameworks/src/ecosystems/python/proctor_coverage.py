@@ -281,8 +281,9 @@ class Measurement:
         self._started_processes = self._has_processes = False
         # Whether the test may have changed something outside of its process and its temporary files.
         self._has_effects = False
-        # Whether nothing that several tests share has changed anything.
+        # Whether nothing that several tests share has changed anything since the tests began.
         self.may_sample = True
+        self._watches_changes = False
         self._processes = None
         self._forks_itself = False
         self._has_tests = False
@@ -309,6 +310,10 @@ class Measurement:
     def is_complete(self):
         """Whether no record is lost so far."""
         return not self._is_over and not self._records.is_full
+
+    def watch_changes(self):
+        """The tests begin, or fixtures of several: what changes anything from now on cannot run once more."""
+        self._watches_changes = True
 
     def sampled(self, tests):
         """So many tests were chosen to run alone."""
@@ -340,7 +345,7 @@ class Measurement:
 
     def _note_change(self, event, arguments):
         try:
-            if self._has_tests and not changes_nothing(event, arguments, self._own):
+            if self._watches_changes and not changes_nothing(event, arguments, self._own):
                 self._has_effects = True
                 self.may_sample &= self._test is not None and not self._fixtures
         except Exception:  # What a test hands to Python's own functions may be anything, and the directory may be gone.

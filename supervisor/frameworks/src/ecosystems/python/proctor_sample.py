@@ -104,9 +104,12 @@ def why_not():
 
 
 def start(measurement, run):
-    """A process for the sample; None if there can be none. `run(number)` runs and measures a test."""
+    """A process for the sample, before the first test; None if there can be none. `run(number)` runs and measures a test."""
     try:
-        return SampleProcess(measurement, run) if why_not() is None else None
+        if not measurement.is_complete or why_not() is not None:
+            return None
+        measurement.watch_changes()
+        return SampleProcess(measurement, run)
     except Exception:  # The tests go on without a sample.
         return None
 
@@ -115,7 +118,7 @@ class SampleProcess:
     """The process that runs the sample, once all tests have run."""
 
     def __init__(self, measurement, run):
-        self._run, self._measurement = run, measurement
+        self._run, self._measurement, self._began = run, measurement, _monotonic()
         commands, self._commands = os.pipe()
         self._answers, answers = os.pipe()
         self._pipes = identity(self._commands), identity(self._answers)
@@ -176,8 +179,13 @@ class SampleProcess:
                 break
         _write(answers, b".")
 
-    def run(self, tests, seconds):
-        """Runs these tests, by number. Whether as many have run as there are is in their records."""
+    def end(self, durations):
+        """Runs some tests of those with these durations by number, now that all have run, and ends the process."""
+        seconds = min(max(SHARE * (_monotonic() - self._began), SECONDS_MIN), SECONDS_MAX)
+        may_sample = self._measurement.is_complete and self._measurement.may_sample
+        tests = choose(durations, seconds) if may_sample else []
+        if tests:
+            self._measurement.sampled(len(tests))
         try:
             # A test may have closed all descriptors that there are, and opened others.
             if (identity(self._commands), identity(self._answers)) != self._pipes:
@@ -193,13 +201,8 @@ class SampleProcess:
             pass
 
 
-def seconds(elapsed):
-    """Most time for the sample of tests that took `elapsed` seconds."""
-    return min(max(SHARE * elapsed, SECONDS_MIN), SECONDS_MAX)
-
-
 def choose(durations, most_seconds):
-    """Some tests by number, spread evenly, of those with these durations by number. None if too few can run in that time."""
+    """Some tests by number, spread evenly, of those with these durations; none if too few can run in that time."""
     quick = [number for number, duration in durations.items() if duration <= SLOW_SHARE * most_seconds]
     if not quick:
         return []

@@ -287,23 +287,18 @@ class Coverage:
     def pytest_runtestloop(self, session):
         tests = session.items if self._may_sample(session) else []
         sample = proctor_sample.start(self._measurement, lambda number: self._run_alone(tests[number])) if tests else None
-        began = monotonic()
         outcome = yield
         if sample is not None:
-            seconds = proctor_sample.seconds(monotonic() - began)
+            is_whole = outcome.excinfo is None
             durations = {number: self._durations[test.nodeid] for number, test in enumerate(tests) if test.nodeid in self._durations}
-            is_whole = outcome.excinfo is None and self._measurement.is_complete and self._measurement.may_sample
-            chosen = proctor_sample.choose(durations, seconds) if is_whole else []
-            if chosen:
-                self._measurement.sampled(len(chosen))
-            sample.run(chosen, seconds)
+            sample.end(durations if is_whole else {})
 
     def _may_sample(self, session):
         options = session.config.option
         # A directory for all temporary files is emptied by whoever uses it first.
         is_shared = any(getattr(options, name, None) for name in ("collectonly", "usepdb", "basetemp", "setupshow"))
         is_worker = "PYTEST_XDIST_WORKER" in os.environ
-        return not is_shared and not is_worker and self._measurement.is_complete and len(getattr(session, "items", ())) > 1
+        return not is_shared and not is_worker and len(getattr(session, "items", ())) > 1
 
     def _run_alone(self, item):
         self._measurement.restart()

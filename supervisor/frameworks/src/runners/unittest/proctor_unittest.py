@@ -19,6 +19,7 @@ from time import perf_counter, process_time
 
 import proctor_coverage
 import proctor_python
+import proctor_sample
 
 # unittest hides frames of modules with this name in their globals, as its own.
 __unittest = True
@@ -28,6 +29,9 @@ START = os.getcwd()
 
 # The tests that the project file leaves in. Created before any module of the project is loaded.
 SCOPE = proctor_python.Scope()
+
+# What unittest's own command does with warnings.
+WARNINGS = None if sys.warnoptions else "default"
 
 # Exit status of unittest's own command when no test ran, since Python 3.12.
 NO_TESTS = 5
@@ -49,6 +53,9 @@ CONVENTIONS = ("test", "test_main", "test_suite")
 
 # The attribute of a test that names the file of the first module that added it.
 BROUGHT_BY = "proctor_brought_by"
+
+# The attribute of a test that has its number among the tests of the run.
+NUMBER = "proctor_number"
 
 
 def main(arguments):
@@ -76,7 +83,6 @@ def main(arguments):
 
 def run(suite, report):
     """Runs the tests. Returns the exit status of unittest's command, and how many unreported tests are left."""
-    warnings = None if sys.warnoptions else "default"
     names, unbegun = proctor_python.UniqueNames(), Unbegun(suite)
 
     def result(*arguments, **named):
@@ -84,12 +90,36 @@ def run(suite, report):
 
     time_methods()
     report.write("total", tests=sum(1 for test in each(suite) if type(test).__name__ != UNLOADABLE))
-    outcome = unittest.TextTestRunner(resultclass=result, warnings=warnings).run(suite)
+    sample = start_sample(suite)
+    outcome = unittest.TextTestRunner(resultclass=result, warnings=WARNINGS).run(suite)
+    if sample is not None:
+        sample.end({} if outcome.shouldStop else Result.took.by_number())
     end_coverage()
     left = unbegun.tell(report, names, outcome)
     if outcome.testsRun == 0 and outcome.wasSuccessful() and not outcome.skipped:
         return NO_TESTS, left
     return (0 if outcome.wasSuccessful() else 1), left
+
+
+def start_sample(suite):
+    """The process that runs a sample of these tests once more; None if there is none."""
+    tests = [test for test in each(suite) if type(test).__name__ != UNLOADABLE]
+    for number, test in enumerate(tests):
+        getattr(test, "__dict__", {})[NUMBER] = number
+    if proctor_coverage.current is None or len(tests) < 2:
+        return None
+    # unittest releases each test after running it, and so does this. The process has all of them.
+    return proctor_sample.start(proctor_coverage.current, lambda number: run_alone(suite, number))
+
+
+def run_alone(suite, number):
+    """Runs a test with the fixtures of its class and module, and measures all of it."""
+    test = next(test for test in each(suite) if getattr(test, NUMBER, None) == number)
+    proctor_coverage.current.restart()
+    proctor_coverage.current.begin()
+    outcome = unittest.TextTestRunner(io.StringIO(), warnings=WARNINGS).run(unittest.TestSuite([test]))
+    if outcome.testsRun == 1 and outcome.wasSuccessful() and not outcome.skipped:
+        proctor_coverage.current.end(*place(test))
 
 
 def end_coverage():
@@ -319,6 +349,31 @@ class Unbegun:
         return not self._passed_over.isdisjoint(around)
 
 
+class Durations:
+    """Seconds that tests took which may run alone, with the fixtures of their class and module."""
+
+    def __init__(self):
+        self._ended, self._latest = perf_counter(), (None, None)
+        self._tests, self._fixtures = {}, {}
+
+    def begin(self, test):
+        """A test begins. What ran since the last one is of its class, or of its module."""
+        module, kind = self._latest
+        self._latest = type(test).__module__, type(test)
+        if self._latest != (module, kind):
+            of = self._latest[module == self._latest[0]]
+            self._fixtures[of] = self._fixtures.get(of, 0) + perf_counter() - self._ended
+
+    def end(self, test, duration):
+        """A test has ended; one without a duration may not run alone."""
+        self._ended = perf_counter()
+        if duration is not None and hasattr(test, NUMBER):
+            self._tests[getattr(test, NUMBER)] = duration, self._latest
+
+    def by_number(self):
+        return {number: duration + sum(self._fixtures.get(one, 0) for one in of) for number, (duration, of) in self._tests.items()}
+
+
 class Result(unittest.TextTestResult):
     """Writes unittest's own output, and reports each test when it ends.
 
@@ -327,6 +382,9 @@ class Result(unittest.TextTestResult):
 
     # File of the test that began last.
     latest = None
+
+    # Of all tests of the process. `durations` is an attribute of unittest's own.
+    took = Durations()
 
     def __init__(self, report, names, unbegun, *arguments, **named):
         super().__init__(*arguments, **named)
@@ -341,6 +399,7 @@ class Result(unittest.TextTestResult):
 
     def startTest(self, test):
         super().startTest(test)
+        self.took.begin(test)
         self._unbegun.begin(test)
         self._written = Written()
         self._began[id(test)], self._used_before[id(test)] = perf_counter(), process_time()
@@ -356,9 +415,9 @@ class Result(unittest.TextTestResult):
                 Result.latest = package
 
     def stopTest(self, test):
-        ended, used_by_end = perf_counter(), process_time()
+        ended, used_by_end, may_repeat = perf_counter(), process_time(), False
         if proctor_coverage.current is not None and type(test).__name__ != UNLOADABLE:
-            proctor_coverage.current.end(*place(test))
+            may_repeat = not proctor_coverage.current.end(*place(test))
         super().stopTest(test)
         output = self._written.stop()
         began, used = self._began.pop(id(test), None), self._used_before.pop(id(test), None)
@@ -370,6 +429,7 @@ class Result(unittest.TextTestResult):
             if in_methods:
                 times["setup_s"] = round(max(0, duration - in_methods[-1]), 6)
             self._tell(test, dict(told, output=output, **times), duration)
+            self.took.end(test, duration if may_repeat and told["outcome"] == "passed" else None)
 
     @staticmethod
     def _unsaid(parts):
