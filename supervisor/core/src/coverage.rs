@@ -440,19 +440,6 @@ impl CoverageIndex {
         (tests, alone)
     }
 
-    /// Whether a test, and not the process before all tests, was the first to load `file`: the first of its lines was executed by a single
-    /// test.
-    #[must_use]
-    pub fn is_loaded_by_test(&self, file: &str) -> bool {
-        let first = self.files.get(file).and_then(|lines| Some((lines, lines.runs().next()?)));
-        first.is_some_and(|(lines, (_, combination))| {
-            let mut units = lines.combinations()[combination].iter();
-            units.any(
-                |id| matches!(&self.units.get(id as usize), Some(Some(unit)) if unit.attribution == Attribution::Test),
-            )
-        })
-    }
-
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {
         let mut covering = CoveringTests::default();
         let mut tests: Vec<(&str, &str)> = Vec::new();

@@ -227,6 +227,52 @@ fn affected(workspace: &TestWorkspace) -> Vec<String> {
     names
 }
 
+/// Tests of the price and of the tax for unittest, with subtests and a fixture of the class, and one that fills a cache for the next.
+const FILES_OF_UNITTEST: [(&str, &str); 5] = [
+    ("shop/__init__.py", ""),
+    ("shop/price.py", "def total(a):\n    return 2 * a\n\n\ndef start():\n    return 1\n"),
+    ("cached.py", CACHED),
+    (
+        "tests/test_price.py",
+        "import unittest\nfrom shop import price\n\n\nclass Price(unittest.TestCase):\n    @classmethod\n    \
+         def setUpClass(cls):\n        cls.start = price.start()\n\n    def test_total(self):\n        for a in (1, 2):\n            \
+         with self.subTest(a=a):\n                self.assertEqual(price.total(a), 2 * a)\n\n    def test_start(self):\n        \
+         self.assertEqual(self.start, 1)\n",
+    ),
+    (
+        "tests/test_cached.py",
+        "import unittest\nimport cached\n\n\nclass Cached(unittest.TestCase):\n    def test_one(self):\n        print('once', 1)\n        \
+         self.assertEqual(cached.total(1), 2)\n\n    def test_two(self):\n        self.assertEqual(cached.total(2), 4)\n\n    \
+         def test_tax(self):\n        self.assertEqual(cached.tax(1), 1)\n",
+    ),
+];
+
+#[test]
+fn an_edit_selects_the_tests_of_unittest_that_executed_the_function() {
+    let workspace = TestWorkspace::empty();
+    FILES_OF_UNITTEST.iter().for_each(|(file, text)| write_before_run(&workspace.path, file, text));
+    write_before_run(&workspace.path, "tests/__init__.py", "");
+    let report = proctor(&workspace, &["run", "--output", "json"]).json();
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 7), "{report}");
+    assert_eq!(report["stdout_tail"].as_str().unwrap().matches("once 1").count(), 1, "{report}");
+    let total = ["Price.test_total", "Price.test_total/(a=1)", "Price.test_total/(a=2)"];
+    let all = [&["Cached.test_one", "Cached.test_tax", "Cached.test_two", "Price.test_start"], &total[..]].concat();
+    for (file, old, new, expected) in [
+        ("shop/price.py", "return 2 * a", "return a * 2", &total[..]),
+        // A fixture of a class runs between the tests of two files, and belongs to these.
+        ("shop/price.py", "return 1", "return 1 + 0", &all),
+        ("cached.py", "return a\n", "return 1 * a\n", &["Cached.test_tax"]),
+        ("cached.py", "return rates()[0] * a", "return a * rates()[0]", &["Cached.test_one", "Cached.test_two"]),
+        // One test executes it for the others, and it is not known for which.
+        ("cached.py", "return [2]", "return [2, 3]", &all),
+    ] {
+        let (_, text) = FILES_OF_UNITTEST.iter().find(|(name, _)| *name == file).unwrap();
+        write_before_run(&workspace.path, file, &text.replace(old, new));
+        assert_eq!(affected(&workspace), expected, "{new}");
+        write_before_run(&workspace.path, file, text);
+    }
+}
+
 #[test]
 fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_cache() {
     let workspace = TestWorkspace::empty();
@@ -242,7 +288,11 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     assert_eq!(std::fs::read_to_string(workspace.path.join("log.txt")).unwrap(), "ran\n");
     // The run has changed it.
     coverage(&proctor(&workspace, &["run", "--output", "json"]));
-    std::fs::write(workspace.path.join("test_cached.py"), TESTS_OF_CACHED.replace("log.txt", "/tmp/log.txt")).unwrap();
+    std::fs::write(
+        workspace.path.join("test_cached.py"),
+        TESTS_OF_CACHED.replace("open('log.txt', 'a')", "__import__('tempfile').TemporaryFile('w')"),
+    )
+    .unwrap();
     write_before_run(&workspace.path, "log.txt", "");
     coverage(&proctor(&workspace, &["run", "--output", "json"]));
     let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();

@@ -231,18 +231,6 @@ fn names_the_tests_that_started_processes() {
 }
 
 #[test]
-fn knows_the_files_that_a_test_was_the_first_to_load() {
-    let mut index = CoverageIndex::default();
-    let shared =
-        CoverageMeasurement { attribution: Attribution::File, ..measured("p", &["A", "B"], "a.py", &[(1, 2)]) };
-    let own = |lines: (u32, u32)| measured("p", &["A"], "a.py", &[lines]);
-    index.ingest(vec![shared.clone(), own((5, 6))], true, Timestamp(1));
-    assert!(!index.is_loaded_by_test("a.py") && !index.is_loaded_by_test("b.py"));
-    index.ingest(vec![shared, own((1, 6))], true, Timestamp(1));
-    assert!(index.is_loaded_by_test("a.py"));
-}
-
-#[test]
 fn names_the_tests_of_which_it_is_known_what_others_executed_for_them() {
     let mut index = CoverageIndex::default();
     let set = |calibration, test| CoverageMeasurement { calibration, ..measured("p", &[test], "a.py", &[(1, 1)]) };

@@ -13,10 +13,15 @@ const TAB_COLUMNS: usize = 8;
 /// Beginnings of lines that cannot stand within brackets: there the brackets were misread.
 const STATEMENTS: [&[u8]; 6] = [b"def ", b"async ", b"class ", b"@", b"import ", b"from "];
 
+/// The logical lines of a text; `None` if it is no Python that can be read.
+pub(super) fn statements(text: &str) -> Option<Vec<Statement>> {
+    Scanner::new(text).statements()
+}
+
 /// For each line the body of the outermost function around it. Without any where the text is no Python that can be read.
 pub(super) fn python_bodies(text: &str) -> Vec<Option<Body>> {
     let mut bodies = vec![None; text.split_inclusive('\n').count()];
-    let Some(statements) = Scanner::new(text).statements() else { return bodies };
+    let Some(statements) = statements(text) else { return bodies };
     let mut rest = statements.as_slice();
     while let Some((header, behind)) = rest.split_first() {
         rest = behind;
@@ -39,12 +44,13 @@ pub(super) fn python_bodies(text: &str) -> Vec<Option<Body>> {
 
 /// A logical line: a simple statement, or the head of a compound one.
 #[derive(Debug)]
-struct Statement {
+pub(super) struct Statement {
     /// First and last line, from 0.
-    first: usize,
-    last: usize,
-    indent: usize,
-    is_function: bool,
+    pub(super) first: usize,
+    pub(super) last: usize,
+    pub(super) indent: usize,
+    /// Whether it is the head of a function, which may have its body in the same line.
+    pub(super) is_function: bool,
     /// Whether it may begin with a string, as a documentation string does.
     is_string: bool,
     has_yield: bool,

@@ -1,10 +1,13 @@
 //! The functions of a Python source by name, with their text, and which of them keep values for later calls, or have them kept.
 
-use super::python_bodies::python_bodies;
+use super::python_bodies::{python_bodies, statements};
 use crate::coverage::LineSpan;
 
 /// Parts of the names of decorators and other functions that keep what a function returns.
 const CACHING: [&str; 8] = ["cache", "memo", "once", "lazy", "singleton", "jit", "tf.function", "compile"];
+
+/// Decorators of the standard library that keep what a function returns.
+const CACHES: [&str; 4] = ["lru_cache", "@cache", "functools.cache", "cached_property"];
 
 /// Statements with which a function keeps a value outside of itself.
 const KEEPING: [&str; 2] = ["global ", "nonlocal "];
@@ -16,18 +19,34 @@ const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import
 #[derive(Debug)]
 pub(super) struct PythonFunction<'t> {
     pub(super) name: &'t str,
-    /// Its body, from 1.
+    /// From its head to its last line, from 1.
     pub(super) lines: LineSpan,
-    /// Whether it keeps values for later calls.
-    pub(super) is_caching: bool,
-    body: Vec<&'t str>,
+    decorators: Vec<&'t str>,
+    text: Vec<&'t str>,
 }
 
 impl<'t> PythonFunction<'t> {
-    /// The names and other words in its body.
+    /// The names and other words in it.
     pub(super) fn words(&self) -> impl Iterator<Item = &'t str> + '_ {
-        self.body.iter().flat_map(|line| words_of(line))
+        self.text.iter().flat_map(|line| words_of(line))
     }
+
+    /// Whether it keeps values for later calls, or a function in it does.
+    pub(super) fn keeps_values(&self) -> bool {
+        let decorators = self.text.iter().filter(|line| line.trim_start().starts_with('@'));
+        decorators.chain(&self.decorators).any(|line| keeps_values(line))
+            || self.text.iter().any(|line| KEEPING.iter().any(|word| line.trim_start().starts_with(word)))
+    }
+
+    /// Whether a decorator of the standard library keeps its values. A test's own decorators have many names.
+    pub(super) fn is_cached(&self) -> bool {
+        self.decorators.iter().any(|line| names_a_cache(line))
+    }
+}
+
+/// Whether a text has a decorator of the standard library that keeps values.
+pub(super) fn names_a_cache(text: &str) -> bool {
+    CACHES.iter().any(|name| text.contains(name))
 }
 
 fn words_of(line: &str) -> impl Iterator<Item = &str> {
@@ -39,32 +58,37 @@ fn keeps_values(line: &str) -> bool {
     CACHING.iter().any(|part| line.contains(part))
 }
 
-/// The functions of a text with a body that can be told from the rest.
+/// The functions of a text; none if it cannot be read.
 pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let statements = statements(text).unwrap_or_default();
     let mut functions: Vec<PythonFunction<'_>> = Vec::new();
-    let mut last_body = None;
-    // Where the lines above a body begin: behind the body before.
-    let mut above = 0;
-    for (first, last) in python_bodies(text).into_iter().flatten() {
-        if last_body == Some((first, last)) {
+    let (mut decorators, mut inside): (Vec<&str>, Option<usize>) = (Vec::new(), None);
+    let number = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
+    for statement in &statements {
+        let text = &lines[statement.first..=statement.last];
+        if inside.is_some_and(|indent| statement.indent > indent) {
+            if let Some(function) = functions.last_mut() {
+                function.text.extend(text);
+                function.lines.last = number(statement.last);
+            }
             continue;
         }
-        last_body = Some((first, last));
-        let head = &lines[above.min(first + 1)..=first.min(lines.len() - 1)];
-        above = last;
-        let Some(at) = head.iter().rposition(|line| name_of(line).is_some()) else { continue };
-        let mut decorators = head[..at].iter().rev().take_while(|line| !line.trim().is_empty());
-        let body = lines[first + 1..last.min(lines.len())].to_vec();
-        let is_caching = decorators.any(|line| keeps_values(line))
-            || body.iter().any(|line| KEEPING.iter().any(|word| line.trim_start().starts_with(word)));
-        let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
-        functions.push(PythonFunction {
-            name: name_of(head[at]).unwrap_or_default(),
-            lines: LineSpan { first: number(first + 2), last: number(last) },
-            is_caching,
-            body,
-        });
+        inside = None;
+        if text[0].trim_start().starts_with('@') {
+            decorators.extend(text);
+            continue;
+        }
+        if let (true, Some(name)) = (statement.is_function, name_of(text[0])) {
+            inside = Some(statement.indent);
+            functions.push(PythonFunction {
+                name,
+                lines: LineSpan { first: number(statement.first), last: number(statement.last) },
+                decorators: std::mem::take(&mut decorators),
+                text: text.to_vec(),
+            });
+        }
+        decorators.clear();
     }
     functions
 }
@@ -106,16 +130,24 @@ mod tests {
 
     #[test]
     fn finds_functions_that_keep_values() {
-        let text = "import functools\n\n@functools.lru_cache(\n    maxsize=None)\ndef rates(a):\n    'Says.'\n    return read(a)\n\n\
+        let text = "import functools\n\n@functools.lru_cache(\n    maxsize=None)\n\ndef rates(a):\n    'Says.'\n    return read(a)\n\n\
                     def read(a):\n    return a\n\nclass C:\n    async def load(self):\n        global level\n        level = read(1)\n\n    \
-                    def other(self): return 1\n    def last(\n        self,\n    ):\n        return 2\n";
+                    @lru_cache\n    def other(self): return tax(1)\n    def last(\n        self,\n    ):\n        \"\"\"Says\n        def \
+                    no(a): 1\"\"\"\n        @cached\n        def inner(): pass\n        return 2\n\ntop = 1\n";
         let functions = python_functions(text);
-        let found: Vec<(&str, u32, u32, bool)> =
-            functions.iter().map(|one| (one.name, one.lines.first, one.lines.last, one.is_caching)).collect();
-        let expected =
-            [("rates", 7, 7, true), ("read", 10, 10, false), ("load", 14, 15, true), ("last", 21, 21, false)];
+        let found: Vec<(&str, u32, u32, bool, bool)> = functions
+            .iter()
+            .map(|one| (one.name, one.lines.first, one.lines.last, one.keeps_values(), one.is_cached()))
+            .collect();
+        let expected = [
+            ("rates", 6, 8, true, true),
+            ("read", 10, 11, false, false),
+            ("load", 14, 16, true, false),
+            ("other", 19, 19, true, true),
+            ("last", 20, 27, true, false),
+        ];
         assert_eq!(found, expected);
-        assert!(functions[0].words().any(|word| word == "read"));
+        assert!(functions[0].words().any(|word| word == "read") && functions[3].words().any(|word| word == "tax"));
     }
 
     #[test]

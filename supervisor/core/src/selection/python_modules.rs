@@ -50,7 +50,7 @@ const READS_ANY: [&str; 12] = [
 ];
 
 /// What a file has that reads the text of a module by the module's own name for it, or knows the numbers of lines.
-const READS_LINES: [&str; 5] = [".__file__", "co_firstlineno", "f_lineno", "tb_lineno", "findlinestarts"];
+const READS_LINES: [&str; 3] = [".__file__", "lineno", "findlinestarts"];
 
 /// What a source has where functions may run as copies, which Python does not report.
 const COPIES_CODE: [&str; 9] = [

@@ -7,7 +7,7 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_functions::{python_functions, words_of_kept};
+use super::python_functions::{PythonFunction, names_a_cache, python_functions, words_of_kept};
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -92,13 +92,21 @@ struct PythonRules<'a> {
     has_unknown: bool,
 }
 
-/// Names of functions outside of test files that keep values for later calls, or have them kept, and all words in these.
+/// Names of functions that keep values for later calls, or have them kept, and all words in these.
 fn cached_names<'a>(input: &SelectionInput<'a>) -> BTreeSet<&'a str> {
     let is_test = |path: &str| kind(path) == FileKind::Test || input.baseline.tests().contains_key(path);
     let mut names = BTreeSet::new();
-    for (_, text) in input.sources.iter().filter(|(path, _)| path.ends_with(".py") && !is_test(path)) {
-        names.extend(words_of_kept(text));
-        for function in python_functions(text).into_iter().filter(|function| function.is_caching) {
+    for (path, text) in input.sources.iter().filter(|(path, _)| path.ends_with(".py")) {
+        let is_test = is_test(path);
+        if is_test && !names_a_cache(text) {
+            continue;
+        }
+        if !is_test {
+            names.extend(words_of_kept(text));
+        }
+        let keeps =
+            |function: &PythonFunction<'_>| if is_test { function.is_cached() } else { function.keeps_values() };
+        for function in python_functions(text).into_iter().filter(keeps) {
             names.extend(function.words().chain([function.name]));
         }
     }
@@ -155,17 +163,34 @@ impl PythonRules<'_> {
         if kind(path) != FileKind::Source || self.is_test(path) || self.calibrated.is_empty() {
             return Ok(false);
         }
-        // What runs as a module is loaded belongs to the test that was the first to load it.
-        if self.modules.copies_code() || self.input.index.is_loaded_by_test(path) || self.may_be_cached(change) {
+        if self.modules.copies_code() || self.may_be_cached(change) {
             return Ok(false);
         }
         let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
-        let tests = tests.into_iter().flat_map(|test| self.with_subtests(test));
-        tests.for_each(|test| picks.test(&test, Reason::TouchedFile(path.clone())));
+        let tests: BTreeSet<TestId> = tests.into_iter().flat_map(|test| self.with_subtests(test)).collect();
+        tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
+        self.add_conditional(picks, path, &tests);
         if self.has_unknown {
             self.add_importing(picks, change, |test| self.is_unknown(test))?;
         }
         Ok(true)
+    }
+
+    /// Selects the test files that may have other tests now: a function that is called as they are loaded may decide it. Its tests are all
+    /// of such a file.
+    fn add_conditional(&self, picks: &mut Picks, path: &str, executing: &BTreeSet<TestId>) {
+        let baseline = self.input.baseline.tests();
+        let without_tests = self.modules.dependents(path).into_iter();
+        let without_tests = without_tests.filter(|file| self.is_test(file) && !baseline.contains_key(file));
+        let executes =
+            |file: &str, name: &String| executing.contains(&TestId { package: file.to_owned(), name: name.clone() });
+        let is_whole = |(file, tests): &(&String, &BTreeMap<String, LastResult>)| {
+            tests.iter().all(|(name, result)| *result == LastResult::Skipped || executes(file, name))
+        };
+        let whole = baseline.iter().filter(is_whole).map(|(file, _)| file.clone());
+        for file in whole.chain(without_tests).filter(|file| self.input.now.file(file).is_some()) {
+            picks.whole(&file, Reason::TouchedFile(path.to_owned()));
+        }
     }
 
     /// Whether the value of a changed function may be kept for later tests, by itself or by a function that names it.
@@ -218,9 +243,11 @@ impl PythonRules<'_> {
             let is_own = file == path;
             add(file, if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) });
         }
-        let mut touching = self.input.index.covering(path, None);
-        touching.tests.retain(&wanted);
-        picks.covering(&touching, &Reason::TouchedFile(path.to_owned()));
+        let (touching, reason) = (self.input.index.covering(path, None), Reason::TouchedFile(path.to_owned()));
+        if touching.tests.iter().all(&wanted) {
+            picks.covering(&touching, &reason);
+        }
+        touching.tests.iter().filter(|test| wanted(test)).for_each(|test| picks.test(test, reason.clone()));
         Ok(())
     }
 

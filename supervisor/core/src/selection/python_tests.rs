@@ -222,9 +222,15 @@ fn tests_of_which_not_all_is_known_run_if_they_may_import_the_function() {
     assert_eq!(select(&before, uncalibrated.collect()), all, "no test ran alone");
     let measured = price_coverage().into_iter().filter(|set| set.tests != ["lints"]).collect();
     assert_eq!(select(&before, measured), format!("{known} sources.lints"), "not measured");
-    // A test was the first to load it: what ran meanwhile may be what the others need.
-    let loading = CoverageMeasurement { attribution: Attribution::Test, ..price_coverage().remove(0) };
-    assert_eq!(select(&before, [price_coverage(), vec![loading]].concat()), all);
+    // One that cannot be in a sample, beside one that can.
+    let slow = CoverageMeasurement { calibration: Calibration::None, ..executed("tests/test_price.py.slow", &[]) };
+    let project = Project::new(
+        "pytest",
+        &before,
+        &[&passed(PRICE_TESTS)[..], &passed(["tests/test_price.py.slow"])].concat(),
+        [price_coverage(), vec![slow]].concat(),
+    );
+    assert_eq!(selected(&project, &before, &total), "cart.adds price.slow price.total run.runs");
     // In one process an earlier test has filled a cache.
     let cached =
         CoverageMeasurement { attribution: Attribution::File, ..executed("tests/test_sources.py.lints", &[(7, 7)]) };

@@ -50,6 +50,9 @@ SOURCE_BYTES_MAX = 64 * 1024 * 1024
 # A line about imports, to its end or that of its brackets.
 IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[][^)\]]*)?", re.MULTILINE)
 
+# Name of the code of a module.
+MODULE = "<module>"
+
 # Code of a function, as opposed to the code of a module or class.
 CO_OPTIMIZED = 1
 
@@ -122,6 +125,8 @@ class Lines:
         # By id, since a code object's hash is computed from all it has. The code is kept, so that no other gets its id.
         self._codes = {}
         self._stopped = False
+        # Called as the code of a module that is watched returns.
+        self.loaded = lambda: None
         self._listen(*self._callbacks())
 
     def _callbacks(self):
@@ -139,6 +144,8 @@ class Lines:
 
     def _listen(self, executed, began):
         events = self._monitoring.events
+        returned = executed and (lambda code, offset, value: self.loaded())
+        self._monitoring.register_callback(self._tool, events.PY_RETURN, returned)
         self._monitoring.register_callback(self._tool, events.LINE, executed)
         self._monitoring.register_callback(self._tool, events.PY_START, began)
 
@@ -151,7 +158,8 @@ class Lines:
         self._add(code, base, max(lines, default=first) - first + 1)
         events = self._monitoring.events
         # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
-        self._monitoring.set_local_events(self._tool, code, events.LINE | (events.PY_START if lines == {first} else 0))
+        wanted = events.LINE | (events.PY_START if lines == {first} else 0) | (events.PY_RETURN if code.co_name == MODULE else 0)
+        self._monitoring.set_local_events(self._tool, code, wanted)
         return lines
 
     def _add(self, code, base, count):
@@ -253,8 +261,8 @@ class Note:
     def outside(self, packages=None):
         pass
 
-    def end(self, package, name, uses=()):
-        return False
+    def end(self, package, name, uses=(), seconds=None):
+        return None
 
     is_complete = False
     enter = leave = finish = lambda *_: None
@@ -265,6 +273,7 @@ class Measurement:
 
     def __init__(self, directory, lines):
         self._lines = lines
+        self._lines.loaded = self._loaded
         self._directory = directory
         self._records = Records(directory)
         self._owner = os.getpid()
@@ -277,10 +286,14 @@ class Measurement:
         self._shared = {}
         self._test = None
         self._fixtures = []
+        # How many modules of the project a test or fixture is loading, each for another.
+        self._loading = 0
         # Of the test, and since a fixture of several tests, or between tests.
         self._started_processes = self._has_processes = False
         # Whether the test may have changed something outside of its process and its temporary files.
         self._has_effects = False
+        # Temporary files and directories that the test made, and that fixtures of several made.
+        self._made, self._made_by_fixtures = set(), set()
         # Whether nothing that several tests share has changed anything since the tests began.
         self.may_sample = True
         self._watches_changes = False
@@ -315,9 +328,9 @@ class Measurement:
         """The tests begin, or fixtures of several: what changes anything from now on cannot run once more."""
         self._watches_changes = True
 
-    def sampled(self, tests):
-        """So many tests were chosen to run alone."""
-        self._records.write("sampled", {"tests": tests})
+    def sampled(self, tests, slowest):
+        """So many tests were chosen to run alone, of those that took at most `slowest` seconds."""
+        self._records.write("sampled", {"tests": tests, "seconds": slowest})
 
     def restart(self):
         """In a forked process: what is executed from now on is of one test that runs alone."""
@@ -345,7 +358,9 @@ class Measurement:
 
     def _note_change(self, event, arguments):
         try:
-            if self._watches_changes and not changes_nothing(event, arguments, self._own):
+            made = self._made_by_fixtures if self._fixtures else self._made
+            known = self._made, self._made_by_fixtures
+            if self._watches_changes and not changes_nothing(event, arguments, self._own, known, made):
                 self._has_effects = True
                 self.may_sample &= self._test is not None and not self._fixtures
         except Exception:  # What a test hands to Python's own functions may be anything, and the directory may be gone.
@@ -375,6 +390,15 @@ class Measurement:
                 lines.update(self._lines.watch(one, base + flag))
                 codes.extend((inner, flag) for inner in one.co_consts if type(inner) is types.CodeType)
         self._describe(base >> FILE_SHIFT, code, lines)
+        if lines and code.co_name == MODULE and (self._fixtures or self._test is not None):
+            self._interrupt()
+            self._loading += 1
+
+    def _loaded(self):
+        """The code of a module ends. What a test or fixture executed meanwhile, no other will: the module is loaded once."""
+        if self._loading and not self._is_over:
+            self._interrupt()
+            self._loading -= 1
 
     def _describe(self, number, code, lines):
         """Writes which lines of a file can be executed, once for each piece of code that is loaded from it."""
@@ -430,20 +454,22 @@ class Measurement:
             self._has_tests = True
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
-        self._has_effects = False
+        self._has_effects, self._made, self._loading = False, set(), 0
 
-    def end(self, package, name, uses=()):
-        """The test that began has ended, and whether it may not run once more: it has to do with other processes, or may have changed
-        something. `uses` are the numbers of the fixtures whose lines it shares."""
+    def end(self, package, name, uses=(), seconds=None):
+        """The test that began has ended. `uses` are the numbers of the fixtures whose lines it shares. `seconds` is what it took if it
+        passed, and is returned unless it may not run once more: it has to do with other processes, or may have changed something."""
         if self._is_over or self._test is None:
-            return False
-        self._test.extend(self._lines.take())
+            return None
+        self._fixtures = []
+        self._interrupt()
         started = self._started_processes or self._has_processes or processes() != self._processes
+        seconds = None if started or self._has_effects else seconds
         name = proctor_python.kept_name(name)
-        record = {"package": package, "name": name, "uses": list(uses), "processes": started, "effects": self._has_effects}
+        record = {"package": package, "name": name, "uses": list(uses), "processes": started, "seconds": seconds}
         self._records.write("test", record, self._test)
-        self._test, self._fixtures = None, []
-        return started or self._has_effects
+        self._test, self._loading = None, 0
+        return seconds
 
     def enter(self, fixture):
         """What runs from now on belongs to the fixture with this number."""
@@ -459,12 +485,13 @@ class Measurement:
 
     def _interrupt(self):
         words = self._lines.take()
+        is_alone = not self._fixtures and self._test is None
+        if is_alone or self._loading:
+            self._share("packages", None, words)
         if self._fixtures:
             self._share("fixture", self._fixtures[-1], words)
         elif self._test is not None:
             self._test.extend(words)
-        else:
-            self._share("packages", None, words)
 
     def finish(self, packages=None):
         """Writes what was executed since the last test, and ends the measurement."""
@@ -496,22 +523,55 @@ class Measurement:
 
 
 # Where temporary files are. To ask Python for it would settle it before the project's code runs.
-TEMPORARY = (os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/", "/dev/null")
+TEMPORARY = os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/"
+
+# Where pytest's are: each process that runs tests makes a directory of its own there.
+OF_PYTEST = TEMPORARY + "pytest-of-"
 
 
 # The defaults are bound before a test can replace or count these functions.
-def changes_nothing(event, arguments, workspace, directory=os.getcwd, decoded=os.fsdecode, joined=os.path.join, normal=os.path.normpath):
-    """Whether a file is only read, or all this happens to bytecode or temporary files, and not in the workspace, which may be one itself."""
+def changes_nothing(event, arguments, workspace, known, made, directory=os.getcwd, decoded=os.fsdecode, absolute=os.path.join):
+    """Whether a file is only read, or all this happens to bytecode or to temporary files that are `known` to belong to the test, or that
+    it makes: these are added to `made`."""
     if event == "open":
         _, mode, flags = arguments
         is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & (os.O_WRONLY | os.O_RDWR)
         # Of a descriptor that is opened anew it was reported what it is open for.
         if not is_written or isinstance(arguments[0], int):
             return True
-        arguments = arguments[:1]
+        arguments, is_making = arguments[:1], (flags or 0) & os.O_EXCL
+    else:
+        is_making = event == "os.mkdir"
     paths = [decoded(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
-    paths = [normal(joined(directory(), path)) for path in paths]
-    return bool(paths) and all(path.startswith(TEMPORARY) and not path.startswith(workspace) or "pycache" in path for path in paths)
+    paths = [normal(absolute(directory(), path)) for path in paths]
+    return bool(paths) and all(is_harmless(path, workspace, known, made if is_making else None) for path in paths)
+
+
+def is_harmless(path, workspace, known, made, exists=os.path.lexists):
+    """Whether a path is of bytecode or proctor's own, or a temporary one that belongs to the test, or is made now and added to `made`."""
+    if "pycache" in path or path == os.devnull or path.startswith(proctor_python.SCRATCH):
+        return True
+    # Of the directory itself: a file without a name.
+    if path + "/" == TEMPORARY:
+        return True
+    if not path.startswith(TEMPORARY) or path.startswith(workspace):
+        return False
+    if path.startswith(OF_PYTEST):
+        return True
+    above = path
+    while len(above) > len(TEMPORARY):
+        if any(above in paths for paths in known):
+            return True
+        above = above.rpartition("/")[0]
+    if made is None or exists(path):
+        # A directory that is there is not made.
+        return made is not None
+    made.add(path)
+    return True
+
+
+# Bound before a test can replace it.
+normal = os.path.normpath
 
 
 def spans(lines):

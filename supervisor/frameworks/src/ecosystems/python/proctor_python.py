@@ -27,6 +27,9 @@ FRAMES_MAX = 32
 # The directory of the project; tests may change the working directory.
 START = os.getcwd()
 
+# Where proctor's own files are, such as this one's archive, the report and what is measured.
+SCRATCH = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+
 # Most exceptions of a chain of causes.
 CAUSES_MAX = 8
 

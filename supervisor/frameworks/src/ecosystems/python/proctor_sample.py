@@ -4,9 +4,9 @@ In one process, the first test that needs something cached executes it for all, 
 a process is forked before the first test, which has collected all tests and run none. It waits until all have run, and then forks a
 process for each test of the sample. No result of these tests is reported.
 
-The run itself must not notice. So there is no such process if anything could be shared with it: open files, pipes or sockets, child
-processes, threads, a handler of their end; or if it would need much memory. Tests that change files, connect, or start processes do not
-run again, and neither do slow ones.
+The run itself must not notice. So there is no such process where something would be shared with it: open files, pipes or sockets, shared
+memory, child processes, threads, a handler of their end; or if it would need much memory. Tests that change files, connect, or start
+processes, as far as Python reports it, do not run again, and neither do those that failed or are slow.
 """
 
 import errno
@@ -34,8 +34,11 @@ SHARE = 0.1
 SECONDS_MIN = 1.0
 SECONDS_MAX = 5.0
 
+# On a busy host all may take so much longer.
+BUSY_FACTOR = 3
+
 # A test that took a larger share of this time does not run again.
-SLOW_SHARE = 0.05
+SLOW_SHARE = 0.1
 
 # What a process costs besides its test.
 FORK_SECONDS = 0.01
@@ -72,15 +75,12 @@ try:
 except OSError:
     _own = None
 
-# Where proctor's own files are, such as this one's archive and the report.
-_SCRATCH = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
-
 
 def is_private(descriptor):
     """Whether a file is proctor's own, or has no name, as pytest's have."""
     status = _fstat(descriptor)
     is_nameless = stat.S_ISREG(status.st_mode) and status.st_nlink == 0
-    return is_nameless or os.readlink("/proc/self/fd/%d" % descriptor).startswith(_SCRATCH)
+    return is_nameless or os.readlink("/proc/self/fd/%d" % descriptor).startswith(proctor_python.SCRATCH)
 
 
 def why_not():
@@ -98,6 +98,9 @@ def why_not():
         return "child processes"
     except ChildProcessError:
         pass
+    with open("/proc/self/maps") as file:
+        if any(line.split()[1].startswith("rw-s") for line in file):
+            return "shared memory"
     with open("/proc/self/statm") as file:
         _, resident, shared = file.read().split()[:3]
     return "memory" if (int(resident) - int(shared)) * resource.getpagesize() > MEMORY_MAX else None
@@ -180,19 +183,21 @@ class SampleProcess:
         _write(answers, b".")
 
     def end(self, durations):
-        """Runs some tests of those with these durations by number, now that all have run, and ends the process."""
+        """Runs some tests of those with these durations in seconds, by number, now that all have run, and ends the process."""
         seconds = min(max(SHARE * (_monotonic() - self._began), SECONDS_MIN), SECONDS_MAX)
+        slowest, most = SLOW_SHARE * seconds, BUSY_FACTOR * seconds
+        quick = {number: duration for number, duration in durations.items() if duration <= slowest}
         may_sample = self._measurement.is_complete and self._measurement.may_sample
-        tests = choose(durations, seconds) if may_sample else []
+        tests = choose(quick, seconds) if may_sample else []
         if tests:
-            self._measurement.sampled(len(tests))
+            self._measurement.sampled(len(tests), slowest)
         try:
             # A test may have closed all descriptors that there are, and opened others.
             if (identity(self._commands), identity(self._answers)) != self._pipes:
                 return
             if tests and self._pid:
-                _write(self._commands, _dumps({"tests": tests, "seconds": seconds}).encode() + b"\n")
-                if not self._answer(seconds + ANSWER_SECONDS):
+                _write(self._commands, _dumps({"tests": tests, "seconds": most}).encode() + b"\n")
+                if not self._answer(most + ANSWER_SECONDS):
                     # With the test that runs.
                     os.killpg(self._pid, signal.SIGKILL)
             _close(self._commands)
@@ -203,14 +208,12 @@ class SampleProcess:
 
 def choose(durations, most_seconds):
     """Some tests by number, spread evenly, of those with these durations; none if too few can run in that time."""
-    quick = [number for number, duration in durations.items() if duration <= SLOW_SHARE * most_seconds]
-    if not quick:
+    numbers = list(durations)
+    mean = sum(durations.values()) / max(len(numbers), 1) + FORK_SECONDS
+    count = min(len(numbers), TESTS_MAX, int(most_seconds / 2 / mean))
+    if count < min(TESTS_MIN, len(numbers)):
         return []
-    mean = sum(durations[number] for number in quick) / len(quick) + FORK_SECONDS
-    count = min(len(quick), TESTS_MAX, int(most_seconds / 2 / mean))
-    if count < min(TESTS_MIN, len(durations)):
-        return []
-    return [quick[(2 * at + 1) * len(quick) // (2 * count)] for at in range(count)]
+    return [numbers[(2 * at + 1) * len(numbers) // (2 * count)] for at in range(count)]
 
 
 def silence():

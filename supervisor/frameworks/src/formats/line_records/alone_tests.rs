@@ -28,19 +28,20 @@ pub(super) struct Sample {
     pub(super) hidden: Vec<(String, Vec<LineSpan>)>,
     /// Whether one of them started processes: such may have served the others.
     pub(super) has_processes: bool,
-    is_whole: bool,
+    /// The most seconds that a test in it took, if all of them ran alone.
+    slowest: Option<f64>,
     tests: Vec<(String, String)>,
 }
 
 impl Sample {
     pub(super) fn calibration(&self, test: &TestLines) -> Calibration {
         let is_own = |(package, name): &(String, String)| *package == test.package && *name == test.name;
-        match self.is_whole {
-            false => Calibration::None,
-            true if self.tests.iter().any(is_own) => Calibration::Alone,
-            // No test like this one is in the sample.
-            true if test.has_effects => Calibration::None,
-            true => Calibration::BySample,
+        match self.slowest {
+            None => Calibration::None,
+            Some(_) if self.tests.iter().any(is_own) => Calibration::Alone,
+            Some(slowest) if test.seconds.is_some_and(|seconds| seconds <= slowest) => Calibration::BySample,
+            // No test like this one can be in the sample.
+            Some(_) => Calibration::None,
         }
     }
 }
@@ -70,7 +71,7 @@ impl AloneTests {
         // The only test of a process that came to its end ran alone.
         if let ([test], true) = (process.tests.as_slice(), process.imported.is_some()) {
             let tests = vec![(test.package.clone(), test.name.clone())];
-            return Sample { is_whole: true, tests, ..Sample::default() };
+            return Sample { slowest: Some(0.0), tests, ..Sample::default() };
         }
         let mut sample = Sample::default();
         let mut hidden: BTreeMap<String, Vec<LineSpan>> = BTreeMap::new();
@@ -90,9 +91,12 @@ impl AloneTests {
         hidden.retain(|_, lines| !lines.is_empty());
         sample.hidden = hidden.into_iter().collect();
         // A test that fails alone, or takes too long there, is left out: it depends on others in a way that lines do not show.
-        sample.is_whole = process.sampled == Some(sample.tests.len())
-            && sample.tests.len() >= SAMPLED_TESTS_MIN.min(process.tests.len())
-            && process.imported.is_some();
+        let is_whole = |(tests, _): &(usize, f64)| {
+            *tests == sample.tests.len()
+                && *tests >= SAMPLED_TESTS_MIN.min(process.tests.len())
+                && process.imported.is_some()
+        };
+        sample.slowest = process.sampled.filter(is_whole).map(|(_, seconds)| seconds);
         sample
     }
 }

@@ -3,7 +3,9 @@
 
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
-use proctor_core::bounds::{COVERAGE_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX};
+use proctor_core::bounds::{
+    COVERAGE_BYTES_MAX, COVERAGE_MEASURED_BYTES_MAX, COVERED_FILES_MAX, PATH_BYTES_MAX, SPANS_PER_FILE_MAX,
+};
 use proctor_core::coverage::{LineSpan, LoadedFiles, spans_from_text};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,9 @@ const _: () = assert!(FILES_MAX <= COVERED_FILES_MAX && (OWN_LINE as usize) / 2 
 /// Longest text of the executable lines of one file: a span has at most twelve digits and two signs.
 pub(super) const SPANS_BYTES_MAX: usize = 14 * SPANS_PER_FILE_MAX;
 
+/// Most words that one file of records gives to test files: a record may name many of them.
+const PACKAGE_WORDS_MAX: usize = COVERAGE_MEASURED_BYTES_MAX / 8;
+
 /// Most spans of executable lines in one file of records: as many as a coverage index can hold.
 const EXECUTABLE_SPANS_MAX: usize = COVERAGE_BYTES_MAX / size_of::<LineSpan>();
 
@@ -45,7 +50,7 @@ enum Record {
         uses: Vec<u32>,
         processes: bool,
         #[serde(default)]
-        effects: bool,
+        seconds: Option<f64>,
         n: u32,
     },
     /// Lines that the tests of these test files share; of all files if there is no list.
@@ -61,8 +66,9 @@ enum Record {
     Runner { files: Vec<u32> },
     /// The test of this file ran alone.
     Alone,
-    /// So many tests of this file were chosen to run alone. If fewer have, one failed or had no time.
-    Sampled { tests: usize },
+    /// So many tests of this file were chosen to run alone, of those that took at most `seconds`. If fewer have, one failed or had no
+    /// time.
+    Sampled { tests: usize, seconds: f64 },
     /// A sentence for the report.
     Note { text: String },
 }
@@ -74,8 +80,8 @@ pub(super) struct TestLines {
     pub(super) name: String,
     pub(super) fixtures: Vec<u32>,
     pub(super) started_processes: bool,
-    /// Whether it may have changed something outside of its process.
-    pub(super) has_effects: bool,
+    /// What it took, if it may run once more: it passed, and changed nothing outside of its process that Python reports.
+    pub(super) seconds: Option<f64>,
     pub(super) words: Vec<u32>,
 }
 
@@ -102,7 +108,10 @@ pub(super) struct ProcessLines {
     pub(super) natively: Vec<u32>,
     pub(super) by_runner: Option<Vec<u32>>,
     pub(super) is_alone: bool,
-    pub(super) sampled: Option<usize>,
+    /// How many tests were chosen to run alone, and the most seconds that they took.
+    pub(super) sampled: Option<(usize, f64)>,
+    /// Number of words in `packages`.
+    package_words: usize,
     pub(super) notes: BTreeSet<String>,
 }
 
@@ -162,7 +171,7 @@ impl ProcessLines {
                 }
             }
             Record::Dir { path } => self.dir = path,
-            Record::Test { package, name, mut uses, processes, effects, .. } => {
+            Record::Test { package, name, mut uses, processes, seconds, .. } => {
                 uses.sort_unstable();
                 uses.dedup();
                 // Lines of an import are the test's, and in the way of any other that imports the same module later.
@@ -170,24 +179,21 @@ impl ProcessLines {
                 sort(&mut words);
                 let package = join(&self.dir, &package);
                 if finished.get(&package).is_some_and(|names| names.contains(&name)) {
-                    let test = TestLines {
-                        package,
-                        name,
-                        fixtures: uses,
-                        started_processes: processes,
-                        has_effects: effects,
-                        words,
-                    };
+                    let test =
+                        TestLines { package, name, fixtures: uses, started_processes: processes, seconds, words };
                     self.tests.push(test);
                 }
             }
             Record::Packages { of: None, .. } => self.everywhere.append(&mut words),
             Record::Packages { of: Some(packages), .. } => {
-                for package in packages {
-                    let package = join(&self.dir, &package);
-                    if finished.contains_key(&package) {
-                        self.packages.entry(package).or_default().extend(&words);
+                let packages: BTreeSet<String> = packages.iter().map(|package| join(&self.dir, package)).collect();
+                for package in packages.into_iter().filter(|package| finished.contains_key(package)) {
+                    self.package_words += words.len();
+                    if self.package_words > PACKAGE_WORDS_MAX {
+                        self.notes.insert("lines that test files share are left out: they are too many".to_owned());
+                        return;
                     }
+                    self.packages.entry(package).or_default().extend(&words);
                 }
             }
             Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
@@ -198,7 +204,7 @@ impl ProcessLines {
             }
             Record::Runner { files } => self.by_runner = Some(files),
             Record::Alone => self.is_alone = true,
-            Record::Sampled { tests } => self.sampled = Some(tests),
+            Record::Sampled { tests, seconds } => self.sampled = Some((tests, seconds)),
             Record::Note { text } => _ = self.notes.insert(text),
         }
     }

@@ -119,7 +119,7 @@ fn with_alone(sampled: usize, alone: &[&str]) -> CoverageHarvest {
         record(r#"{"kind":"fixture","of":3,"n":1}"#, &[word(0, 20)]),
         test("test_a.py", "test_x", "3", &[word(0, 5), word(0, 6), word(0, 8)]),
         test("test_b.py", "T::test_z", "3", &[word(0, 5), word(0, 8)]),
-        record(&format!(r#"{{"kind":"sampled","tests":{sampled}}}"#), &[]),
+        record(&format!(r#"{{"kind":"sampled","tests":{sampled},"seconds":0.1}}"#), &[]),
         record(r#"{"kind":"imported","files":[]}"#, &[]),
     ];
     let mut own = vec![("pytest-lines/1".to_owned(), main.concat())];
@@ -271,4 +271,47 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn tests_that_cannot_be_in_the_sample_are_not_calibrated() {
+    let file = record(r#"{"kind":"file","path":"src/m.py"}"#, &[]);
+    let names = ["test_x", "test_y", "test_w", "test_v", "test_u", "test_t", "test_s", "test_r"];
+    let finished = BTreeMap::from([("test_a.py".to_owned(), names.map(str::to_owned).into())]);
+    let test = |name: &str, seconds: &str| {
+        let json = format!(
+            r#"{{"kind":"test","package":"test_a.py","name":"{name}","uses":[],"processes":false,"seconds":{seconds},"n":0}}"#
+        );
+        record(&json, &[])
+    };
+    // One that is slow, and one that failed or changed something.
+    let seconds = |name: &str| match name {
+        "test_x" => "0.2",
+        "test_y" => "null",
+        _ => "0.1",
+    };
+    let mut main = vec![file.clone()];
+    main.extend(names.iter().map(|name| test(name, seconds(name))));
+    main.push(record(r#"{"kind":"sampled","tests":5,"seconds":0.1}"#, &[]));
+    main.push(record(r#"{"kind":"imported","files":[]}"#, &[]));
+    let mut own = vec![("pytest-lines/0".to_owned(), main.concat())];
+    for name in &names[2..7] {
+        let alone = [record(r#"{"kind":"alone"}"#, &[]), file.clone(), test(name, "null")].concat();
+        own.push((format!("pytest-lines/{name}"), alone));
+    }
+    let measured = ingest("pytest", &own, &finished).measured;
+    let of_tests = measured.iter().filter(|set| set.attribution == Attribution::Test);
+    let found: Vec<Calibration> = of_tests.map(|set| set.calibration).collect();
+    let expected = [&[Calibration::None; 2][..], &[Calibration::Alone; 5], &[Calibration::BySample]].concat();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn forged_names_of_test_files_cost_no_more_than_their_words() {
+    let names = vec!["\"test_a.py\""; 20_000].join(",");
+    let words = vec![word(0, 1); 20_000];
+    let shared = record(&format!(r#"{{"kind":"packages","of":[{names}],"n":20000}}"#), &words);
+    let finished = BTreeMap::from([("test_a.py".to_owned(), BTreeSet::new())]);
+    let process = ProcessLines::parse(&shared, &finished);
+    assert_eq!(process.packages["test_a.py"].len(), 20_000);
 }

@@ -280,8 +280,12 @@ class Coverage:
         self._places = Places(config)
         self._numbers = {}
         self._used = ()
+        # Of the test that runs: its seconds so far, whether all that is known of it is that it passes, and the fixtures it set up.
+        self._seconds, self._passes, self._set_up = 0, False, set()
         # Seconds that the tests took which may run alone, by node id, and that fixtures took, by number.
         self._durations, self._fixtures = {}, {}
+        # By the number of a fixture, those that were there when it had been set up: it may need them.
+        self._needs = {}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session):
@@ -304,36 +308,41 @@ class Coverage:
         self._measurement.restart()
         self._used = ()
         self._measurement.begin()
-        if not any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
+        if all(report.passed for report in runtestprotocol(item, log=False, nextitem=None)):
             self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
 
     def pytest_runtest_logreport(self, report):
-        if report.when == "call" and report.passed:
-            self._durations[report.nodeid] = report.duration
-        elif not report.passed:
-            self._durations.pop(report.nodeid, None)
+        self._passes &= report.passed and not hasattr(report, "wasxfail")
+        self._seconds += report.duration
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
-        self._used = ()
+        self._used, self._seconds, self._passes, self._set_up = (), 0, True, set()
         self._measurement.begin()
         yield
-        has_effects = self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
-        if has_effects:
-            self._durations.pop(item.nodeid, None)
-        elif item.nodeid in self._durations:
-            self._durations[item.nodeid] += sum(self._fixtures.get(number, 0) for number in self._used)
+        seconds = self._seconds + sum(self._fixtures.get(number, 0) for number in self._used)
+        seconds = self._measurement.end(*self._places.of(item.nodeid), uses=self._used, seconds=seconds if self._passes else None)
+        if seconds is not None:
+            self._durations[item.nodeid] = seconds
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_teardown(self, item):
         # pytest forgets afterwards what the test requested.
-        requested = list(getattr(getattr(item, "_request", None), "_fixture_defs", {}).values())
-        named = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
-        requested.extend(definition for definitions in named.values() for definition in definitions)
-        self._used = sorted({self._numbers[id(one)][0] for one in requested if id(one) in self._numbers})
+        used = self._set_up.union(self._requested(getattr(item, "_request", None)))
+        for number in list(used):
+            used.update(self._needs.get(number, ()))
+        self._used = sorted(used)
+
+    def _requested(self, request):
+        """Numbers of the fixtures that have been requested so far, and of those that they may override."""
+        requested = list(getattr(request, "_fixture_defs", {}).values())
+        # By name, also those that the test requests later on.
+        for named in (getattr(request, "_arg2fixturedefs", {}), getattr(getattr(request, "_fixtureinfo", None), "name2fixturedefs", {})):
+            requested.extend(definition for definitions in named.values() for definition in definitions)
+        return {self._numbers[id(one)][0] for one in requested if id(one) in self._numbers}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
-    def pytest_fixture_setup(self, fixturedef):
+    def pytest_fixture_setup(self, fixturedef, request):
         if fixturedef.scope == "function":
             yield
             return
@@ -342,6 +351,9 @@ class Coverage:
         outcome = yield
         self._measurement.leave(number)
         self._fixtures[number] = self._fixtures.get(number, 0) + monotonic() - began
+        self._set_up.add(number)
+        needs = self._requested(request).union(self._set_up) - {number}
+        self._needs[number] = needs.union(*(self._needs.get(one, ()) for one in needs))
         if outcome.excinfo is None:
             # The last one that is added is the first one that runs.
             fixturedef.addfinalizer(lambda: self._measurement.enter(number))

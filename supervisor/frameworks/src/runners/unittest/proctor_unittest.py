@@ -93,7 +93,7 @@ def run(suite, report):
     sample = start_sample(suite)
     outcome = unittest.TextTestRunner(resultclass=result, warnings=WARNINGS).run(suite)
     if sample is not None:
-        sample.end({} if outcome.shouldStop else Result.took.by_number())
+        sample.end({} if outcome.shouldStop else Result.took.by_number)
     end_coverage()
     left = unbegun.tell(report, names, outcome)
     if outcome.testsRun == 0 and outcome.wasSuccessful() and not outcome.skipped:
@@ -350,11 +350,12 @@ class Unbegun:
 
 
 class Durations:
-    """Seconds that tests took which may run alone, with the fixtures of their class and module."""
+    """Seconds that tests take, with the fixtures of their class and module."""
 
     def __init__(self):
-        self._ended, self._latest = perf_counter(), (None, None)
-        self._tests, self._fixtures = {}, {}
+        self._ended, self._latest, self._fixtures = perf_counter(), (None, None), {}
+        # Of tests that may run alone.
+        self.by_number = {}
 
     def begin(self, test):
         """A test begins. What ran since the last one is of its class, or of its module."""
@@ -364,14 +365,10 @@ class Durations:
             of = self._latest[module == self._latest[0]]
             self._fixtures[of] = self._fixtures.get(of, 0) + perf_counter() - self._ended
 
-    def end(self, test, duration):
-        """A test has ended; one without a duration may not run alone."""
-        self._ended = perf_counter()
-        if duration is not None and hasattr(test, NUMBER):
-            self._tests[getattr(test, NUMBER)] = duration, self._latest
-
-    def by_number(self):
-        return {number: duration + sum(self._fixtures.get(one, 0) for one in of) for number, (duration, of) in self._tests.items()}
+    def end(self, ended, duration):
+        """The test has ended. Returns its seconds with those of its fixtures."""
+        self._ended = ended
+        return duration + sum(self._fixtures.get(one, 0) for one in self._latest)
 
 
 class Result(unittest.TextTestResult):
@@ -415,21 +412,26 @@ class Result(unittest.TextTestResult):
                 Result.latest = package
 
     def stopTest(self, test):
-        ended, used_by_end, may_repeat = perf_counter(), process_time(), False
-        if proctor_coverage.current is not None and type(test).__name__ != UNLOADABLE:
-            may_repeat = not proctor_coverage.current.end(*place(test))
-        super().stopTest(test)
-        output = self._written.stop()
+        ended, used_by_end = perf_counter(), process_time()
         began, used = self._began.pop(id(test), None), self._used_before.pop(id(test), None)
         parts, told = self._parts.pop(id(test), ()), self._told.pop(id(test), None)
         told = told or interrupted(sys.exc_info()[1]) or self._unsaid(parts)
+        if type(test).__name__ != UNLOADABLE:
+            self._end_measuring(test, self.took.end(ended, ended - began), told["outcome"] == "passed")
+        super().stopTest(test)
+        output = self._written.stop()
         if type(test).__name__ != UNLOADABLE:
             duration = ended - began
             times = {"cpu_s": round(used_by_end - used, 6)}
             if in_methods:
                 times["setup_s"] = round(max(0, duration - in_methods[-1]), 6)
             self._tell(test, dict(told, output=output, **times), duration)
-            self.took.end(test, duration if may_repeat and told["outcome"] == "passed" else None)
+
+    def _end_measuring(self, test, seconds, has_passed):
+        if proctor_coverage.current is not None:
+            seconds = proctor_coverage.current.end(*place(test), seconds=seconds if has_passed else None)
+            if seconds is not None and hasattr(test, NUMBER):
+                self.took.by_number[getattr(test, NUMBER)] = seconds
 
     @staticmethod
     def _unsaid(parts):
