@@ -2,6 +2,7 @@
 
 use super::python_bodies::{python_bodies, statements};
 use crate::coverage::LineSpan;
+use std::collections::HashSet;
 
 /// Parts of the names of decorators and other functions that keep what a function returns.
 const CACHING: [&str; 8] = ["cache", "memo", "once", "lazy", "singleton", "jit", "tf.function", "compile"];
@@ -9,13 +10,20 @@ const CACHING: [&str; 8] = ["cache", "memo", "once", "lazy", "singleton", "jit",
 /// Decorators of the standard library that keep what a function returns.
 const CACHES: [&str; 4] = ["lru_cache", "@cache", "functools.cache", "cached_property"];
 
-/// Statements with which a function keeps a value outside of itself.
+/// Beginnings of statements with which a function keeps a value outside of itself.
 const KEEPING: [&str; 2] = ["global ", "nonlocal "];
+
+/// What changes a container.
+const CHANGING: [&str; 8] =
+    ["] = ", ".setdefault(", ".append(", ".add(", ".update(", ".insert(", ".extend(", "setattr("];
+
+/// Beginnings of names for the class of an object.
+const OF_CLASS: [&str; 3] = ["cls.", "type(self).", "self.__class__."];
 
 /// Beginnings of lines outside of functions that assign nothing.
 const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import ", "from "];
 
-/// A function that is in no other one.
+/// A function that is in no other one, or a class whose objects a decorator keeps.
 #[derive(Debug)]
 pub(super) struct PythonFunction<'t> {
     pub(super) name: &'t str,
@@ -23,6 +31,8 @@ pub(super) struct PythonFunction<'t> {
     pub(super) lines: LineSpan,
     decorators: Vec<&'t str>,
     text: Vec<&'t str>,
+    /// Whether it changes what a name outside of functions stands for, or a class.
+    changes_outside: bool,
 }
 
 impl<'t> PythonFunction<'t> {
@@ -34,7 +44,8 @@ impl<'t> PythonFunction<'t> {
     /// Whether it keeps values for later calls, or a function in it does.
     pub(super) fn keeps_values(&self) -> bool {
         let decorators = self.text.iter().filter(|line| line.trim_start().starts_with('@'));
-        decorators.chain(&self.decorators).any(|line| keeps_values(line))
+        self.changes_outside
+            || decorators.chain(&self.decorators).any(|line| keeps_values(line))
             || self.text.iter().any(|line| KEEPING.iter().any(|word| line.trim_start().starts_with(word)))
     }
 
@@ -62,6 +73,8 @@ fn keeps_values(line: &str) -> bool {
 pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let statements = statements(text).unwrap_or_default();
+    let outside: HashSet<&str> =
+        statements.iter().filter(|one| one.indent == 0).filter_map(|one| defined_name(lines[one.first])).collect();
     let mut functions: Vec<PythonFunction<'_>> = Vec::new();
     let (mut decorators, mut inside): (Vec<&str>, Option<usize>) = (Vec::new(), None);
     let number = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -79,18 +92,48 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
             decorators.extend(text);
             continue;
         }
-        if let (true, Some(name)) = (statement.is_function, name_of(text[0])) {
+        let keeps_objects = decorators.iter().any(|line| keeps_values(line));
+        let name = if statement.is_function { name_of(text[0]) } else { class_name(text[0]).filter(|_| keeps_objects) };
+        if let Some(name) = name {
             inside = Some(statement.indent);
             functions.push(PythonFunction {
                 name,
                 lines: LineSpan { first: number(statement.first), last: number(statement.last) },
                 decorators: std::mem::take(&mut decorators),
                 text: text.to_vec(),
+                changes_outside: false,
             });
         }
         decorators.clear();
     }
+    for function in &mut functions {
+        function.changes_outside = function.text.iter().any(|line| changes_outside(line, &outside));
+    }
     functions
+}
+
+fn class_name(line: &str) -> Option<&str> {
+    words_of(line.trim_start().strip_prefix("class ")?).find(|word| !word.is_empty())
+}
+
+/// The name that a line in the first column assigns, or the class that it begins.
+fn defined_name(line: &str) -> Option<&str> {
+    let name = words_of(line).next().filter(|name| !name.is_empty())?;
+    let rest = line[name.len()..].trim_start();
+    class_name(line).or((rest.starts_with('=') || rest.starts_with(':')).then_some(name))
+}
+
+/// Whether a line changes one of these names' containers or attributes, or an attribute of a class.
+fn changes_outside(line: &str, outside: &HashSet<&str>) -> bool {
+    let line = line.trim_start();
+    let assigns = line.contains(" = ");
+    if assigns && OF_CLASS.iter().any(|start| line.starts_with(start)) {
+        return true;
+    }
+    let names_one = || words_of(line).any(|word| outside.contains(word));
+    CHANGING.iter().any(|part| line.contains(part)) && names_one()
+        || assigns
+            && words_of(line).next().is_some_and(|word| outside.contains(word) && line[word.len()..].starts_with('.'))
 }
 
 /// The words of assignments outside of functions with which the values of a function are kept, as in `get = lru_cache(None)(_get)`.
@@ -147,7 +190,29 @@ mod tests {
             ("last", 20, 27, true, false),
         ];
         assert_eq!(found, expected);
+        let kept = &python_functions("@once\nclass C:\n    def f(self): load()\n\nclass D:\n    pass\n");
+        assert!(kept.len() == 1 && kept[0].name == "C" && kept[0].words().any(|word| word == "load"), "{kept:?}");
         assert!(functions[0].words().any(|word| word == "read") && functions[3].words().any(|word| word == "tax"));
+    }
+
+    #[test]
+    fn finds_functions_that_change_what_is_outside() {
+        for (line, keeps) in [
+            ("KNOWN[a] = read(a)", true),
+            ("return KNOWN.setdefault(a, read(a))", true),
+            ("cls.level = read(a)", true),
+            ("Shop.level = read(a)", true),
+            ("known.values.append(a)", true),
+            ("own[a] = read(a)", false),
+            ("own.append(a)", false),
+            ("self.level = Shop(a)", false),
+            ("return KNOWN[a] == 1", false),
+        ] {
+            let text = format!(
+                "KNOWN: dict = {{}}\nknown = Known()\nclass Shop:\n    own = 1\n\ndef f(cls, a):\n    {line}\n"
+            );
+            assert_eq!(python_functions(&text)[0].keeps_values(), keeps, "{line}");
+        }
     }
 
     #[test]
