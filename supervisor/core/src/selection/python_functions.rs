@@ -26,7 +26,9 @@ const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import
 /// A function that is in no other one, or a class whose objects a decorator keeps.
 #[derive(Debug)]
 pub(super) struct PythonFunction<'t> {
-    pub(super) name: &'t str,
+    name: &'t str,
+    /// The class that it is in.
+    class: Option<&'t str>,
     /// From its head to its last line, from 1.
     pub(super) lines: LineSpan,
     decorators: Vec<&'t str>,
@@ -36,6 +38,11 @@ pub(super) struct PythonFunction<'t> {
 }
 
 impl<'t> PythonFunction<'t> {
+    /// The name by which others reach it: of what Python itself calls, as `__init__`, that of its class.
+    pub(super) fn name(&self) -> &'t str {
+        self.class.filter(|_| self.name.starts_with("__")).unwrap_or(self.name)
+    }
+
     /// The names and other words in it.
     pub(super) fn words(&self) -> impl Iterator<Item = &'t str> + '_ {
         self.text.iter().flat_map(|line| words_of(line))
@@ -77,6 +84,7 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
         statements.iter().filter(|one| one.indent == 0).filter_map(|one| defined_name(lines[one.first])).collect();
     let mut functions: Vec<PythonFunction<'_>> = Vec::new();
     let (mut decorators, mut inside): (Vec<&str>, Option<usize>) = (Vec::new(), None);
+    let mut classes: Vec<(usize, &str)> = Vec::new();
     let number = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
     for statement in &statements {
         let text = &lines[statement.first..=statement.last];
@@ -88,6 +96,7 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
             continue;
         }
         inside = None;
+        classes.retain(|(indent, _)| *indent < statement.indent);
         if text[0].trim_start().starts_with('@') {
             decorators.extend(text);
             continue;
@@ -98,18 +107,25 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
             inside = Some(statement.indent);
             functions.push(PythonFunction {
                 name,
+                class: classes.last().map(|(_, name)| *name),
                 lines: LineSpan { first: number(statement.first), last: number(statement.last) },
                 decorators: std::mem::take(&mut decorators),
                 text: text.to_vec(),
                 changes_outside: false,
             });
         }
+        classes.extend(class_name(text[0]).map(|name| (statement.indent, name)));
         decorators.clear();
     }
     for function in &mut functions {
         function.changes_outside = function.text.iter().any(|line| changes_outside(line, &outside));
     }
     functions
+}
+
+/// The classes of a text by name, each with the words of the line in which it begins, such as its bases.
+pub(super) fn python_classes(text: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
+    text.lines().filter_map(|line| Some((class_name(line)?, words_of(line).collect())))
 }
 
 fn class_name(line: &str) -> Option<&str> {
@@ -180,7 +196,7 @@ mod tests {
         let functions = python_functions(text);
         let found: Vec<(&str, u32, u32, bool, bool)> = functions
             .iter()
-            .map(|one| (one.name, one.lines.first, one.lines.last, one.keeps_values(), one.is_cached()))
+            .map(|one| (one.name(), one.lines.first, one.lines.last, one.keeps_values(), one.is_cached()))
             .collect();
         let expected = [
             ("rates", 6, 8, true, true),
@@ -191,7 +207,11 @@ mod tests {
         ];
         assert_eq!(found, expected);
         let kept = &python_functions("@once\nclass C:\n    def f(self): load()\n\nclass D:\n    pass\n");
-        assert!(kept.len() == 1 && kept[0].name == "C" && kept[0].words().any(|word| word == "load"), "{kept:?}");
+        assert!(kept.len() == 1 && kept[0].name() == "C" && kept[0].words().any(|word| word == "load"), "{kept:?}");
+        let made = &python_functions(
+            "class C:\n    class D:\n        x = 1\n    def __init__(self):\n        pass\n\ndef __f():\n    pass\n",
+        );
+        assert_eq!(made.iter().map(PythonFunction::name).collect::<Vec<_>>(), ["C", "__f"]);
         assert!(functions[0].words().any(|word| word == "read") && functions[3].words().any(|word| word == "tax"));
     }
 

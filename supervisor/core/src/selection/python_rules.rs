@@ -7,7 +7,7 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_functions::{PythonFunction, names_a_cache, python_functions, words_of_kept};
+use super::python_functions::{PythonFunction, names_a_cache, python_classes, python_functions, words_of_kept};
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -107,10 +107,20 @@ fn cached_names<'a>(input: &SelectionInput<'a>) -> BTreeSet<&'a str> {
         let keeps =
             |function: &PythonFunction<'_>| if is_test { function.is_cached() } else { function.keeps_values() };
         for function in python_functions(text).into_iter().filter(keeps) {
-            names.extend(function.words().chain([function.name]));
+            names.extend(function.words().chain([function.name()]));
         }
     }
-    names
+    // Of a class that is named, Python also calls what its bases have.
+    let sources = input.sources.iter().filter(|(path, _)| path.ends_with(".py"));
+    let mut classes: Vec<(&str, Vec<&str>)> = sources.flat_map(|(_, text)| python_classes(text)).collect();
+    loop {
+        let (named, others): (Vec<_>, Vec<_>) = classes.into_iter().partition(|(name, _)| names.contains(name));
+        if named.is_empty() {
+            return names;
+        }
+        names.extend(named.into_iter().flat_map(|(_, words)| words));
+        classes = others;
+    }
 }
 
 impl PythonRules<'_> {
@@ -204,7 +214,7 @@ impl PythonRules<'_> {
         let functions = python_functions(text).into_iter().filter(|function| {
             changed.iter().any(|lines| function.lines.first <= lines.last && lines.first <= function.lines.last)
         });
-        functions.into_iter().any(|function| self.cached_names.contains(function.name))
+        functions.into_iter().any(|function| self.cached_names.contains(function.name()))
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

@@ -283,6 +283,23 @@ fn functions_whose_values_may_be_kept_select_the_tests_that_import_them() {
 }
 
 #[test]
+fn what_python_calls_of_a_kept_object_selects_the_tests_that_import_it() {
+    let kept = "import functools\n\nclass B:\n    def __init__(self):\n        self.a = 1\n\nclass A(B):\n    pass\n\n\
+                @functools.cache\ndef f():\n    return A()\n\nclass C:\n    def __init__(self):\n        self.b = 1\n";
+    let mut before = price_files();
+    before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
+    before.insert("shop/price.py".to_owned(), kept.to_owned());
+    let [total, tax, ..] = PRICE_TESTS;
+    let executing = [executed(total, &[(5, 5)]), executed(tax, &[(16, 16)])];
+    let others = PRICE_TESTS[2..].iter().map(|test| executed(test, &[]));
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), executing.into_iter().chain(others).collect());
+    for (old, new, is_wide) in [("self.a = 1", "self.a = 2", true), ("self.b = 1", "self.b = 2", false)] {
+        let edit = ("shop/price.py".to_owned(), kept.replace(old, new));
+        assert_eq!(selected(&project, &before, &edit).contains("sources.lints"), is_wide, "{new}");
+    }
+}
+
+#[test]
 fn skipped_tests_are_no_reason_to_run_those_that_import() {
     let before = price_files();
     let results: Vec<(&str, TestOutcome)> = PRICE_TESTS
