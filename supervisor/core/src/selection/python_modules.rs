@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Words of a file that may import or run any other: dynamic imports, processes, plugins, and installed programs that
 /// `pytest-console-scripts` calls in the test's process.
-const RUNS_ANY: [&str; 24] = [
+const RUNS_ANY: [&str; 26] = [
     "importlib",
     "__import__",
     "import_module",
@@ -31,6 +31,8 @@ const RUNS_ANY: [&str; 24] = [
     "loadTestsFromName",
     "loadTestsFromNames",
     "DocTestSuite",
+    "importlib_metadata",
+    "stevedore",
 ];
 
 /// Words of a file that may read any other: listings of directories, copies of them, and sources as text.

@@ -285,26 +285,27 @@ fn is_beside_tests(path: &str) -> bool {
     directory(path).split('/').any(|part| matches!(part, "test" | "tests" | "testing"))
 }
 
-// A plugin or a settings module that pytest itself loads. What installed programs call, it does not load.
+// A plugin or a settings module that pytest itself loads. What installed programs and other projects call, it does not load.
 fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool {
     let Some(name) = file_name(path).strip_suffix(".py") else { return false };
     let parent = file_name(directory(path));
     let dotted = format!("{parent}.{name}");
     let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
     settings.into_iter().any(|(_, text)| {
-        !parent.is_empty() && text.contains(&dotted) && without_programs(text).any(|line| line.contains(&dotted))
+        !parent.is_empty() && text.contains(&dotted) && without_entry_points(text).any(|line| line.contains(&dotted))
             || text.contains(&format!("-p {name}"))
             || text.contains(&format!("-p{name}"))
     })
 }
 
-/// The lines of settings without the tables that name installed programs, as `[project.scripts]`.
-fn without_programs(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_of_programs = false;
+/// The lines of settings without the tables of what others call, as `[project.scripts]`. A source that asks for these is known by its
+/// words, and so is a plugin of pytest.
+fn without_entry_points(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_of_others = false;
     text.lines().filter(move |line| {
         if line.starts_with('[') {
-            is_of_programs = line.trim_end().ends_with("scripts]");
+            is_of_others = ["scripts]", "entry-points", "entry_points"].iter().any(|part| line.contains(part));
         }
-        !is_of_programs
+        !is_of_others
     })
 }

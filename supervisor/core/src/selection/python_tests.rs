@@ -99,7 +99,10 @@ fn modules_that_settings_load_run_everything() {
     let full = "full: shop/plugin.py, a module that settings name, was changed";
     check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
     let mut before = python_files();
-    before.insert("pyproject.toml".into(), "[project.scripts]\nshop = 'shop.cart:main'\n\n[tool.x]\n".into());
+    before.insert(
+        "pyproject.toml".into(),
+        "[project.scripts]\nshop = 'shop.cart:main'\n\n[project.entry-points.\"x\"]\ny = 'shop.cart:y'\n".into(),
+    );
     let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
     check(&project, &before, &[("shop/price.py", Some("X = 1\n"), "tests/test_cart.py.test tests/test_run.py.test")]);
 }
