@@ -15,6 +15,7 @@ mod javascript_rules;
 mod javascript_text;
 mod picks;
 mod python_bodies;
+mod python_caches;
 mod python_functions;
 mod python_modules;
 mod python_rules;

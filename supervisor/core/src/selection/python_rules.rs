@@ -7,7 +7,7 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_functions::{PythonFunction, names_a_cache, python_classes, python_functions, words_of_kept};
+use super::python_caches::CachedNames;
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -27,8 +27,10 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     check_packages(input, &modules)?;
     let (calibrated, ran_alone) = input.index.calibrated();
-    let cached_names = if calibrated.is_empty() { BTreeSet::new() } else { cached_names(input) };
-    let mut rules = PythonRules { input, modules, calibrated, cached_names, has_unknown: false };
+    let mut rules = PythonRules { input, modules, calibrated, cached: CachedNames::default(), has_unknown: false };
+    if !rules.calibrated.is_empty() {
+        rules.cached = CachedNames::new(input.sources, |path| rules.is_test(path));
+    }
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
     let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change));
     for change in with_new_tests.filter(|change| !rules.is_test(&change.path)) {
@@ -86,41 +88,9 @@ struct PythonRules<'a> {
     modules: PythonModules,
     /// Tests of processes of which a sample ran alone, sorted.
     calibrated: Vec<TestId>,
-    /// Names of functions that keep values for later calls, or have them kept, and all words in these.
-    cached_names: BTreeSet<&'a str>,
+    cached: CachedNames<'a>,
     /// Whether there are tests of which it is not known what they execute.
     has_unknown: bool,
-}
-
-/// Names of functions that keep values for later calls, or have them kept, and all words in these.
-fn cached_names<'a>(input: &SelectionInput<'a>) -> BTreeSet<&'a str> {
-    let is_test = |path: &str| kind(path) == FileKind::Test || input.baseline.tests().contains_key(path);
-    let mut names = BTreeSet::new();
-    for (path, text) in input.sources.iter().filter(|(path, _)| path.ends_with(".py")) {
-        let is_test = is_test(path);
-        if is_test && !names_a_cache(text) {
-            continue;
-        }
-        if !is_test {
-            names.extend(words_of_kept(text));
-        }
-        let keeps =
-            |function: &PythonFunction<'_>| if is_test { function.is_cached() } else { function.keeps_values() };
-        for function in python_functions(text).into_iter().filter(keeps) {
-            names.extend(function.words().chain([function.name()]));
-        }
-    }
-    // Of a class that is named, Python also calls what its bases have.
-    let sources = input.sources.iter().filter(|(path, _)| path.ends_with(".py"));
-    let mut classes: Vec<(&str, Vec<&str>)> = sources.flat_map(|(_, text)| python_classes(text)).collect();
-    loop {
-        let (named, others): (Vec<_>, Vec<_>) = classes.into_iter().partition(|(name, _)| names.contains(name));
-        if named.is_empty() {
-            return names;
-        }
-        names.extend(named.into_iter().flat_map(|(_, words)| words));
-        classes = others;
-    }
 }
 
 impl PythonRules<'_> {
@@ -208,13 +178,7 @@ impl PythonRules<'_> {
         let Some(text) = self.input.sources.get(&change.path) else { return true };
         let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
         let changed = LineMap::new(old, new).changed_lines();
-        if changed.len() > SELECTION_LINES_MAX {
-            return true;
-        }
-        let functions = python_functions(text).into_iter().filter(|function| {
-            changed.iter().any(|lines| function.lines.first <= lines.last && lines.first <= function.lines.last)
-        });
-        functions.into_iter().any(|function| self.cached_names.contains(function.name()))
+        changed.len() > SELECTION_LINES_MAX || self.cached.have_lines(text, &changed)
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.
