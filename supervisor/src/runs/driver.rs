@@ -29,6 +29,7 @@ use proctor_core::request::{Fingerprint, RunKind, RunRequest};
 use proctor_core::selection::{Baseline, SeenFiles};
 use proctor_core::timestamp::Timestamp;
 use proctor_sandbox::{CommandSpec, Ending, RunSpec, SandboxError, SandboxEvent, StackRequest, exhausted_resource};
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -336,6 +337,7 @@ pub(super) fn execute_once(
     let PreparedRun { mut spec, parser, framework, chosen, expected, is_scoped, mut notes, mut env, missed, .. } =
         prepared;
     add_trace_context(task, &mut spec.commands, &mut env);
+    add_deadline(&mut spec.commands, spec.limits.wall_ms_max);
     // A custom command runs whole, whatever was selected.
     let selected = chosen.is_some() && (is_scoped || !task.request.selection.is_whole());
     let mut state = RunState::new(task.context.clock.now(), spec.limits, parser, expected).continuing(earlier);
@@ -402,6 +404,16 @@ fn add_trace_context(task: &RunTask, commands: &mut [CommandSpec], env: &mut BTr
     env.insert(TRACEPARENT.to_owned(), context);
 }
 
+/// Tells runners that measure lines when the run will be ended, in seconds of the monotonic clock: what they do beside running tests may
+/// not exceed the time of these. Not a part of the fingerprint, as above.
+fn add_deadline(commands: &mut [CommandSpec], wall_ms_max: u64) {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0).saturating_add(wall_ms_max / 1_000);
+    for command in commands.iter_mut().filter(|command| command.env.iter().any(|(name, _)| name == MEASURES_LINES)) {
+        command.env.push((DEADLINE.to_owned(), seconds.to_string()));
+    }
+}
+
 // The request for stacks of a further round, whose commands may be of any framework: that of all commands before, if they
 // share one.
 fn shared_request(requests: &[Option<StackRequest>]) -> Option<StackRequest> {
@@ -465,6 +477,10 @@ fn run_round(task: &mut RunTask, state: &mut RunState, spec: &RunSpec) -> Result
 
 /// Variable with the context of a trace, as W3C and OpenTelemetry name it.
 const TRACEPARENT: &str = "TRACEPARENT";
+
+/// Variables that say where a runner writes the lines of each test, and when the run will be ended.
+const MEASURES_LINES: &str = "PROCTOR_COVERAGE";
+const DEADLINE: &str = "PROCTOR_DEADLINE";
 
 /// Note in the report of a run whose further round the host refused.
 const NOT_CONTINUED: &str = "the host could not start the rest of the run: earlier results are kept, and the run can be \

@@ -227,6 +227,24 @@ fn affected(workspace: &TestWorkspace) -> Vec<String> {
     names
 }
 
+/// Tests that write a file which the first of them opens, and one that waits for what an earlier one does.
+const TESTS_OF_ORDER: &str = "import logging, queue\nimport pytest\n\nmade = queue.Queue()\n\n\n\
+                              @pytest.mark.parametrize('a', range(8))\ndef test_log(a):\n    logging.info('%s', a)\n\n\n\
+                              def test_put():\n    made.put(1)\n\n\ndef test_get():\n    made.get()\n";
+
+#[test]
+fn a_test_that_runs_alone_writes_nothing_and_is_not_waited_for() {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    let log = "import logging\n\nlog = logging.FileHandler('app.log', delay=True)\n\
+               logging.basicConfig(handlers=[log], level=logging.INFO)\n";
+    write_before_run(&workspace.path, "conftest.py", log);
+    write_before_run(&workspace.path, "test_order.py", TESTS_OF_ORDER);
+    let report = proctor(&workspace, &["run", "--output", "json"]).json();
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 10), "{report}");
+    assert_eq!(std::fs::read_to_string(workspace.path.join("app.log")).unwrap().lines().count(), 8);
+}
+
 /// Tests of the price and of the tax for unittest, with subtests and a fixture of the class, and one that fills a cache for the next.
 const FILES_OF_UNITTEST: [(&str, &str); 5] = [
     ("shop/__init__.py", ""),

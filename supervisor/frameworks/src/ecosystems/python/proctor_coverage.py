@@ -17,6 +17,7 @@ bit), and the line.
 
 import array
 import contextlib
+import gc
 import importlib.machinery
 import importlib.util
 import itertools
@@ -64,8 +65,12 @@ STARTS = frozenset(
 # What Python reports before a program may change something outside of itself.
 CHANGES = frozenset(
     ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime")
-    + ("os.kill", "os.killpg", "shutil.rmtree", "socket.bind", "socket.connect", "socket.sendto", "sqlite3.connect", "fcntl.flock")
+    + ("os.setxattr", "os.removexattr", "os.lockf", "fcntl.lockf", "fcntl.flock", "shutil.rmtree", "sqlite3.connect", "syslog.syslog")
+    + ("os.kill", "os.killpg", "signal.pthread_kill", "socket.bind", "socket.connect", "socket.sendto", "socket.sendmsg")
 )
+
+# Databases that are in memory.
+IN_MEMORY = ("", ":memory:", "file::memory:")
 
 # Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
 TOOL_IDS = (4, 3)
@@ -299,9 +304,14 @@ class Measurement:
         self._watches_changes = False
         self._processes = None
         self._forks_itself = False
+        # What to do before a change where nothing may change: in the processes of tests that run alone.
+        self._refuse = None
         self._has_tests = False
         self._is_over = False
-        os.register_at_fork(after_in_child=self._fork)
+        # Kept as they are, so that the lists of such functions that Python keeps can be found by them.
+        self._at_fork = (lambda: None, lambda: None, self._fork)
+        before, parent, child = self._at_fork
+        os.register_at_fork(before=before, after_in_parent=parent, after_in_child=child)
         sys.addaudithook(self._audit)
 
     def _fork(self):
@@ -309,6 +319,20 @@ class Measurement:
         if not self._forks_itself:
             self._is_over = True
             self._lines.silence()
+        # Functions of the project that run at a fork come later.
+        self._forks_itself = False
+
+    def runs_code_at_forks(self):
+        """Whether the project has registered functions that run at a fork."""
+        mine = {id(one) for one in self._at_fork}
+        lists = (one for one in gc.get_referrers(*self._at_fork) if type(one) is list and not mine.isdisjoint(map(id, one)))
+        return any(self._is_own_code(function) for functions in lists for function in functions if id(function) not in mine)
+
+    def _is_own_code(self, function):
+        function = getattr(function, "func", function)
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        path = os.path.join(self._start, getattr(code, "co_filename", "/"))
+        return path.startswith(self._own) and proctor_python.is_project_file(path)
 
     @contextlib.contextmanager
     def forking(self):
@@ -332,6 +356,10 @@ class Measurement:
         """So many tests were chosen to run alone, of those that took at most `slowest` seconds."""
         self._records.write("sampled", {"tests": tests, "seconds": slowest})
 
+    def refuse_changes(self, refuse):
+        """In a forked process: before anything changes, and before a process starts, `refuse` ends this one."""
+        self._refuse = refuse
+
     def restart(self):
         """In a forked process: what is executed from now on is of one test that runs alone."""
         self._records, self._owner = Records(self._directory), os.getpid()
@@ -351,20 +379,26 @@ class Measurement:
         elif event in CHANGES:
             self._note_change(event, arguments)
         elif event in STARTS and not self._forks_itself:
+            if self._refuse is not None:
+                self._refuse()
             # What a fixture of several tests starts, a hook between tests, or a module of the project, may serve any later test.
             if self._fixtures or self._test is None and (self._has_tests or self._is_of_project()):
                 self._has_processes = True
             self._started_processes = True
 
     def _note_change(self, event, arguments):
+        if not self._watches_changes:
+            return
         try:
             made = self._made_by_fixtures if self._fixtures else self._made
-            known = self._made, self._made_by_fixtures
-            if self._watches_changes and not changes_nothing(event, arguments, self._own, known, made):
-                self._has_effects = True
-                self.may_sample &= self._test is not None and not self._fixtures
+            if changes_nothing(event, arguments, self._own, (self._made, self._made_by_fixtures), made):
+                return
+            may_sample = self.may_sample and self._test is not None and not self._fixtures
         except Exception:  # What a test hands to Python's own functions may be anything, and the directory may be gone.
-            self._has_effects, self.may_sample = True, False
+            may_sample = False
+        self._has_effects, self.may_sample = True, may_sample
+        if self._refuse is not None:
+            self._refuse()
 
     def _is_of_project(self, frame_of=sys._getframe):
         """Whether the project's code runs here, and not a library as it is imported."""
@@ -493,9 +527,10 @@ class Measurement:
         elif self._test is not None:
             self._test.extend(words)
 
-    def finish(self, packages=None):
+    # Bound before a test can replace it.
+    def finish(self, packages=None, pid=os.getpid):
         """Writes what was executed since the last test, and ends the measurement."""
-        if self._is_over or os.getpid() != self._owner:
+        if self._is_over or pid() != self._owner:
             return
         if self._has_tests:
             self.outside(packages)
@@ -525,25 +560,37 @@ class Measurement:
 # Where temporary files are. To ask Python for it would settle it before the project's code runs.
 TEMPORARY = os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/"
 
+# With one of these flags, opening a file may change it.
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+
 # Where pytest's are: each process that runs tests makes a directory of its own there.
 OF_PYTEST = TEMPORARY + "pytest-of-"
 
+# Where those of a test are that runs alone.
+OF_ALONE = TEMPORARY + "proctor-alone-"
+
 
 # The defaults are bound before a test can replace or count these functions.
-def changes_nothing(event, arguments, workspace, known, made, directory=os.getcwd, decoded=os.fsdecode, absolute=os.path.join):
+def changes_nothing(event, arguments, workspace, known, made, directory=os.getcwd, decoded=os.fsdecode, absolute=os.path.join,
+                    read_link=os.readlink):
     """Whether a file is only read, or all this happens to bytecode or to temporary files that are `known` to belong to the test, or that
     it makes: these are added to `made`."""
     if event == "open":
         _, mode, flags = arguments
-        is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & (os.O_WRONLY | os.O_RDWR)
+        is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & WRITING
         # Of a descriptor that is opened anew it was reported what it is open for.
         if not is_written or isinstance(arguments[0], int):
             return True
         arguments, is_making = arguments[:1], (flags or 0) & os.O_EXCL
+    elif event == "sqlite3.connect" and arguments[0] in IN_MEMORY:
+        return True
     else:
         is_making = event == "os.mkdir"
     paths = [decoded(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
-    paths = [normal(absolute(directory(), path)) for path in paths]
+    # The last argument is the descriptor of the directory that a path begins in, or -1.
+    above = arguments[-1] if type(arguments[-1]) is int and arguments[-1] >= 0 else None
+    above = directory() if above is None else read_link("/proc/self/fd/%d" % above)
+    paths = [normal(absolute(above, path)) for path in paths]
     return bool(paths) and all(is_harmless(path, workspace, known, made if is_making else None) for path in paths)
 
 
@@ -556,7 +603,7 @@ def is_harmless(path, workspace, known, made, exists=os.path.lexists):
         return True
     if not path.startswith(TEMPORARY) or path.startswith(workspace):
         return False
-    if path.startswith(OF_PYTEST):
+    if path.startswith((OF_PYTEST, OF_ALONE)):
         return True
     above = path
     while len(above) > len(TEMPORARY):

@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import stat
 import sys
@@ -21,6 +22,7 @@ import threading
 import time
 import warnings
 
+import proctor_coverage
 import proctor_python
 
 # Most tests that run alone. Spread evenly, they show all but 3 of 245,000 pairs of test and function that nine real suites have.
@@ -34,8 +36,13 @@ SHARE = 0.1
 SECONDS_MIN = 1.0
 SECONDS_MAX = 5.0
 
-# On a busy host all may take so much longer.
+# On a busy host all may take so much longer, and a test so much longer than beside the others, but not less than these seconds.
 BUSY_FACTOR = 3
+TEST_FACTOR = 10
+TEST_SECONDS_MIN = 0.3
+
+# Share of the time until the run is ended that its tests and the sample may take.
+DEADLINE_SHARE = 0.75
 
 # A test that took a larger share of this time does not run again.
 SLOW_SHARE = 0.1
@@ -46,12 +53,27 @@ FORK_SECONDS = 0.01
 # Most memory that this process may have when it is forked. As the tests run, as much may be copied.
 MEMORY_MAX = 96 * 1024 * 1024
 
+# Most memory that the tests may have kept: a test that runs alone may make it once more.
+MEMORY_GROWTH_MAX = 64 * 1024 * 1024
+
+# Most memory that such a test may reserve, with the stacks of its threads.
+MEMORY_ALONE_MAX = 256 * 1024 * 1024
+
 # Most time until the forked process answers.
 ANSWER_SECONDS = 1.0
 
 # Bound before a test can replace them.
-_monotonic, _sleep, _poll, _kill, _getpid, _fork = time.monotonic, time.sleep, select.poll, os.kill, os.getpid, os.fork
+_poll, _getpid, _fork, _kill = select.poll, os.getpid, os.fork, os.kill
+# A Python before 3.8 has none, and measures nothing either.
+_raise_signal = getattr(signal, "raise_signal", None)
+_mkdir, _rmtree = os.mkdir, shutil.rmtree
 _read, _write, _close, _fstat, _waitpid, _dumps, _loads = os.read, os.write, os.close, os.fstat, os.waitpid, json.dumps, json.loads
+
+
+class Clock:
+    """Python's clock. A library that replaces it in tests replaces the names of modules, and none of a class."""
+
+    now, sleep = staticmethod(time.monotonic), staticmethod(time.sleep)
 
 
 def identity(descriptor):
@@ -83,7 +105,7 @@ def is_private(descriptor):
     return is_nameless or os.readlink("/proc/self/fd/%d" % descriptor).startswith(proctor_python.SCRATCH)
 
 
-def why_not():
+def why_not(measurement):
     """Why no process can be forked here; None if one can."""
     if sys.platform != "linux" or _own is None:
         return "no /proc"
@@ -101,15 +123,22 @@ def why_not():
     with open("/proc/self/maps") as file:
         if any(line.split()[1].startswith("rw-s") for line in file):
             return "shared memory"
+    if measurement.runs_code_at_forks():
+        return "functions that run at a fork"
+    return "memory" if memory() > MEMORY_MAX else None
+
+
+def memory():
+    """Bytes of this process that are its own."""
     with open("/proc/self/statm") as file:
         _, resident, shared = file.read().split()[:3]
-    return "memory" if (int(resident) - int(shared)) * resource.getpagesize() > MEMORY_MAX else None
+    return (int(resident) - int(shared)) * resource.getpagesize()
 
 
 def start(measurement, run):
     """A process for the sample, before the first test; None if there can be none. `run(number)` runs and measures a test."""
     try:
-        if not measurement.is_complete or why_not() is not None:
+        if not measurement.is_complete or why_not(measurement) is not None:
             return None
         measurement.watch_changes()
         return SampleProcess(measurement, run)
@@ -121,7 +150,10 @@ class SampleProcess:
     """The process that runs the sample, once all tests have run."""
 
     def __init__(self, measurement, run):
-        self._run, self._measurement, self._began = run, measurement, _monotonic()
+        self._run, self._measurement = run, measurement
+        self._began, self._memory = Clock.now(), memory()
+        # In seconds of the same clock.
+        self._deadline = float(os.environ.get("PROCTOR_DEADLINE", "inf"))
         commands, self._commands = os.pipe()
         self._answers, answers = os.pipe()
         self._pipes = identity(self._commands), identity(self._answers)
@@ -142,7 +174,8 @@ class SampleProcess:
                 end()
         _close(commands)
         _close(answers)
-        ends_by(child, _monotonic() + ANSWER_SECONDS)
+        if not ends_by(child, Clock.now() + ANSWER_SECONDS):
+            kill(child)
         self._pid = int(self._answer(ANSWER_SECONDS) or b"0")
 
     def _forked(self):
@@ -160,6 +193,7 @@ class SampleProcess:
 
     def _serve(self, commands, answers):
         """What the forked process does."""
+        self._measurement.refuse_changes(end)
         proctor_python.print_no_stacks()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setpgid(0, 0)
@@ -170,32 +204,44 @@ class SampleProcess:
             return
         silence()
         command = _loads(command)
-        until = _monotonic() + command["seconds"]
-        for number in command["tests"]:
+        until = Clock.now() + command["seconds"]
+        for number, seconds in command["tests"]:
             child = self._forked()
             if child == 0:
                 try:
+                    limit_memory()
                     self._run(number)
                 finally:
                     end()
-            if not ends_by(child, until):
+            has_ended = ends_by(child, min(until, Clock.now() + seconds))
+            # What this process itself does.
+            self._measurement.refuse_changes(None)
+            if not has_ended:
+                kill(child)
+            _rmtree(temporary_directory(child), ignore_errors=True)
+            if not has_ended:
                 break
+            self._measurement.refuse_changes(end)
         _write(answers, b".")
 
     def end(self, durations):
         """Runs some tests of those with these durations in seconds, by number, now that all have run, and ends the process."""
-        seconds = min(max(SHARE * (_monotonic() - self._began), SECONDS_MIN), SECONDS_MAX)
+        elapsed = Clock.now() - self._began
+        seconds = min(max(SHARE * elapsed, SECONDS_MIN), SECONDS_MAX)
         slowest, most = SLOW_SHARE * seconds, BUSY_FACTOR * seconds
         quick = {number: duration for number, duration in durations.items() if duration <= slowest}
-        may_sample = self._measurement.is_complete and self._measurement.may_sample
-        tests = choose(quick, seconds) if may_sample else []
-        if tests:
-            self._measurement.sampled(len(tests), slowest)
+        has_time = elapsed + most <= DEADLINE_SHARE * (self._deadline - self._began)
+        may_sample = has_time and self._measurement.is_complete and self._measurement.may_sample
         try:
+            may_sample = may_sample and memory() - self._memory <= MEMORY_GROWTH_MAX
+            tests = choose(quick, seconds) if may_sample else []
+            if tests:
+                self._measurement.sampled(len(tests), slowest)
             # A test may have closed all descriptors that there are, and opened others.
             if (identity(self._commands), identity(self._answers)) != self._pipes:
                 return
             if tests and self._pid:
+                tests = [(number, max(TEST_FACTOR * quick[number], TEST_SECONDS_MIN)) for number in tests]
                 _write(self._commands, _dumps({"tests": tests, "seconds": most}).encode() + b"\n")
                 if not self._answer(most + ANSWER_SECONDS):
                     # With the test that runs.
@@ -216,6 +262,26 @@ def choose(durations, most_seconds):
     return [numbers[(2 * at + 1) * len(numbers) // (2 * count)] for at in range(count)]
 
 
+def limit_memory():
+    """Lets this process have little more memory than it has: more would count as the run's."""
+    with open("/proc/self/statm") as file:
+        data = int(file.read().split()[5]) * resource.getpagesize()
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (data + MEMORY_ALONE_MAX, hard))
+
+
+def temporary_directory(process):
+    """The directory for pytest's temporary files in such a process."""
+    return "%s%d" % (proctor_coverage.OF_ALONE, process)
+
+
+def make_temporary_directory():
+    """Makes that of this process."""
+    directory = temporary_directory(_getpid())
+    _mkdir(directory, 0o700)
+    return directory
+
+
 def silence():
     """Leads everything that is printed to nowhere, also through the descriptors that pytest has kept."""
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -234,7 +300,7 @@ _printed = {identity(1), identity(2)} - {None}
 
 
 def ends_by(child, until):
-    """Waits for a process; one that has not ended by then is killed."""
+    """Waits for a process, and whether it has ended by then."""
     while True:
         try:
             if _waitpid(child, os.WNOHANG)[0]:
@@ -242,13 +308,16 @@ def ends_by(child, until):
         except OSError as error:
             if error.errno != errno.EINTR:
                 return True
-        if _monotonic() > until:
-            _kill(child, signal.SIGKILL)
-            _waitpid(child, 0)
+        if Clock.now() > until:
             return False
-        _sleep(0.001)
+        Clock.sleep(0.001)
+
+
+def kill(child):
+    _kill(child, signal.SIGKILL)
+    _waitpid(child, 0)
 
 
 def end():
-    """Ends this process, and runs nothing of what the project has asked for at the end of a process."""
-    _kill(_getpid(), signal.SIGKILL)
+    """Ends this process, and runs nothing of what the project has asked for at the end of a process. Python reports no such signal."""
+    _raise_signal(signal.SIGKILL)

@@ -12,7 +12,8 @@ import os
 import re
 import sys
 import traceback
-from time import monotonic, process_time
+from pathlib import Path
+from time import process_time
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -307,6 +308,10 @@ class Coverage:
     def _run_alone(self, item):
         self._measurement.restart()
         self._used = ()
+        factory = getattr(item.config, "_tmp_path_factory", None)
+        if factory is not None:
+            # Python reports what is made there as proctor's own.
+            factory._basetemp = Path(proctor_sample.make_temporary_directory())
         self._measurement.begin()
         if all(report.passed for report in runtestprotocol(item, log=False, nextitem=None)):
             self._measurement.end(*self._places.of(item.nodeid), uses=self._used)
@@ -346,11 +351,11 @@ class Coverage:
         if fixturedef.scope == "function":
             yield
             return
-        number, began = self._number(fixturedef), monotonic()
+        number, began = self._number(fixturedef), proctor_sample.Clock.now()
         self._measurement.enter(number)
         outcome = yield
         self._measurement.leave(number)
-        self._fixtures[number] = self._fixtures.get(number, 0) + monotonic() - began
+        self._fixtures[number] = self._fixtures.get(number, 0) + proctor_sample.Clock.now() - began
         self._set_up.add(number)
         needs = self._requested(request).union(self._set_up) - {number}
         self._needs[number] = needs.union(*(self._needs.get(one, ()) for one in needs))
