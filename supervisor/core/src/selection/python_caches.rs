@@ -15,9 +15,8 @@ const CACHES: [&str; 4] = ["lru_cache", "@cache", "functools.cache", "cached_pro
 /// Beginnings of statements with which a function keeps a value outside of itself.
 const KEEPING: [&str; 2] = ["global ", "nonlocal "];
 
-/// What changes a container.
-const CHANGING: [&str; 8] =
-    ["] = ", ".setdefault(", ".append(", ".add(", ".update(", ".insert(", ".extend(", "setattr("];
+/// Calls that change what they are of.
+const CHANGING: [&str; 6] = [".setdefault(", ".append(", ".add(", ".update(", ".insert(", ".extend("];
 
 /// Beginnings of names for the class of an object.
 const OF_CLASS: [&str; 3] = ["cls.", "type(self).", "self.__class__."];
@@ -30,10 +29,15 @@ const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import
 pub(super) struct CachedNames<'t>(BTreeSet<&'t str>);
 
 impl<'t> CachedNames<'t> {
-    /// The names in these sources, by path. In files of tests only the standard library's decorators count: their own have many names.
-    pub(super) fn new(sources: &'t BTreeMap<String, String>, is_test: impl Fn(&str) -> bool) -> CachedNames<'t> {
+    /// The names in sources that tests loaded, by path. In files of tests only the standard library's decorators count: their own have
+    /// many names.
+    pub(super) fn new(
+        sources: &'t BTreeMap<String, String>,
+        loaded: &HashSet<&str>,
+        is_test: impl Fn(&str) -> bool,
+    ) -> CachedNames<'t> {
         let mut names = BTreeSet::new();
-        let python = || sources.iter().filter(|(path, _)| path.ends_with(".py"));
+        let python = || sources.iter().filter(|(path, _)| loaded.contains(path.as_str()));
         for (path, text) in python() {
             let is_test = is_test(path);
             if is_test && !names_a_cache(text) {
@@ -92,17 +96,23 @@ fn names_a_cache(text: &str) -> bool {
     CACHES.iter().any(|name| text.contains(name))
 }
 
-/// Whether a line changes one of these names' containers or attributes, or an attribute of a class.
+/// Whether a line changes what one of these names stands for, or a class.
 fn changes_outside(line: &str, of_module: &HashSet<&str>) -> bool {
     let line = line.trim_start();
-    let assigns = line.contains(" = ");
-    if assigns && OF_CLASS.iter().any(|start| line.starts_with(start)) {
-        return true;
-    }
-    let names_one = || words_of(line).any(|word| of_module.contains(word));
-    CHANGING.iter().any(|part| line.contains(part)) && names_one()
-        || assigns
-            && words_of(line).next().is_some_and(|word| of_module.contains(word) && line[word.len()..].starts_with('.'))
+    let is_outside = |expression: &str| {
+        OF_CLASS.iter().any(|start| expression.starts_with(start))
+            || words_of(expression).next().is_some_and(|word| of_module.contains(word))
+    };
+    let is_part = |target: &str| target.contains(['.', '[']) && is_outside(target);
+    let is_receiver = |before: &str| is_outside(&before[before.rfind(ends_expression).map_or(0, |at| at + 1)..]);
+    line.split_once(" = ").is_some_and(|(target, _)| is_part(target))
+        || line.split_once("setattr(").is_some_and(|(_, of)| is_outside(&of.replacen(',', ".", 1)))
+        || CHANGING.iter().any(|call| line.match_indices(call).any(|(at, _)| is_receiver(&line[..at])))
+}
+
+/// Whether an ASCII character cannot be in the expression that a call is of.
+fn ends_expression(character: char) -> bool {
+    character.is_ascii() && !character.is_ascii_alphanumeric() && !matches!(character, '_' | '.' | '[' | ']')
 }
 
 /// The words of assignments outside of functions with which the values of a function are kept, as in `get = lru_cache(None)(_get)`.
@@ -142,6 +152,11 @@ mod tests {
             ("known.values.append(a)", true),
             ("own[a] = read(a)", false),
             ("own.append(a)", false),
+            ("own.append(Shop(a))", false),
+            ("f(KNOWN[a].append(é))", true),
+            ("setattr(cls, a, 1)", true),
+            ("setattr(self, a, KNOWN)", false),
+            ("KNOWN = read(a)", false),
             ("self.level = Shop(a)", false),
             ("return KNOWN[a] == 1", false),
         ] {
@@ -167,9 +182,10 @@ mod tests {
         let product = "@once\ndef rates():\n    return read(A())\n\ndef other():\n    global level\n    tax()\n\nclass A(B):\n    pass\n\nclass \
                        B:\n    def __init__(self):\n        self.a = 1\n\ndef plain():\n    free()\n";
         let test = "@memo\ndef helper():\n    fixture()\n\n@functools.cache\ndef known():\n    load()\n";
-        let sources = [("shop.py", product), ("test_shop.py", test)];
+        let sources = [("shop.py", product), ("test_shop.py", test), ("docs/conf.py", "@once\ndef f():\n    free()\n")];
         let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
-        let names = CachedNames::new(&sources, |path| path.starts_with("test_"));
+        let loaded = HashSet::from(["shop.py", "test_shop.py"]);
+        let names = CachedNames::new(&sources, &loaded, |path| path.starts_with("test_"));
         for (name, is_kept) in
             [("read", true), ("tax", true), ("B", true), ("load", true), ("free", false), ("fixture", false)]
         {

@@ -54,18 +54,9 @@ const READS_ANY: [&str; 12] = [
 /// What a file has that reads the text of a module by the module's own name for it, or knows the numbers of lines.
 const READS_LINES: [&str; 3] = [".__file__", "lineno", "findlinestarts"];
 
-/// What a source has where functions may run as copies, which Python does not report.
-const COPIES_CODE: [&str; 9] = [
-    "FunctionType(",
-    "CodeType(",
-    "__code__ =",
-    "__code__.replace",
-    "numba",
-    "cloudpickle",
-    "types.coroutine",
-    "import dill",
-    "settrace",
-];
+/// What a source has where functions may run as copies, which Python does not report; a copy that `exec` runs it does.
+const COPIES_CODE: [&str; 7] =
+    ["FunctionType(", "__code__ =", "numba", "cloudpickle", "types.coroutine", "import dill", "settrace"];
 
 /// Words of a file that may read the text of any source through the module that it belongs to.
 const READS_MODULES: [&str; 3] = ["getsource", "getsourcelines", "findsource"];

@@ -29,7 +29,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     let (calibrated, ran_alone) = input.index.calibrated();
     let mut rules = PythonRules { input, modules, calibrated, cached: CachedNames::default(), has_unknown: false };
     if !rules.calibrated.is_empty() {
-        rules.cached = CachedNames::new(input.sources, |path| rules.is_test(path));
+        let loaded = input.index.file_names().collect();
+        rules.cached = CachedNames::new(input.sources, &loaded, |path| rules.is_test(path));
     }
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
     let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change));

@@ -279,7 +279,13 @@ fn functions_whose_values_may_be_kept_select_the_tests_that_import_them() {
         let mut before = price_files();
         before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
         before.insert("shop/sums.py".to_owned(), text.to_owned());
-        let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+        let sums = CoverageMeasurement {
+            attribution: Attribution::File,
+            files: vec![("shop/sums.py".to_owned(), vec![LineSpan { first: 1, last: 4 }])],
+            ..executed(PRICE_TESTS[0], &[])
+        };
+        let coverage = [price_coverage(), vec![sums]].concat();
+        let project = Project::new("pytest", &before, &passed(PRICE_TESTS), coverage);
         assert_eq!(selected(&project, &before, &total).contains("sources.lints"), is_wide, "{text}");
         assert_eq!(selected(&project, &before, &tax).contains("sources.lints"), text.contains("types"), "{text}");
     }

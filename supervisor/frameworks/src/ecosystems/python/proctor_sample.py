@@ -6,7 +6,8 @@ process for each test of the sample. No result of these tests is reported.
 
 The run itself must not notice. So there is no such process where something would be shared with it: open files, pipes or sockets, shared
 memory, child processes, threads, a handler of their end; or if it would need much memory. Tests that change files, connect, or start
-processes, as far as Python reports it, do not run again, and neither do those that failed or are slow.
+processes, as far as Python reports it, do not run again, and neither do those that failed or are slow. A test that does so only when it
+is alone ends before.
 """
 
 import errno

@@ -13,21 +13,13 @@ const SAMPLED_TESTS_MAX: usize = 30;
 
 /// What tests executed that ran alone, by package and name.
 #[derive(Debug, Default)]
-pub(super) struct AloneTests(BTreeMap<(String, String), AloneTest>);
-
-#[derive(Debug)]
-struct AloneTest {
-    lines: BTreeMap<String, Vec<LineSpan>>,
-    started_processes: bool,
-}
+pub(super) struct AloneTests(BTreeMap<(String, String), BTreeMap<String, Vec<LineSpan>>>);
 
 /// What the tests of a process that ran alone show of all its tests.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
     /// Lines that tests executed when they ran alone, and not beside the others.
     pub(super) hidden: Vec<(String, Vec<LineSpan>)>,
-    /// Whether one of them started processes: such may have served the others.
-    pub(super) has_processes: bool,
     /// The most seconds that a test in it took, if all of them ran alone.
     slowest: Option<f64>,
     tests: Vec<(String, String)>,
@@ -57,8 +49,7 @@ impl AloneTests {
         let mut words: Vec<u32> = test.words.iter().chain(&process.everywhere).chain(shared).copied().collect();
         sort(&mut words);
         let lines = process.lines(&words).into_iter().collect();
-        let alone = AloneTest { lines, started_processes: test.started_processes };
-        self.0.insert((test.package.clone(), test.name.clone()), alone);
+        self.0.insert((test.package.clone(), test.name.clone()), lines);
     }
 
     /// What the tests of `process` show that ran alone. Each is used once.
@@ -79,9 +70,8 @@ impl AloneTests {
             let id = (test.package.clone(), test.name.clone());
             let Some(alone) = self.0.remove(&id) else { continue };
             sample.tests.push(id);
-            sample.has_processes |= alone.started_processes;
             let beside = beside(process, test, shared, fixtures);
-            for (file, lines) in &alone.lines {
+            for (file, lines) in &alone {
                 let known = beside.get(file).map_or(&[][..], Vec::as_slice);
                 let of_file = hidden.entry(file.clone()).or_default();
                 of_file.extend(lines_without(lines, known));

@@ -128,7 +128,7 @@ fn add_process(
     for test in &process.tests {
         harvest.push(CoverageMeasurement {
             attribution: Attribution::Test,
-            started_processes: test.started_processes || sample.has_processes,
+            started_processes: test.started_processes,
             calibration: sample.calibration(test),
             ..set(&test.package, vec![test.name.clone()], process.lines(&test.words))
         });
