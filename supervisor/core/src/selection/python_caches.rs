@@ -15,11 +15,17 @@ const CACHES: [&str; 4] = ["lru_cache", "@cache", "functools.cache", "cached_pro
 /// Beginnings of statements with which a function keeps a value outside of itself.
 const KEEPING: [&str; 2] = ["global ", "nonlocal "];
 
-/// Calls that change what they are of.
-const CHANGING: [&str; 6] = [".setdefault(", ".append(", ".add(", ".update(", ".insert(", ".extend("];
+/// Most signs of equality of a line that are read.
+const TARGETS_MAX: usize = 16;
 
-/// Beginnings of names for the class of an object.
-const OF_CLASS: [&str; 3] = ["cls.", "type(self).", "self.__class__."];
+/// Calls that change what they are of.
+const CHANGING: [&str; 7] = [".setdefault(", ".append(", ".appendleft(", ".add(", ".update(", ".insert(", ".extend("];
+
+/// Beginnings of expressions for the class of an object, or the module.
+const OF_CLASS: [&str; 5] = ["cls.", "cls[", "type(self).", "self.__class__.", "globals()"];
+
+/// Defaults of parameters that can change.
+const DEFAULTS: [&str; 4] = ["={}", "=[]", "=dict()", "=set()"];
 
 /// Beginnings of lines outside of functions that assign nothing.
 const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import ", "from "];
@@ -29,42 +35,51 @@ const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import
 pub(super) struct CachedNames<'t>(BTreeSet<&'t str>);
 
 impl<'t> CachedNames<'t> {
-    /// The names in sources that tests loaded, by path. In files of tests only the standard library's decorators count: their own have
-    /// many names.
+    /// The names in sources that tests loaded, by path. Of tests themselves, which run once, and of the decorators in their files, which
+    /// have many names, only the standard library's decorators count.
     pub(super) fn new(
         sources: &'t BTreeMap<String, String>,
         loaded: &HashSet<&str>,
         is_test: impl Fn(&str) -> bool,
     ) -> CachedNames<'t> {
-        let mut names = BTreeSet::new();
+        let (mut names, mut keeping_classes) = (BTreeSet::new(), BTreeSet::new());
         let python = || sources.iter().filter(|(path, _)| loaded.contains(path.as_str()));
         for (path, text) in python() {
             let is_test = is_test(path);
-            if is_test && !names_a_cache(text) {
-                continue;
-            }
-            let of_module = if is_test { HashSet::new() } else { names_of_module(text) };
             if !is_test {
                 names.extend(words_of_kept(text));
             }
+            let of_module = names_of_module(text);
             let keeps = |function: &PythonFunction<'_>| {
-                if is_test { function.decorators().any(names_a_cache) } else { keeps_values(function, &of_module) }
+                let is_decorated = function.decorators().any(if is_test { names_a_cache } else { caches });
+                let is_set_up = path.ends_with("__init__.py") && function.is_set_up();
+                is_decorated || is_set_up || !(is_test && function.is_test()) && keeps_values(function, &of_module)
             };
             for function in python_functions(text).iter().filter(|function| keeps(function)) {
+                if function.is_special() {
+                    keeping_classes.insert(function.name());
+                }
                 names.insert(function.name());
                 names.extend(function.text().iter().flat_map(|line| words_of(line)));
             }
         }
-        // Of a class that is named, Python also calls what its bases have.
-        let mut classes: Vec<(&str, Vec<&str>)> = python().flat_map(|(_, text)| python_classes(text)).collect();
-        loop {
-            let (named, others): (Vec<_>, Vec<_>) = classes.into_iter().partition(|(name, _)| names.contains(name));
-            if named.is_empty() {
-                return CachedNames(names);
+        // What makes or calls a class is called for those that name it, as one of its metaclass. Of a class that is named, Python also
+        // calls what its bases have.
+        let mut classes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (name, words) in python().flat_map(|(_, text)| python_classes(text)) {
+            if words.iter().any(|word| keeping_classes.contains(word)) {
+                names.insert(name);
             }
-            names.extend(named.into_iter().flat_map(|(_, words)| words));
-            classes = others;
+            classes.entry(name).or_default().extend(words);
         }
+        let mut left: Vec<&str> = classes.keys().filter(|name| names.contains(*name)).copied().collect();
+        while let Some(name) = left.pop() {
+            for word in classes.remove(name).unwrap_or_default() {
+                names.insert(word);
+                left.push(word);
+            }
+        }
+        CachedNames(names)
     }
 
     /// Whether one of them is a function with one of these lines.
@@ -77,12 +92,14 @@ impl<'t> CachedNames<'t> {
     }
 }
 
-/// Whether a function keeps values for later calls, or a function in it does.
+/// Whether the text of a function keeps values for later calls.
 fn keeps_values(function: &PythonFunction<'_>, of_module: &HashSet<&str>) -> bool {
-    function.decorators().any(caches)
-        || function.text().iter().any(|line| {
-            KEEPING.iter().any(|word| line.trim_start().starts_with(word)) || changes_outside(line, of_module)
-        })
+    let is_kept = |line: &&str| {
+        KEEPING.iter().any(|word| line.trim_start().starts_with(word)) || changes_outside(line, of_module)
+    };
+    // A default is made once.
+    function.head().iter().any(|line| DEFAULTS.iter().any(|default| line.replace(' ', "").contains(default)))
+        || function.text().iter().any(is_kept)
 }
 
 /// Whether a line has a part of the name of a cache.
@@ -100,14 +117,29 @@ fn names_a_cache(text: &str) -> bool {
 fn changes_outside(line: &str, of_module: &HashSet<&str>) -> bool {
     let line = line.trim_start();
     let is_outside = |expression: &str| {
+        let expression = expression.trim_start_matches(['(', ' ']);
         OF_CLASS.iter().any(|start| expression.starts_with(start))
             || words_of(expression).next().is_some_and(|word| of_module.contains(word))
     };
-    let is_part = |target: &str| target.contains(['.', '[']) && is_outside(target);
+    let is_part = |target: &str| target.contains(['.', '[']) && target.split([',', ':']).any(is_outside);
     let is_receiver = |before: &str| is_outside(&before[before.rfind(ends_expression).map_or(0, |at| at + 1)..]);
-    line.split_once(" = ").is_some_and(|(target, _)| is_part(target))
+    targets(line).any(is_part)
         || line.split_once("setattr(").is_some_and(|(_, of)| is_outside(&of.replacen(',', ".", 1)))
         || CHANGING.iter().any(|call| line.match_indices(call).any(|(at, _)| is_receiver(&line[..at])))
+}
+
+/// What a line may assign to: all that is before a sign of equality which is none of a comparison.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    let is_assignment = |at: usize| {
+        let (before, after) = (line[..at].chars().next_back(), line[at + 1..].chars().next());
+        after != Some('=') && !matches!(before, Some('=' | '!' | '<' | '>' | ':'))
+    };
+    let signs = line.match_indices('=').map(|(at, _)| at).filter(move |at| is_assignment(*at)).take(TARGETS_MAX);
+    signs.scan(0, move |from, at| {
+        let target = &line[*from..at];
+        *from = at + 1;
+        Some(target.trim_start())
+    })
 }
 
 /// Whether an ASCII character cannot be in the expression that a call is of.
@@ -116,7 +148,7 @@ fn ends_expression(character: char) -> bool {
 }
 
 /// The words of assignments outside of functions with which the values of a function are kept, as in `get = lru_cache(None)(_get)`.
-fn words_of_kept(text: &str) -> Vec<&str> {
+fn words_of_kept(text: &str) -> BTreeSet<&str> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let assigns = |line: &str| {
         let line = line.trim_start();
@@ -124,16 +156,19 @@ fn words_of_kept(text: &str) -> Vec<&str> {
     };
     let kept: Vec<usize> = (0..lines.len()).filter(|at| assigns(lines[*at]) && caches(lines[*at])).collect();
     if kept.is_empty() {
-        return Vec::new();
+        return BTreeSet::new();
     }
     let bodies = python_bodies(text);
     let indent = |line: &str| line.len() - line.trim_start().len();
-    let mut words = Vec::new();
+    let (mut words, mut end) = (BTreeSet::new(), 0);
     for first in kept.into_iter().filter(|first| bodies[*first].is_none()) {
+        if first < end {
+            continue;
+        }
         // With the lines to which its brackets reach.
         let goes_on = |line: &&&str| indent(line) > indent(lines[first]) || line.trim_start().starts_with(')');
-        let statement = [lines[first]].into_iter().chain(lines[first + 1..].iter().take_while(goes_on).copied());
-        words.extend(statement.flat_map(words_of));
+        end = first + 1 + lines[first + 1..].iter().take_while(goes_on).count();
+        words.extend(lines[first..end].iter().flat_map(|line| words_of(line)));
     }
     words
 }
@@ -151,6 +186,14 @@ mod tests {
             ("Shop.level = read(a)", true),
             ("known.values.append(a)", true),
             ("own[a] = read(a)", false),
+            ("value = KNOWN[a] = read(a)", true),
+            ("if a: KNOWN[a] = read(a)", true),
+            ("(KNOWN[a], own[a]) = read(a), 1", true),
+            ("IMPORTED[a]=read(a)", true),
+            ("f.value = read(a)", true),
+            ("globals()['V'] = read(a)", true),
+            ("KNOWN[a] += read(a)", true),
+            ("own[a] = KNOWN[a] <= a == 1", false),
             ("own.append(a)", false),
             ("own.append(Shop(a))", false),
             ("f(KNOWN[a].append(é))", true),
@@ -161,7 +204,7 @@ mod tests {
             ("return KNOWN[a] == 1", false),
         ] {
             let text = format!(
-                "KNOWN: dict = {{}}\nknown = Known()\nclass Shop:\n    own = 1\n\ndef f(cls, a):\n    {line}\n"
+                "from a import IMPORTED\nKNOWN: dict = {{}}\nknown = Known()\nclass Shop:\n    own = 1\n\ndef f(cls, a):\n    {line}\n"
             );
             assert_eq!(keeps_values(&python_functions(&text)[0], &names_of_module(&text)), keeps, "{line}");
         }
@@ -180,19 +223,31 @@ mod tests {
     #[test]
     fn finds_what_cached_functions_need() {
         let product = "@once\ndef rates():\n    return read(A())\n\ndef other():\n    global level\n    tax()\n\nclass A(B):\n    pass\n\nclass \
-                       B:\n    def __init__(self):\n        self.a = 1\n\ndef plain():\n    free()\n";
-        let test = "@memo\ndef helper():\n    fixture()\n\n@functools.cache\ndef known():\n    load()\n";
+                       B:\n    def __init__(self):\n        self.a = 1\n\nclass One(type):\n    def __call__(cls):\n        cls.made = 1\n\nclass Made(metaclass=One):\n    pass\n\ndef plain():\n    free()\n";
+        let test = "@memo\ndef helper():\n    fixture()\n\n@functools.cache\ndef known():\n    load()\n\ndef data(a, known={}):\n    \
+                    lazy()\n\ndef test_a():\n    global level\n    once()\n";
         let sources = [("shop.py", product), ("test_shop.py", test), ("docs/conf.py", "@once\ndef f():\n    free()\n")];
         let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
         let loaded = HashSet::from(["shop.py", "test_shop.py"]);
         let names = CachedNames::new(&sources, &loaded, |path| path.starts_with("test_"));
-        for (name, is_kept) in
-            [("read", true), ("tax", true), ("B", true), ("load", true), ("free", false), ("fixture", false)]
-        {
+        for (name, is_kept) in [
+            ("read", true),
+            ("tax", true),
+            ("B", true),
+            ("load", true),
+            ("lazy", true),
+            ("once", false),
+            ("Made", true),
+            ("free", false),
+            ("fixture", false),
+        ] {
             assert_eq!(names.0.contains(name), is_kept, "{name}");
         }
-        let (of_init, _) = (1_u32..).zip(product.lines()).find(|(_, line)| line.contains("self.a")).unwrap();
-        let line = |line: u32| [LineSpan { first: line, last: line }];
-        assert!(names.have_lines(product, &line(of_init)) && !names.have_lines(product, &line(of_init + 3)));
+        let line_of = |part: &str| (1_u32..).zip(product.lines()).find(|(_, line)| line.contains(part)).unwrap().0;
+        let is_kept = |part: &str| {
+            let line = line_of(part);
+            names.have_lines(product, &[LineSpan { first: line, last: line }])
+        };
+        assert!(is_kept("self.a") && !is_kept("free()"));
     }
 }

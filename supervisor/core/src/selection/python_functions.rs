@@ -3,13 +3,17 @@
 use super::python_bodies::statements;
 use crate::coverage::LineSpan;
 use std::collections::HashSet;
+use std::rc::Rc;
+
+/// Most lines of a class's decorators: each of its functions has them.
+const CLASS_DECORATOR_LINES_MAX: usize = 50;
 
 /// A function that is in no other one.
 #[derive(Debug)]
 pub(super) struct PythonFunction<'t> {
     name: &'t str,
     /// The class that it is in, with the decorators of this class.
-    class: Option<(&'t str, Vec<&'t str>)>,
+    class: Option<(&'t str, Rc<[&'t str]>)>,
     /// From its head to its last line, from 1.
     pub(super) lines: LineSpan,
     decorators: Vec<&'t str>,
@@ -19,8 +23,29 @@ pub(super) struct PythonFunction<'t> {
 impl<'t> PythonFunction<'t> {
     /// The name by which others reach it: of what Python itself calls, as `__init__`, that of its class.
     pub(super) fn name(&self) -> &'t str {
-        let class = self.class.as_ref().filter(|_| self.name.starts_with("__"));
+        let class = self.class.as_ref().filter(|_| self.is_special());
         class.map_or(self.name, |(name, _)| name)
+    }
+
+    /// Whether it is called as a test, by its name.
+    pub(super) fn is_test(&self) -> bool {
+        self.name.starts_with("test")
+    }
+
+    /// Whether tests need it that are in other files: the set-up of a package.
+    pub(super) fn is_set_up(&self) -> bool {
+        matches!(self.name, "setup_module" | "setUpModule" | "setup_package" | "setup")
+    }
+
+    /// Whether Python itself calls it, as `__init__`.
+    pub(super) fn is_special(&self) -> bool {
+        self.class.is_some() && self.name.starts_with("__")
+    }
+
+    /// The lines of its head, to the one that ends with a colon.
+    pub(super) fn head(&self) -> &[&'t str] {
+        let end = self.text.iter().position(|line| line.trim_end().ends_with(':'));
+        &self.text[..end.map_or(1, |end| end + 1)]
     }
 
     /// Its lines, without its decorators.
@@ -30,7 +55,7 @@ impl<'t> PythonFunction<'t> {
 
     /// The lines of its decorators, of those of its class, and of those of functions in it.
     pub(super) fn decorators(&self) -> impl Iterator<Item = &'t str> + '_ {
-        let of_class = self.class.iter().flat_map(|(_, decorators)| decorators);
+        let of_class = self.class.iter().flat_map(|(_, decorators)| decorators.iter());
         let inside = self.text.iter().filter(|line| line.trim_start().starts_with('@'));
         self.decorators.iter().chain(of_class).chain(inside).copied()
     }
@@ -46,7 +71,7 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut functions: Vec<PythonFunction<'_>> = Vec::new();
     let (mut decorators, mut inside): (Vec<&str>, Option<usize>) = (Vec::new(), None);
-    let mut classes: Vec<(usize, &str, Vec<&str>)> = Vec::new();
+    let mut classes: Vec<(usize, &str, Rc<[&str]>)> = Vec::new();
     let number = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
     for statement in statements(text).unwrap_or_default() {
         let text = &lines[statement.first..=statement.last];
@@ -73,7 +98,10 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
                 text: text.to_vec(),
             });
         }
-        classes.extend(class_name(text[0]).map(|name| (statement.indent, name, decorators.clone())));
+        if let Some(name) = class_name(text[0]) {
+            let decorators = decorators.iter().take(CLASS_DECORATOR_LINES_MAX).copied().collect();
+            classes.push((statement.indent, name, decorators));
+        }
         decorators.clear();
     }
     functions
@@ -84,15 +112,26 @@ pub(super) fn python_classes(text: &str) -> impl Iterator<Item = (&str, Vec<&str
     text.lines().filter_map(|line| Some((class_name(line)?, words_of(line).collect())))
 }
 
-/// The names that lines in the first column assign, and the classes that they begin.
+/// The names that lines in the first column assign, import, or begin a class or function with.
 pub(super) fn names_of_module(text: &str) -> HashSet<&str> {
-    text.lines().filter(|line| !line.starts_with([' ', '\t'])).filter_map(defined_name).collect()
+    let (mut names, mut is_import) = (HashSet::new(), false);
+    for line in text.lines() {
+        let is_first = !line.starts_with([' ', '\t', ')']);
+        is_import = if is_first { line.starts_with("from ") || line.starts_with("import ") } else { is_import };
+        if is_import {
+            names.extend(words_of(line).filter(|word| !word.is_empty()));
+        } else if is_first {
+            names.extend(defined_name(line));
+        }
+    }
+    names
 }
 
 fn defined_name(line: &str) -> Option<&str> {
     let name = words_of(line).next().filter(|name| !name.is_empty())?;
     let rest = line[name.len()..].trim_start();
-    class_name(line).or((rest.starts_with('=') || rest.starts_with(':')).then_some(name))
+    let assigned = || (rest.starts_with('=') || rest.starts_with(':')).then_some(name);
+    class_name(line).or_else(|| function_name(line)).or_else(assigned)
 }
 
 fn class_name(line: &str) -> Option<&str> {
@@ -135,7 +174,8 @@ mod tests {
         assert_eq!(functions.iter().map(described).collect::<Vec<_>>(), expected);
         let classes: Vec<(&str, Vec<&str>)> = python_classes("class A(B):\n    pass\n").collect();
         assert_eq!(classes, [("A", vec!["class", "A", "B", "", ""])]);
-        let names = names_of_module("KNOWN: dict = {}\nknown = 1\nclass Shop:\n    own = 1\ncall(a)\n");
-        assert_eq!(names, HashSet::from(["KNOWN", "known", "Shop"]));
+        let text = "from a import (\n    b,\n)\nKNOWN: dict = {}\nknown = 1\nclass Shop:\n    own = 1\ndef f():\n    c = 1\ncall(a)\n";
+        let names = HashSet::from(["from", "a", "import", "b", "KNOWN", "known", "Shop", "f"]);
+        assert_eq!(names_of_module(text), names);
     }
 }

@@ -27,13 +27,17 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     check_packages(input, &modules)?;
     let (calibrated, ran_alone) = input.index.calibrated();
-    let mut rules = PythonRules { input, modules, calibrated, cached: CachedNames::default(), has_unknown: false };
+    let measured = input.index.completely_measured();
+    let cached = CachedNames::default();
+    let mut rules = PythonRules { input, modules, calibrated, measured, cached, has_unknown: false };
     if !rules.calibrated.is_empty() {
         let loaded = input.index.file_names().collect();
         rules.cached = CachedNames::new(input.sources, &loaded, |path| rules.is_test(path));
     }
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
-    let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change));
+    let sources_have = |words: &[&str]| input.sources.values().any(|text| words.iter().any(|word| text.contains(word)));
+    let naming = Naming { is_own: sources_have(&OWN_NAMES), has_examples: sources_have(&["doctest"]) };
+    let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change, &naming));
     for change in with_new_tests.filter(|change| !rules.is_test(&change.path)) {
         picks.whole(&change.path, Reason::OwnFile(change.path.clone()));
     }
@@ -63,7 +67,19 @@ fn kind(path: &str) -> FileKind {
 }
 
 /// What a line of a test has: its head, or the base of its class.
-const TEST_WORDS: [&str; 2] = ["def test", "TestCase"];
+const TEST_WORDS: [&str; 3] = ["def test", "class Test", "TestCase"];
+
+/// Settings with which tests have names of the project's own, and what then may be a test.
+const OWN_NAMES: [&str; 3] = ["python_files", "python_classes", "python_functions"];
+const HEADS: [&str; 3] = ["def ", "async def ", "class "];
+
+/// What tests are called.
+struct Naming {
+    /// Whether the project has names of its own for them.
+    is_own: bool,
+    /// Whether examples in documentation may be tests.
+    has_examples: bool,
+}
 
 /// How an example in documentation begins, which may be a test.
 const EXAMPLE: &str = ">>>";
@@ -89,6 +105,8 @@ struct PythonRules<'a> {
     modules: PythonModules,
     /// Tests of processes of which a sample ran alone, sorted.
     calibrated: Vec<TestId>,
+    /// Tests of which all lines are measured, sorted.
+    measured: Vec<TestId>,
     cached: CachedNames<'a>,
     /// Whether there are tests of which it is not known what they execute.
     has_unknown: bool,
@@ -100,26 +118,25 @@ impl PythonRules<'_> {
     }
 
     /// Whether a changed file may have tests that it did not have before, whatever its name is.
-    fn may_have_new_tests(&self, change: &ChangedFile) -> bool {
+    fn may_have_new_tests(&self, change: &ChangedFile, naming: &Naming) -> bool {
         let Some((new, text)) = change.new.as_ref().zip(self.input.sources.get(&change.path)) else { return false };
         let map = change.old.as_ref().map(|old| LineMap::new(old, new)).filter(LineMap::knows_lines);
         let changed = map.map(|map| map.changed_lines());
         let is_changed = |line: u32| changed.as_ref().is_none_or(|changed| contains_line(changed, line));
         let of_change = (1..).zip(text.lines()).filter(|(line, _)| is_changed(*line)).map(|(_, text)| text);
-        let sources_have = |word: &str| self.input.sources.values().any(|text| text.contains(word));
-        let (mut has_test, mut has_example) = (false, false);
-        for line in of_change {
-            has_test |= TEST_WORDS.iter().any(|word| line.contains(word));
-            has_example |= line.contains(EXAMPLE);
-        }
-        has_test || has_example && sources_have("doctest") || sources_have("python_functions")
+        of_change.into_iter().any(|line| {
+            TEST_WORDS.iter().any(|word| line.contains(word))
+                || naming.is_own && HEADS.iter().any(|head| line.trim_start().starts_with(head))
+                || naming.has_examples && line.contains(EXAMPLE)
+        })
     }
 
     /// Whether it is not known what a test executes. A subtest executes no more than its test.
     fn is_unknown(&self, test: &TestId) -> bool {
         let is_known = |test: &TestId| self.calibrated.binary_search(test).is_ok();
         let of_whole = |(whole, _): (&str, &str)| TestId { package: test.package.clone(), name: whole.to_owned() };
-        !is_known(test) && !test.name.split_once('/').map(of_whole).is_some_and(|whole| is_known(&whole))
+        let whole = test.name.split_once('/').filter(|_| self.measured.binary_search(test).is_err()).map(of_whole);
+        !is_known(test) && !whole.is_some_and(|whole| is_known(&whole))
     }
 
     /// A test with its subtests.
@@ -268,7 +285,7 @@ fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool 
 fn without_entry_points(text: &str) -> impl Iterator<Item = &str> {
     let mut is_of_others = false;
     text.lines().filter(move |line| {
-        if line.starts_with('[') {
+        if line.trim_start().starts_with('[') {
             is_of_others = ["scripts]", "entry-points", "entry_points"].iter().any(|part| line.contains(part));
         }
         !is_of_others

@@ -130,8 +130,8 @@ class Lines:
         # By id, since a code object's hash is computed from all it has. The code is kept, so that no other gets its id.
         self._codes = {}
         self._stopped = False
-        # Called as the code of a module that is watched returns.
-        self.loaded = lambda: None
+        # Called with the code of a module that is watched, as it returns.
+        self.loaded = lambda code: None
         self._listen(*self._callbacks())
 
     def _callbacks(self):
@@ -149,7 +149,7 @@ class Lines:
 
     def _listen(self, executed, began):
         events = self._monitoring.events
-        returned = executed and (lambda code, offset, value: self.loaded())
+        returned = executed and (lambda code, offset, value: self.loaded(code))
         self._monitoring.register_callback(self._tool, events.PY_RETURN, returned)
         self._monitoring.register_callback(self._tool, events.LINE, executed)
         self._monitoring.register_callback(self._tool, events.PY_START, began)
@@ -291,8 +291,8 @@ class Measurement:
         self._shared = {}
         self._test = None
         self._fixtures = []
-        # How many modules of the project a test or fixture is loading, each for another.
-        self._loading = 0
+        # Numbers of the code of modules that a test or fixture is loading, each for the one before.
+        self._loading = []
         # Of the test, and since a fixture of several tests, or between tests.
         self._started_processes = self._has_processes = False
         # Whether the test may have changed something outside of its process and its temporary files.
@@ -424,15 +424,17 @@ class Measurement:
                 lines.update(self._lines.watch(one, base + flag))
                 codes.extend((inner, flag) for inner in one.co_consts if type(inner) is types.CodeType)
         self._describe(base >> FILE_SHIFT, code, lines)
-        if lines and code.co_name == MODULE and (self._fixtures or self._test is not None):
+        # An empty module has no lines, and returns nevertheless.
+        if lines and code.co_name == MODULE and (self._fixtures or self._test is not None or self._watches_changes):
             self._interrupt()
-            self._loading += 1
+            self._loading.append(id(code))
 
-    def _loaded(self):
+    def _loaded(self, code):
         """The code of a module ends. What a test or fixture executed meanwhile, no other will: the module is loaded once."""
-        if self._loading and not self._is_over:
+        if id(code) in self._loading and not self._is_over:
             self._interrupt()
-            self._loading -= 1
+            # With those that have not ended as they should.
+            del self._loading[self._loading.index(id(code)) :]
 
     def _describe(self, number, code, lines):
         """Writes which lines of a file can be executed, once for each piece of code that is loaded from it."""
@@ -488,7 +490,7 @@ class Measurement:
             self._has_tests = True
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
-        self._has_effects, self._made, self._loading = False, set(), 0
+        self._has_effects, self._made, self._loading = False, set(), []
 
     def end(self, package, name, uses=(), seconds=None):
         """The test that began has ended. `uses` are the numbers of the fixtures whose lines it shares. `seconds` is what it took if it
@@ -502,7 +504,7 @@ class Measurement:
         name = proctor_python.kept_name(name)
         record = {"package": package, "name": name, "uses": list(uses), "processes": started, "seconds": seconds}
         self._records.write("test", record, self._test)
-        self._test, self._loading = None, 0
+        self._test, self._loading = None, []
         return seconds
 
     def enter(self, fixture):

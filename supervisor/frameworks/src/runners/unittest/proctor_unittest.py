@@ -90,6 +90,7 @@ def run(suite, report):
 
     time_methods()
     report.write("total", tests=sum(1 for test in each(suite) if type(test).__name__ != UNLOADABLE))
+    Result.has_plain_suites = all(type(one) is unittest.TestSuite for one in suites(suite))
     sample = start_sample(suite)
     outcome = unittest.TextTestRunner(resultclass=result, warnings=WARNINGS).run(suite)
     if sample is not None:
@@ -125,7 +126,7 @@ def run_alone(suite, number):
 def end_coverage():
     """Ends the measurement of lines, with the fixtures around the last test."""
     if proctor_coverage.current is not None:
-        proctor_coverage.current.finish(Result.latest and (Result.latest,))
+        proctor_coverage.current.finish(Result.between())
 
 
 def list_tests(suite, report):
@@ -138,6 +139,13 @@ def list_tests(suite, report):
             package, name = place(test)
             report.write("listed", package=package, name=names.unique(package, name))
     return status
+
+
+def suites(suite):
+    yield suite
+    for one in suite:
+        if isinstance(one, unittest.TestSuite):
+            yield from suites(one)
 
 
 def each(suite):
@@ -380,6 +388,9 @@ class Result(unittest.TextTestResult):
     # File of the test that began last.
     latest = None
 
+    # Whether no suite of the project's own runs anything around its tests.
+    has_plain_suites = True
+
     # Of all tests of the process. `durations` is an attribute of unittest's own.
     took = Durations()
 
@@ -407,9 +418,14 @@ class Result(unittest.TextTestResult):
             package, name = place(test)
             self._report.write("started", package=package, name=name)
             if proctor_coverage.current is not None:
-                # Fixtures of classes and modules run between the tests.
-                proctor_coverage.current.begin(tuple(sorted({Result.latest or package, package})))
+                proctor_coverage.current.begin(self.between(package))
                 Result.latest = package
+
+    @classmethod
+    def between(cls, *packages):
+        """The files whose tests need what ran since the last test, as fixtures of classes and modules; None for all."""
+        files = {cls.latest, *packages}
+        return tuple(sorted(files)) if cls.has_plain_suites and cls.latest is not None else None
 
     def stopTest(self, test):
         ended, used_by_end = perf_counter(), process_time()
