@@ -56,15 +56,18 @@ fn a_login_is_a_cookie_that_no_script_reads_and_that_ends() {
     assert_ne!(cookie(&log_in(address, &token("alpha"))), cookie_of_alpha);
     assert_eq!(status(address, "POST /logout", &format!("{}{cookie_of_alpha}", form(address))), 303);
     assert_eq!(status(address, "GET /", &cookie_of_alpha), 401);
-    let audit = std::fs::read_to_string(supervisor.audit_log()).unwrap();
-    assert!(audit.contains("authentication_refused") && audit.contains("page/login"), "{audit}");
-    assert!(!audit.contains("token-of-stranger"), "{audit}");
-    for (path, call) in [("/events", "page/events"), ("/runs/a-1/report.html", "page/report")] {
-        assert_eq!(status(address, &format!("GET {path}"), &bearer("stranger")), 401);
-        let audit = || std::fs::read_to_string(supervisor.audit_log()).unwrap();
+    // The audit log is written by a thread of its own.
+    let audit = || std::fs::read_to_string(supervisor.audit_log()).unwrap();
+    let wait_for_refusal = |call: &str| {
         let is_it = |line: &str| line.contains("authentication_refused") && line.contains(call);
         wait_until("the refusal is in the audit log", || audit().lines().any(is_it));
+    };
+    wait_for_refusal("page/login");
+    for (path, call) in [("/events", "page/events"), ("/runs/a-1/report.html", "page/report")] {
+        assert_eq!(status(address, &format!("GET {path}"), &bearer("stranger")), 401);
+        wait_for_refusal(call);
     }
+    assert!(!audit().contains("token-of-stranger"), "{}", audit());
     // Another credential in the host file ends the logins of the one before.
     let before = cookie(&log_in(address, &token("beta")));
     assert_eq!(status(address, "GET /", &before), 200);
