@@ -1,5 +1,6 @@
 //! Selects the tests that changes of a workspace may affect, from what its session knows and what the workspace has now.
 
+use super::python_reports::is_python_report;
 use super::seen_files::changed_tool;
 use crate::clock::Clock;
 use crate::workspace::{GitError, Workspace, WorkspaceScan, commit_name};
@@ -46,7 +47,7 @@ pub fn affected_tests(
     let now = workspace.snapshot(scan, Some(&baseline.seen.snapshot), None);
     let compared = changes(workspace, since, baseline, &now)?;
     let known = baseline.tests().values().map(|tests| tests.len() as u64).sum();
-    let (name, changes) = match compared {
+    let (name, mut changes) = match compared {
         Ok((found, changes)) => (found.unwrap_or(name), changes),
         Err(reason) => return Ok(AffectedTests::full(name, reason, known)),
     };
@@ -62,6 +63,9 @@ pub fn affected_tests(
         let why = "the sources are too large to be read for their imports".to_owned();
         return Ok(AffectedTests::full(name, FullReason::UnknownChanges { why }, known));
     };
+    if ecosystem == Some(Ecosystem::Python) {
+        changes.retain(|change| !is_python_report(&change.path, &now, &sources));
+    }
     Ok(select(SelectionInput {
         since: name,
         changes,

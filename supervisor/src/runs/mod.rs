@@ -12,6 +12,7 @@ mod failure_analysis;
 mod output_files;
 pub mod prepare;
 pub mod project_file;
+mod python_reports;
 mod quarantine;
 mod repeated_report;
 mod repeated_run;

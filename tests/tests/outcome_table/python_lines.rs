@@ -3,9 +3,10 @@
 use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path_with_lines, tools, wait_for_exit};
-use proctor_tests::test_workspace::{TestWorkspace, copy, write_before_run};
+use proctor_tests::test_workspace::{TestWorkspace, copy, tree, write_before_run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 const PRICE: &str = "tests/test_price.py";
 const STOCK: &str = "tests/test_stock.py";
@@ -225,6 +226,60 @@ fn affected(workspace: &TestWorkspace) -> Vec<String> {
     let mut names: Vec<String> = tests.iter().map(|test| test["name"].as_str().unwrap().to_owned()).collect();
     names.sort();
     names
+}
+
+/// Settings with which each run measures the project's own coverage, and writes reports of it.
+const WITH_PYTEST_COV: &str = "[tool.pytest.ini_options]\npythonpath = [\".\"]\naddopts = \"--cov=cached --cov-branch \
+                               --cov-report=term-missing --cov-report=xml --cov-fail-under=50 OTHERS\"\n";
+
+/// Prints all that coverage.py has kept, once everything else is done.
+const PRINTS_COVERAGE: &str = "import coverage\n\n\ndef pytest_unconfigure():\n    data = coverage.CoverageData()\n    data.read()\n    \
+                               for context in sorted(data.measured_contexts()):\n        data.set_query_context(context)\n        \
+                               for file in sorted(data.measured_files()):\n            \
+                               print('kept', context, file, sorted(data.arcs(file)))\n";
+
+#[test]
+fn an_edit_selects_the_tests_that_executed_the_function_in_a_project_with_pytest_cov() {
+    for others in ["", "--cov-context=test"] {
+        let workspace = TestWorkspace::empty();
+        write_before_run(&workspace.path, "pyproject.toml", &WITH_PYTEST_COV.replace("OTHERS", others));
+        write_before_run(&workspace.path, "conftest.py", PRINTS_COVERAGE);
+        write_before_run(&workspace.path, "cached.py", CACHED);
+        let tests = TESTS_OF_CACHED.replace("open('log.txt', 'a')", "__import__('tempfile').TemporaryFile('w')");
+        write_before_run(&workspace.path, "test_cached.py", &tests);
+        let measured = |coverage: &str| {
+            let report = proctor(&workspace, &["run", "--coverage", coverage, "--output", "json"]).json();
+            assert_eq!(
+                (&report["outcome"], report["tests"].as_array().unwrap().len()),
+                (&json!("passed"), 10),
+                "{report}"
+            );
+            let lines = report["stdout_tail"].as_str().unwrap().lines();
+            let printed: Vec<String> = lines.filter(|line| !line.contains(" passed in ")).map(str::to_owned).collect();
+            assert!(printed.iter().any(|line| line.starts_with("kept ")), "{printed:?}");
+            let xml = std::fs::read_to_string(workspace.path.join("coverage.xml")).unwrap();
+            let (before, after) = xml.split_once("timestamp=\"").unwrap();
+            let xml = format!("{before}{}", after.split_once('"').unwrap().1);
+            let files: Vec<PathBuf> = tree(&workspace.path).into_keys().collect();
+            (printed, xml, files)
+        };
+        let without = measured("off");
+        assert_eq!(measured("auto"), without);
+        let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
+        let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
+        for (old, new, expected) in [
+            ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
+            ("return rates()[0] * a", "return a * rates()[0]", totals),
+            ("return [2]", "return [2, 3]", all.clone()),
+        ] {
+            write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
+            assert_eq!(affected(&workspace), expected, "{new} {others}");
+        }
+        write_before_run(&workspace.path, "cached.py", &CACHED.replace("return a\n", "return 1 * a\n"));
+        let report = proctor(&workspace, &["run", "--affected", "--output", "json"]).json();
+        let why = report["affected"]["safe_because"].as_str().unwrap_or_else(|| panic!("{report}"));
+        assert!(why.contains("10 test(s) also ran alone"), "{why}");
+    }
 }
 
 /// Tests that write a file which the first of them opens, and one that waits for what an earlier one does.

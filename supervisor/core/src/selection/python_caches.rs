@@ -1,7 +1,6 @@
 //! Which functions of Python sources keep values for later calls, or have them kept: a later test may need what an earlier one executed
 //! there. Told by words, so that it is rather too many.
 
-use super::python_bodies::python_bodies;
 use super::python_functions::{PythonFunction, names_of_module, python_classes, python_functions, words_of};
 use crate::coverage::LineSpan;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -30,24 +29,43 @@ const DEFAULTS: [&str; 4] = ["={}", "=[]", "=dict()", "=set()"];
 /// Beginnings of lines outside of functions that assign nothing.
 const NO_ASSIGNMENTS: [&str; 7] = ["#", "@", "def ", "async ", "class ", "import ", "from "];
 
-/// Names of functions that keep values for later calls, or have them kept, and all words in these.
+/// Lines of functions that keep values for later calls, or have them kept, or that such a one names, by the path of each source that tests
+/// loaded.
 #[derive(Default)]
-pub(super) struct CachedNames<'t>(BTreeSet<&'t str>);
+pub(super) struct CachedFunctions<'t>(BTreeMap<&'t str, Vec<LineSpan>>);
 
-impl<'t> CachedNames<'t> {
-    /// The names in sources that tests loaded, by path. Of tests themselves, which run once, and of the decorators in their files, which
-    /// have many names, only the standard library's decorators count.
+/// Functions of a source, by name.
+type Functions<'t> = Vec<(&'t str, LineSpan)>;
+
+impl<'t> CachedFunctions<'t> {
+    /// Those in `sources`, which are texts by path. Of tests themselves, which run once, and of the decorators in their files, which have
+    /// many names, only the standard library's decorators count.
     pub(super) fn new(
         sources: &'t BTreeMap<String, String>,
         loaded: &HashSet<&str>,
         is_test: impl Fn(&str) -> bool,
-    ) -> CachedNames<'t> {
+    ) -> CachedFunctions<'t> {
+        let (names, functions) = Self::names_and_functions(sources, loaded, is_test);
+        let of_names = |functions: Functions<'_>| {
+            functions.into_iter().filter(|(name, _)| names.contains(name)).map(|(_, lines)| lines).collect()
+        };
+        CachedFunctions(functions.into_iter().map(|(path, functions)| (path, of_names(functions))).collect())
+    }
+
+    /// The names of such functions with all words in them, and all functions, by the path of each source.
+    fn names_and_functions(
+        sources: &'t BTreeMap<String, String>,
+        loaded: &HashSet<&str>,
+        is_test: impl Fn(&str) -> bool,
+    ) -> (BTreeSet<&'t str>, BTreeMap<&'t str, Functions<'t>>) {
         let (mut names, mut keeping_classes) = (BTreeSet::new(), BTreeSet::new());
+        let mut all: BTreeMap<&str, Functions<'_>> = BTreeMap::new();
         let python = || sources.iter().filter(|(path, _)| loaded.contains(path.as_str()));
         for (path, text) in python() {
             let is_test = is_test(path);
+            let functions = python_functions(text);
             if !is_test {
-                names.extend(words_of_kept(text));
+                names.extend(words_of_kept(text, &functions));
             }
             let of_module = names_of_module(text);
             let keeps = |function: &PythonFunction<'_>| {
@@ -55,13 +73,14 @@ impl<'t> CachedNames<'t> {
                 let is_set_up = path.ends_with("__init__.py") && function.is_set_up();
                 is_decorated || is_set_up || !(is_test && function.is_test()) && keeps_values(function, &of_module)
             };
-            for function in python_functions(text).iter().filter(|function| keeps(function)) {
+            for function in functions.iter().filter(|function| keeps(function)) {
                 if function.is_special() {
                     keeping_classes.insert(function.name());
                 }
                 names.insert(function.name());
                 names.extend(function.text().iter().flat_map(|line| words_of(line)));
             }
+            all.insert(path, functions.iter().map(|function| (function.name(), function.lines)).collect());
         }
         // What makes or calls a class is called for those that name it, as one of its metaclass. Of a class that is named, Python also
         // calls what its bases have.
@@ -79,16 +98,13 @@ impl<'t> CachedNames<'t> {
                 left.push(word);
             }
         }
-        CachedNames(names)
+        (names, all)
     }
 
-    /// Whether one of them is a function with one of these lines.
-    pub(super) fn have_lines(&self, text: &str, lines: &[LineSpan]) -> bool {
-        let has_line = |function: &PythonFunction<'_>| {
-            let own = function.lines;
-            lines.iter().any(|lines| own.first <= lines.last && lines.first <= own.last)
-        };
-        python_functions(text).iter().any(|function| has_line(function) && self.0.contains(function.name()))
+    /// Whether one of them has one of these lines, or may have, in a source that no test loaded.
+    pub(super) fn have_lines(&self, path: &str, lines: &[LineSpan]) -> bool {
+        let overlaps = |own: &LineSpan| lines.iter().any(|lines| own.first <= lines.last && lines.first <= own.last);
+        self.0.get(path).is_none_or(|own| own.iter().any(overlaps))
     }
 }
 
@@ -148,21 +164,18 @@ fn ends_expression(character: char) -> bool {
 }
 
 /// The words of assignments outside of functions with which the values of a function are kept, as in `get = lru_cache(None)(_get)`.
-fn words_of_kept(text: &str) -> BTreeSet<&str> {
+fn words_of_kept<'t>(text: &'t str, functions: &[PythonFunction<'t>]) -> BTreeSet<&'t str> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let assigns = |line: &str| {
         let line = line.trim_start();
         line.contains('=') && line.contains('(') && !NO_ASSIGNMENTS.iter().any(|start| line.starts_with(start))
     };
-    let kept: Vec<usize> = (0..lines.len()).filter(|at| assigns(lines[*at]) && caches(lines[*at])).collect();
-    if kept.is_empty() {
-        return BTreeSet::new();
-    }
-    let bodies = python_bodies(text);
+    let is_in_function = |line: u32| functions.iter().any(|function| function.has_in_body(line));
+    let kept = (1..).zip(lines.iter().enumerate()).filter(|(_, (_, line))| assigns(line) && caches(line));
     let indent = |line: &str| line.len() - line.trim_start().len();
     let (mut words, mut end) = (BTreeSet::new(), 0);
-    for first in kept.into_iter().filter(|first| bodies[*first].is_none()) {
-        if first < end {
+    for (number, (first, _)) in kept {
+        if first < end || is_in_function(number) {
             continue;
         }
         // With the lines to which its brackets reach.
@@ -214,7 +227,7 @@ mod tests {
     fn finds_functions_whose_values_an_assignment_keeps() {
         let text = "from functools import lru_cache\nrates = lru_cache(None)(_rates)\n\nclass C:\n    level = cached_property(\n        \
                     read,\n    )\n    other = 1\n\ndef cached(a=1):\n    b = cache(tax)\n    return b\n";
-        let words = words_of_kept(text);
+        let words = words_of_kept(text, &python_functions(text));
         for (word, is_kept) in [("_rates", true), ("read", true), ("other", false), ("cached", false), ("tax", false)] {
             assert_eq!(words.contains(&word), is_kept, "{word}");
         }
@@ -229,7 +242,8 @@ mod tests {
         let sources = [("shop.py", product), ("test_shop.py", test), ("docs/conf.py", "@once\ndef f():\n    free()\n")];
         let sources = sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into();
         let loaded = HashSet::from(["shop.py", "test_shop.py"]);
-        let names = CachedNames::new(&sources, &loaded, |path| path.starts_with("test_"));
+        let is_test = |path: &str| path.starts_with("test_");
+        let (names, _) = CachedFunctions::names_and_functions(&sources, &loaded, is_test);
         for (name, is_kept) in [
             ("read", true),
             ("tax", true),
@@ -241,12 +255,13 @@ mod tests {
             ("free", false),
             ("fixture", false),
         ] {
-            assert_eq!(names.0.contains(name), is_kept, "{name}");
+            assert_eq!(names.contains(name), is_kept, "{name}");
         }
+        let cached = CachedFunctions::new(&sources, &loaded, is_test);
         let line_of = |part: &str| (1_u32..).zip(product.lines()).find(|(_, line)| line.contains(part)).unwrap().0;
         let is_kept = |part: &str| {
             let line = line_of(part);
-            names.have_lines(product, &[LineSpan { first: line, last: line }])
+            cached.have_lines("shop.py", &[LineSpan { first: line, last: line }])
         };
         assert!(is_kept("self.a") && !is_kept("free()"));
     }

@@ -16,6 +16,8 @@ pub(super) struct PythonFunction<'t> {
     class: Option<(&'t str, Rc<[&'t str]>)>,
     /// From its head to its last line, from 1.
     pub(super) lines: LineSpan,
+    /// The last line of its head.
+    head_last: u32,
     decorators: Vec<&'t str>,
     text: Vec<&'t str>,
 }
@@ -40,6 +42,11 @@ impl<'t> PythonFunction<'t> {
     /// Whether Python itself calls it, as `__init__`.
     pub(super) fn is_special(&self) -> bool {
         self.class.is_some() && self.name.starts_with("__")
+    }
+
+    /// Whether a line is behind its head.
+    pub(super) fn has_in_body(&self, line: u32) -> bool {
+        self.head_last < line && line <= self.lines.last
     }
 
     /// The lines of its head, to the one that ends with a colon.
@@ -94,6 +101,7 @@ pub(super) fn python_functions(text: &str) -> Vec<PythonFunction<'_>> {
                 name,
                 class: classes.last().map(|(_, name, decorators)| (*name, decorators.clone())),
                 lines: LineSpan { first: number(statement.first), last: number(statement.last) },
+                head_last: number(statement.last),
                 decorators: decorators.clone(),
                 text: text.to_vec(),
             });

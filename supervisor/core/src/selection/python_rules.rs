@@ -7,7 +7,7 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_caches::CachedNames;
+use super::python_caches::CachedFunctions;
 use super::python_modules::PythonModules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -28,11 +28,11 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     check_packages(input, &modules)?;
     let (calibrated, ran_alone) = input.index.calibrated();
     let measured = input.index.completely_measured();
-    let cached = CachedNames::default();
+    let cached = CachedFunctions::default();
     let mut rules = PythonRules { input, modules, calibrated, measured, cached, has_unknown: false };
     if !rules.calibrated.is_empty() {
         let loaded = input.index.file_names().collect();
-        rules.cached = CachedNames::new(input.sources, &loaded, |path| rules.is_test(path));
+        rules.cached = CachedFunctions::new(input.sources, &loaded, |path| rules.is_test(path));
     }
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
     let sources_have = |words: &[&str]| input.sources.values().any(|text| words.iter().any(|word| text.contains(word)));
@@ -107,7 +107,7 @@ struct PythonRules<'a> {
     calibrated: Vec<TestId>,
     /// Tests of which all lines are measured, sorted.
     measured: Vec<TestId>,
-    cached: CachedNames<'a>,
+    cached: CachedFunctions<'a>,
     /// Whether there are tests of which it is not known what they execute.
     has_unknown: bool,
 }
@@ -193,10 +193,9 @@ impl PythonRules<'_> {
 
     /// Whether the value of a changed function may be kept for later tests, by itself or by a function that names it.
     fn may_be_cached(&self, change: &ChangedFile) -> bool {
-        let Some(text) = self.input.sources.get(&change.path) else { return true };
         let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
         let changed = LineMap::new(old, new).changed_lines();
-        changed.len() > SELECTION_LINES_MAX || self.cached.have_lines(text, &changed)
+        changed.len() > SELECTION_LINES_MAX || self.cached.have_lines(&change.path, &changed)
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

@@ -28,6 +28,7 @@ import stat
 import sys
 import types
 
+import proctor_changes
 import proctor_python
 
 # A word: line below 2 ** 17, then a flag, then the file's number.
@@ -61,16 +62,6 @@ CO_OPTIMIZED = 1
 STARTS = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
 )
-
-# What Python reports before a program may change something outside of itself.
-CHANGES = frozenset(
-    ("open", "os.remove", "os.rename", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown", "os.utime")
-    + ("os.setxattr", "os.removexattr", "os.lockf", "fcntl.lockf", "fcntl.flock", "shutil.rmtree", "sqlite3.connect", "syslog.syslog")
-    + ("os.kill", "os.killpg", "signal.pthread_kill", "socket.bind", "socket.connect", "socket.sendto", "socket.sendmsg")
-)
-
-# Databases that are in memory.
-IN_MEMORY = ("", ":memory:", "file::memory:")
 
 # Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
 TOOL_IDS = (4, 3)
@@ -295,17 +286,9 @@ class Measurement:
         self._loading = []
         # Of the test, and since a fixture of several tests, or between tests.
         self._started_processes = self._has_processes = False
-        # Whether the test may have changed something outside of its process and its temporary files.
-        self._has_effects = False
-        # Temporary files and directories that the test made, and that fixtures of several made.
-        self._made, self._made_by_fixtures = set(), set()
-        # Whether nothing that several tests share has changed anything since the tests began.
-        self.may_sample = True
-        self._watches_changes = False
+        self.changes = proctor_changes.Changes(self._own)
         self._processes = None
         self._forks_itself = False
-        # What to do before a change where nothing may change: in the processes of tests that run alone.
-        self._refuse = None
         self._has_tests = False
         self._is_over = False
         # Kept as they are, so that the lists of such functions that Python keeps can be found by them.
@@ -348,17 +331,9 @@ class Measurement:
         """Whether no record is lost so far."""
         return not self._is_over and not self._records.is_full
 
-    def watch_changes(self):
-        """The tests begin, or fixtures of several: what changes anything from now on cannot run once more."""
-        self._watches_changes = True
-
     def sampled(self, tests, slowest):
         """So many tests were chosen to run alone, of those that took at most `slowest` seconds."""
         self._records.write("sampled", {"tests": tests, "seconds": slowest})
-
-    def refuse_changes(self, refuse):
-        """In a forked process: before anything changes, and before a process starts, `refuse` ends this one."""
-        self._refuse = refuse
 
     def restart(self):
         """In a forked process: what is executed from now on is of one test that runs alone."""
@@ -376,29 +351,14 @@ class Measurement:
                     self._watch(arguments[0])
             except Exception:  # A test may replace what this uses; it must not fail because of that.
                 pass
-        elif event in CHANGES:
-            self._note_change(event, arguments)
+        elif event in proctor_changes.EVENTS:
+            self.changes.note(event, arguments, in_test=self._test is not None, in_fixture=bool(self._fixtures))
         elif event in STARTS and not self._forks_itself:
-            if self._refuse is not None:
-                self._refuse()
+            self.changes.refuse()
             # What a fixture of several tests starts, a hook between tests, or a module of the project, may serve any later test.
             if self._fixtures or self._test is None and (self._has_tests or self._is_of_project()):
                 self._has_processes = True
             self._started_processes = True
-
-    def _note_change(self, event, arguments):
-        if not self._watches_changes:
-            return
-        try:
-            made = self._made_by_fixtures if self._fixtures else self._made
-            if changes_nothing(event, arguments, self._own, (self._made, self._made_by_fixtures), made):
-                return
-            may_sample = self.may_sample and self._test is not None and not self._fixtures
-        except Exception:  # What a test hands to Python's own functions may be anything, and the directory may be gone.
-            may_sample = False
-        self._has_effects, self.may_sample = True, may_sample
-        if self._refuse is not None:
-            self._refuse()
 
     def _is_of_project(self, frame_of=sys._getframe):
         """Whether the project's code runs here, and not a library as it is imported."""
@@ -425,7 +385,7 @@ class Measurement:
                 codes.extend((inner, flag) for inner in one.co_consts if type(inner) is types.CodeType)
         self._describe(base >> FILE_SHIFT, code, lines)
         # An empty module has no lines, and returns nevertheless.
-        if lines and code.co_name == MODULE and (self._fixtures or self._test is not None or self._watches_changes):
+        if lines and code.co_name == MODULE and (self._fixtures or self._test is not None or self.changes.is_watched):
             self._interrupt()
             self._loading.append(id(code))
 
@@ -490,7 +450,8 @@ class Measurement:
             self._has_tests = True
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
-        self._has_effects, self._made, self._loading = False, set(), []
+        self._loading = []
+        self.changes.begin_test()
 
     def end(self, package, name, uses=(), seconds=None):
         """The test that began has ended. `uses` are the numbers of the fixtures whose lines it shares. `seconds` is what it took if it
@@ -500,7 +461,7 @@ class Measurement:
         self._fixtures = []
         self._interrupt()
         started = self._started_processes or self._has_processes or processes() != self._processes
-        seconds = None if started or self._has_effects else seconds
+        seconds = None if started or self.changes.has_test_changed else seconds
         name = proctor_python.kept_name(name)
         record = {"package": package, "name": name, "uses": list(uses), "processes": started, "seconds": seconds}
         self._records.write("test", record, self._test)
@@ -557,70 +518,6 @@ class Measurement:
         stems = (os.path.basename(path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path) for path in self._files)
         stems = (stem.partition(".")[0].encode() for stem in stems)
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
-
-
-# Where temporary files are. To ask Python for it would settle it before the project's code runs.
-TEMPORARY = os.environ.get("TMPDIR", "/tmp").rstrip("/") + "/"
-
-# With one of these flags, opening a file may change it.
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
-
-# Where pytest's are: each process that runs tests makes a directory of its own there.
-OF_PYTEST = TEMPORARY + "pytest-of-"
-
-# Where those of a test are that runs alone.
-OF_ALONE = TEMPORARY + "proctor-alone-"
-
-
-# The defaults are bound before a test can replace or count these functions.
-def changes_nothing(event, arguments, workspace, known, made, directory=os.getcwd, decoded=os.fsdecode, absolute=os.path.join,
-                    read_link=os.readlink):
-    """Whether a file is only read, or all this happens to bytecode or to temporary files that are `known` to belong to the test, or that
-    it makes: these are added to `made`."""
-    if event == "open":
-        _, mode, flags = arguments
-        is_written = set(mode) & set("wax+") if isinstance(mode, str) else (flags or 0) & WRITING
-        # Of a descriptor that is opened anew it was reported what it is open for.
-        if not is_written or isinstance(arguments[0], int):
-            return True
-        arguments, is_making = arguments[:1], (flags or 0) & os.O_EXCL
-    elif event == "sqlite3.connect" and arguments[0] in IN_MEMORY:
-        return True
-    else:
-        is_making = event == "os.mkdir"
-    paths = [decoded(one) for one in arguments if isinstance(one, (str, bytes, os.PathLike))]
-    # The last argument is the descriptor of the directory that a path begins in, or -1.
-    above = arguments[-1] if type(arguments[-1]) is int and arguments[-1] >= 0 else None
-    above = directory() if above is None else read_link("/proc/self/fd/%d" % above)
-    paths = [normal(absolute(above, path)) for path in paths]
-    return bool(paths) and all(is_harmless(path, workspace, known, made if is_making else None) for path in paths)
-
-
-def is_harmless(path, workspace, known, made, exists=os.path.lexists):
-    """Whether a path is of bytecode or proctor's own, or a temporary one that belongs to the test, or is made now and added to `made`."""
-    if "pycache" in path or path == os.devnull or path.startswith(proctor_python.SCRATCH):
-        return True
-    # Of the directory itself: a file without a name.
-    if path + "/" == TEMPORARY:
-        return True
-    if not path.startswith(TEMPORARY) or path.startswith(workspace):
-        return False
-    if path.startswith((OF_PYTEST, OF_ALONE)):
-        return True
-    above = path
-    while len(above) > len(TEMPORARY):
-        if any(above in paths for paths in known):
-            return True
-        above = above.rpartition("/")[0]
-    if made is None or exists(path):
-        # A directory that is there is not made.
-        return made is not None
-    made.add(path)
-    return True
-
-
-# Bound before a test can replace it.
-normal = os.path.normpath
 
 
 def spans(lines):

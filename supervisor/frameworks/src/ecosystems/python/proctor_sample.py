@@ -23,7 +23,8 @@ import threading
 import time
 import warnings
 
-import proctor_coverage
+import proctor_changes
+import proctor_project_coverage
 import proctor_python
 
 # Most tests that run alone. Spread evenly, they show all but 3 of 245,000 pairs of test and function that nine real suites have.
@@ -136,12 +137,13 @@ def memory():
     return (int(resident) - int(shared)) * resource.getpagesize()
 
 
-def start(measurement, run):
-    """A process for the sample, before the first test; None if there can be none. `run(number)` runs and measures a test."""
+def start(measurement, run, has_fixtures_between=False):
+    """A process for the sample, before the first test; None if there can be none. `run(number)` runs and measures a test.
+    `has_fixtures_between` says whether fixtures run between two tests."""
     try:
         if not measurement.is_complete or why_not(measurement) is not None:
             return None
-        measurement.watch_changes()
+        measurement.changes.watch(has_fixtures_between)
         return SampleProcess(measurement, run)
     except Exception:  # The tests go on without a sample.
         return None
@@ -194,7 +196,7 @@ class SampleProcess:
 
     def _serve(self, commands, answers):
         """What the forked process does."""
-        self._measurement.refuse_changes(end)
+        self._measurement.changes.refuse_with(end)
         proctor_python.print_no_stacks()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.setpgid(0, 0)
@@ -204,6 +206,7 @@ class SampleProcess:
         if not command:
             return
         silence()
+        proctor_project_coverage.stop()
         command = _loads(command)
         until = Clock.now() + command["seconds"]
         for number, seconds in command["tests"]:
@@ -216,13 +219,13 @@ class SampleProcess:
                     end()
             has_ended = ends_by(child, min(until, Clock.now() + seconds))
             # What this process itself does.
-            self._measurement.refuse_changes(None)
+            self._measurement.changes.refuse_with(None)
             if not has_ended:
                 kill(child)
             _rmtree(temporary_directory(child), ignore_errors=True)
             if not has_ended:
                 break
-            self._measurement.refuse_changes(end)
+            self._measurement.changes.refuse_with(end)
         _write(answers, b".")
 
     def end(self, durations):
@@ -232,7 +235,7 @@ class SampleProcess:
         slowest, most = SLOW_SHARE * seconds, BUSY_FACTOR * seconds
         quick = {number: duration for number, duration in durations.items() if duration <= slowest}
         has_time = elapsed + most <= DEADLINE_SHARE * (self._deadline - self._began)
-        may_sample = has_time and self._measurement.is_complete and self._measurement.may_sample
+        may_sample = has_time and self._measurement.is_complete and self._measurement.changes.may_sample
         try:
             may_sample = may_sample and memory() - self._memory <= MEMORY_GROWTH_MAX
             tests = choose(quick, seconds) if may_sample else []
@@ -273,7 +276,7 @@ def limit_memory():
 
 def temporary_directory(process):
     """The directory for pytest's temporary files in such a process."""
-    return "%s%d" % (proctor_coverage.OF_ALONE, process)
+    return "%s%d" % (proctor_changes.OF_ALONE, process)
 
 
 def make_temporary_directory():

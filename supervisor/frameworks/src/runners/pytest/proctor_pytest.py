@@ -19,6 +19,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import proctor_coverage
+import proctor_project_coverage
 import proctor_python
 import proctor_sample
 
@@ -308,6 +309,7 @@ class Coverage:
     def _run_alone(self, item):
         self._measurement.restart()
         self._used = ()
+        proctor_project_coverage.leave_out_plugin(item.config.pluginmanager)
         factory = getattr(item.config, "_tmp_path_factory", None)
         if factory is not None:
             # Python reports what is made there as proctor's own.
@@ -342,8 +344,8 @@ class Coverage:
         """Numbers of the fixtures that have been requested so far, and of those that they may override."""
         requested = list(getattr(request, "_fixture_defs", {}).values())
         # By name, also those that the test requests later on.
-        for named in (getattr(request, "_arg2fixturedefs", {}), getattr(getattr(request, "_fixtureinfo", None), "name2fixturedefs", {})):
-            requested.extend(definition for definitions in named.values() for definition in definitions)
+        named = getattr(request, "_arg2fixturedefs", {})
+        requested.extend(definition for definitions in named.values() for definition in definitions)
         return {self._numbers[id(one)][0] for one in requested if id(one) in self._numbers}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)

@@ -110,7 +110,7 @@ def start_sample(suite):
     if proctor_coverage.current is None or len(tests) < 2:
         return None
     # unittest releases each test after running it, and so does this. The process has all of them.
-    return proctor_sample.start(proctor_coverage.current, lambda number: run_alone(suite, number))
+    return proctor_sample.start(proctor_coverage.current, lambda number: run_alone(suite, number), has_fixtures_between=True)
 
 
 def run_alone(suite, number):
