@@ -16,16 +16,39 @@ const REACHES_ALL: [&str; 8] = [
     "github.com/rogpeppe/go-internal/gotooltest",
 ];
 
+/// What a source has whose tests may start a process without these imports, or depend on how any other source is compiled.
+const REACHES_ALL_WORDS: [&str; 5] =
+    ["os.StartProcess", "syscall.ForkExec", "syscall.StartProcess", "AllocsPerRun", "ReadMemStats"];
+
+/// What a source has that knows the number of a line.
+const KNOWS_LINES: [&str; 11] = [
+    ".Caller(",
+    ".Callers(",
+    ".FuncForPC(",
+    "runtime.Stack(",
+    "debug.Stack(",
+    "debug.PrintStack(",
+    "Lshortfile",
+    "Llongfile",
+    "AddSource",
+    "AddCaller",
+    "ReportCaller",
+];
+
 /// The packages of a workspace.
 #[derive(Debug, Default)]
 pub(super) struct GoPackages {
     /// Module paths by directory.
     modules: BTreeMap<String, String>,
     packages: BTreeMap<String, Package>,
+    /// Whether a source knows numbers of lines.
+    pub(super) knows_lines: bool,
 }
 
 #[derive(Debug, Default)]
 struct Package {
+    /// The directory of its module.
+    module: String,
     /// Imported packages of the workspace.
     imports: BTreeSet<String>,
     /// Those that its test files import.
@@ -40,15 +63,19 @@ impl GoPackages {
     pub(super) fn new(sources: &BTreeMap<String, String>) -> GoPackages {
         let modules = sources.iter().filter(|(path, _)| file_name(path) == "go.mod");
         let modules = modules.filter_map(|(path, text)| Some((directory(path).to_owned(), module_path(text)?)));
-        let mut found = GoPackages { modules: modules.collect(), packages: BTreeMap::new() };
+        let mut found = GoPackages { modules: modules.collect(), ..GoPackages::default() };
         for (path, text) in sources.iter().filter(|(path, _)| path.ends_with(".go")) {
-            let Some(name) = found.package_of(path) else { continue };
-            let imports = found.imports(text);
-            let reaches_all = quoted(text).any(|path| REACHES_ALL.contains(&path));
+            let Some((name, module)) = found.package_and_module(path) else { continue };
+            let (module, imports) = (module.to_owned(), found.imports(text));
+            let has_word = REACHES_ALL_WORDS.iter().any(|word| text.contains(word));
+            let reaches_all = has_word || quoted(text).any(|path| REACHES_ALL.contains(&path));
+            found.knows_lines |= KNOWS_LINES.iter().any(|word| text.contains(word));
             let package = found.packages.entry(name).or_default();
+            package.module = module;
             if path.ends_with("_test.go") {
                 package.test_imports.extend(imports);
-                package.test_reaches_all |= reaches_all;
+                // A test that names Go sources may read them as text.
+                package.test_reaches_all |= reaches_all || quoted(text).any(|piece| piece.ends_with(".go"));
                 package.has_tests = true;
             } else {
                 package.imports.extend(imports);
@@ -60,6 +87,11 @@ impl GoPackages {
 
     /// The import path of the package that the file at `path` belongs to.
     pub(super) fn package_of(&self, path: &str) -> Option<String> {
+        self.package_and_module(path).map(|(package, _)| package)
+    }
+
+    /// The same, and the directory of its module.
+    fn package_and_module(&self, path: &str) -> Option<(String, &str)> {
         let dir = directory(path);
         let (root, module) = self
             .modules
@@ -67,7 +99,13 @@ impl GoPackages {
             .filter(|(root, _)| root.is_empty() || dir == *root || dir.starts_with(&format!("{root}/")))
             .max_by_key(|(root, _)| root.len())?;
         let below = dir.strip_prefix(root.as_str()).unwrap_or(dir).trim_start_matches('/');
-        Some(if below.is_empty() { module.clone() } else { format!("{module}/{below}") })
+        Some((if below.is_empty() { module.clone() } else { format!("{module}/{below}") }, root))
+    }
+
+    /// Whether two packages are of different modules.
+    pub(super) fn are_of_two_modules(&self, one: &str, other: &str) -> bool {
+        let module = |package: &str| self.packages.get(package).map(|package| package.module.as_str());
+        module(one) != module(other)
     }
 
     /// Whether the package has files.
@@ -169,11 +207,24 @@ mod tests {
         assert_eq!(packages.package_of("sub/s.go").as_deref(), Some("example.com/sub"));
         assert_eq!(packages.package_of("x.go").as_deref(), Some("example.com/m"));
         assert!(packages.has("example.com/m/a") && !packages.has("example.com/m/gone"));
+        assert!(packages.are_of_two_modules("example.com/m/a", "example.com/sub"));
+        assert!(!packages.are_of_two_modules("example.com/m/a", "example.com/m/b"));
     }
 
     #[test]
-    fn knows_the_packages_that_may_start_a_process() {
+    fn knows_the_packages_that_may_start_a_process_or_read_sources() {
         let found: Vec<String> = packages().reaching_all().into_iter().collect();
         assert_eq!(found, ["example.com/m/d", "example.com/m/e"]);
+        for (test, reaches) in [
+            ("os.ReadFile(\"a.go\")", true),
+            ("filepath.Glob(`*.go`)", true),
+            ("os.StartProcess(os.Args[0], nil, nil)", true),
+            ("testing.AllocsPerRun(1, f)", true),
+            ("os.ReadFile(\"a.txt\")", false),
+        ] {
+            let sources = [("go.mod", "module m\n"), ("a_test.go", test)];
+            let packages = GoPackages::new(&sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+            assert_eq!(!packages.reaching_all().is_empty(), reaches, "{test}");
+        }
     }
 }

@@ -83,6 +83,11 @@ impl Picks {
         *whole = Some(whole.take().map_or(reason.clone(), |known| known.min(reason)));
     }
 
+    /// Whether something of a package or file is selected.
+    pub(super) fn has(&self, unit: &str) -> bool {
+        self.units.contains_key(unit)
+    }
+
     /// The packages and files that are selected as a whole.
     pub(super) fn whole_units(&self) -> Vec<(String, Reason)> {
         self.units.iter().filter_map(|(name, unit)| Some((name.clone(), unit.whole.clone()?))).collect()

@@ -9,6 +9,7 @@ use super::python_rules;
 use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
+use super::text::LineMap;
 use super::{AffectedTests, Baseline, FullReason, Reason};
 use crate::bounds::{SELECTION_CHANGES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::request::RunRequest;
@@ -166,13 +167,16 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
             continue;
         }
         product.get_or_insert(path);
-        if !add_executing_tests(input, picks, change) {
-            for dependent in packages.dependents(&package) {
-                let is_own = dependent == package;
-                let reason = if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) };
-                if packages.has_tests(&dependent) {
-                    picks.whole(&dependent, reason);
-                }
+        let is_executed = !(packages.knows_lines && moves_lines(change)) && add_executing_tests(input, picks, change);
+        for dependent in packages.dependents(&package) {
+            let is_own = dependent == package;
+            let reason = if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) };
+            // `go test` vets each package that it is called with, also one without tests. Of other modules no line is measured.
+            let is_vetted = is_own && is_executed && !picks.has(&package);
+            if is_vetted
+                || packages.has_tests(&dependent) && (!is_executed || packages.are_of_two_modules(&dependent, &package))
+            {
+                picks.whole(&dependent, reason);
             }
         }
     }
@@ -194,4 +198,8 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
         }
     }
     Ok(())
+}
+
+fn moves_lines(change: &ChangedFile) -> bool {
+    change.old.as_ref().zip(change.new.as_ref()).is_none_or(|(old, new)| LineMap::new(old, new).moves_lines())
 }

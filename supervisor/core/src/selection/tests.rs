@@ -287,6 +287,29 @@ fn tests_whose_files_are_gone_are_not_left_out() {
 }
 
 #[test]
+fn packages_of_other_modules_and_those_that_are_vetted_run_with_what_they_import() {
+    let mut before = go_files();
+    before.insert("sub/go.mod".into(), "module example.com/m/sub\n".into());
+    before.insert("sub/s_test.go".into(), "package s\n\nimport _ \"example.com/m/a\"\n".into());
+    before.remove("a/a_test.go");
+    let tests = ["example.com/m/b.TestG", "example.com/m/c.TestH", "example.com/m/d.TestD", "example.com/m/sub.TestS"];
+    let mut measured_tests = go_coverage();
+    measured_tests[0] = measured("sub", "TestS", &[("sub/s.go", 3, 5)]);
+    let project = Project::new("go", &before, &passed(tests), measured_tests);
+    let a = A_GO.replace("return N", "return N + 1");
+    check(&project, &before, &[("a/a.go", Some(&a), "a.* b.TestG sub.TestS")]);
+}
+
+#[test]
+fn an_edit_that_moves_lines_selects_by_imports_if_a_source_knows_numbers_of_lines() {
+    let mut before = go_files();
+    before.insert("c/c_test.go".into(), "package c\n\nvar _, _, _, _ = runtime.Caller(0)\n".into());
+    let project = Project::new("go", &before, &passed(GO_TESTS), go_coverage());
+    let [moved, same] = ["\tprintln()\n\treturn N", "\treturn N + 1"].map(|text| A_GO.replace("\treturn N", text));
+    check(&project, &before, &[("a/a.go", Some(&moved), ALL_BUT_C), ("a/a.go", Some(&same), "a.TestF b.TestG")]);
+}
+
+#[test]
 fn documentation_that_a_source_names_or_embeds_is_data() {
     for source in ["package a // README.md", "package a // *.md", "package a\n\n//go:embed docs\nvar x string\n"] {
         let mut before = go_files();
