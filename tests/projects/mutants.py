@@ -270,11 +270,13 @@ def measure_other_changes(row, project, baseline, options, counts_of_kinds):
         counts.shares.append(affected.share)
         failing = failures(everything, baseline)
         fails = bool(failing) or is_broken(everything, baseline)
-        # A run that stops at an error of a file or a build does not pass, whatever else would fail.
-        left_out = failing - failures(affected, baseline) if affected.outcome in ("passed", "failed") else set()
+        # A run that stops at an error of a file or a build does not pass, whatever else would fail. A run of all tests leaves none out: where
+        # two of these differ, a test is flaky.
+        may_leave_out = affected.outcome in ("passed", "failed") and not affected.is_full
+        left_out = failing - failures(affected, baseline) if may_leave_out else set()
         passes = not failures(affected, baseline) and not is_broken(affected, baseline)
-        counts.counts.update({"changes": 1, "failing": int(fails), "full": int(affected.is_full), "left out changes": int(fails and passes), "left out tests": len(left_out)})
-        what = "LEFT OUT " if left_out or (fails and passes) else ""
+        counts.counts.update({"changes": 1, "failing": int(fails), "full": int(affected.is_full), "left out changes": int(fails and passes and not affected.is_full), "left out tests": len(left_out)})
+        what = "LEFT OUT " if left_out or (fails and passes and not affected.is_full) else ""
         print(f"{what}{row['name']} {change.text}: {everything.outcome}, {len(failing)} fail, affected{' (full)' if affected.is_full else ''}: "
               f"{affected.outcome}, {affected.selected} of {len(baseline.packages)} selected, lacks {sorted(left_out)[:3]}", flush=True)
 
