@@ -20,6 +20,10 @@ const REACHES_ALL: [&str; 8] = [
 const REACHES_ALL_WORDS: [&str; 5] =
     ["os.StartProcess", "syscall.ForkExec", "syscall.StartProcess", "AllocsPerRun", "ReadMemStats"];
 
+/// What a test file has whose tests may read any file that they find.
+const FINDS_FILES: [&str; 7] =
+    ["os.ReadDir(", "ioutil.ReadDir(", ".Readdir", ".Walk(", ".WalkDir(", "os.DirFS(", "Glob("];
+
 /// What a source has that knows the number of a line.
 const KNOWS_LINES: [&str; 11] = [
     ".Caller(",
@@ -68,14 +72,17 @@ impl GoPackages {
             let Some((name, module)) = found.package_and_module(path) else { continue };
             let (module, imports) = (module.to_owned(), found.imports(text));
             let has_word = REACHES_ALL_WORDS.iter().any(|word| text.contains(word));
-            let reaches_all = has_word || quoted(text).any(|path| REACHES_ALL.contains(&path));
+            let reaches_all = has_word
+                || quoted(text).any(|path| REACHES_ALL.contains(&path))
+                || embeds_sources(directory(path), text, sources);
             found.knows_lines |= KNOWS_LINES.iter().any(|word| text.contains(word));
             let package = found.packages.entry(name).or_default();
             package.module = module;
             if path.ends_with("_test.go") {
                 package.test_imports.extend(imports);
-                // A test that names Go sources may read them as text.
-                package.test_reaches_all |= reaches_all || quoted(text).any(|piece| piece.ends_with(".go"));
+                // A test that names Go sources or finds files may read them as text.
+                let reads = FINDS_FILES.iter().any(|word| text.contains(word));
+                package.test_reaches_all |= reaches_all || reads || quoted(text).any(|piece| piece.ends_with(".go"));
                 package.has_tests = true;
             } else {
                 package.imports.extend(imports);
@@ -165,6 +172,20 @@ impl GoPackages {
     }
 }
 
+/// Whether a source in this directory embeds others: by name, by a pattern that may fit, or in a directory.
+fn embeds_sources(dir: &str, text: &str, sources: &BTreeMap<String, String>) -> bool {
+    let is_below = |pattern: &str| {
+        let start = if dir.is_empty() { format!("{pattern}/") } else { format!("{dir}/{pattern}/") };
+        sources.range(start.clone()..).next().is_some_and(|(path, _)| path.starts_with(&start))
+    };
+    let patterns =
+        text.lines().filter_map(|line| line.trim().strip_prefix("//go:embed ")).flat_map(str::split_whitespace);
+    patterns.map(|pattern| pattern.trim_matches(['"', '`'])).any(|pattern| {
+        let pattern = pattern.strip_prefix("all:").unwrap_or(pattern).trim_end_matches('/');
+        pattern.ends_with(".go") || pattern.ends_with('*') || pattern == "." || is_below(pattern)
+    })
+}
+
 fn module_path(go_mod: &str) -> Option<String> {
     let path = go_mod.lines().find_map(|line| line.trim().strip_prefix("module "))?;
     let path = path.split("//").next()?.trim().trim_matches(['"', '`']);
@@ -220,9 +241,14 @@ mod tests {
             ("filepath.Glob(`*.go`)", true),
             ("os.StartProcess(os.Args[0], nil, nil)", true),
             ("testing.AllocsPerRun(1, f)", true),
+            ("os.ReadDir(\".\")", true),
             ("os.ReadFile(\"a.txt\")", false),
+            ("//go:embed a.go", true),
+            ("//go:embed b.txt all:*", true),
+            ("//go:embed `sub`", true),
+            ("//go:embed other *.txt", false),
         ] {
-            let sources = [("go.mod", "module m\n"), ("a_test.go", test)];
+            let sources = [("go.mod", "module m\n"), ("a_test.go", test), ("sub/s.go", "package s")];
             let packages = GoPackages::new(&sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
             assert_eq!(!packages.reaching_all().is_empty(), reaches, "{test}");
         }
