@@ -275,8 +275,9 @@ def measure_other_changes(row, project, baseline, options, counts_of_kinds):
         may_leave_out = affected.outcome in ("passed", "failed") and not affected.is_full
         left_out = failing - failures(affected, baseline) if may_leave_out else set()
         passes = not failures(affected, baseline) and not is_broken(affected, baseline)
-        counts.counts.update({"changes": 1, "failing": int(fails), "full": int(affected.is_full), "left out changes": int(fails and passes and not affected.is_full), "left out tests": len(left_out)})
-        what = "LEFT OUT " if left_out or (fails and passes and not affected.is_full) else ""
+        leaves_out_change = fails and passes and not affected.is_full
+        counts.counts.update({"changes": 1, "failing": int(fails), "full": int(affected.is_full), "left out changes": int(leaves_out_change), "left out tests": len(left_out)})
+        what = "LEFT OUT " if left_out or leaves_out_change else ""
         print(f"{what}{row['name']} {change.text}: {everything.outcome}, {len(failing)} fail, affected{' (full)' if affected.is_full else ''}: "
               f"{affected.outcome}, {affected.selected} of {len(baseline.packages)} selected, lacks {sorted(left_out)[:3]}", flush=True)
 

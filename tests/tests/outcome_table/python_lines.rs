@@ -228,6 +228,22 @@ fn affected(workspace: &TestWorkspace) -> Vec<String> {
     names
 }
 
+/// Edits functions of [`CACHED`], and compares the tests that each affects. Returns all tests.
+#[track_caller]
+fn check_edits_of_cached(workspace: &TestWorkspace) -> Vec<String> {
+    let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
+    let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
+    for (old, new, expected) in [
+        ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
+        ("return rates()[0] * a", "return a * rates()[0]", totals),
+        ("return [2]", "return [2, 3]", all.clone()),
+    ] {
+        write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
+        assert_eq!(affected(workspace), expected, "{new}");
+    }
+    all
+}
+
 /// Settings with which each run measures the project's own coverage, and writes reports of it.
 const WITH_PYTEST_COV: &str = "[tool.pytest.ini_options]\npythonpath = [\".\"]\naddopts = \"--cov=cached --cov-branch \
                                --cov-report=term-missing --cov-report=xml --cov-fail-under=50 OTHERS\"\n";
@@ -265,16 +281,7 @@ fn an_edit_selects_the_tests_that_executed_the_function_in_a_project_with_pytest
         };
         let without = measured("off");
         assert_eq!(measured("auto"), without);
-        let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
-        let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
-        for (old, new, expected) in [
-            ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
-            ("return rates()[0] * a", "return a * rates()[0]", totals),
-            ("return [2]", "return [2, 3]", all.clone()),
-        ] {
-            write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
-            assert_eq!(affected(&workspace), expected, "{new} {others}");
-        }
+        check_edits_of_cached(&workspace);
         write_before_run(&workspace.path, "cached.py", &CACHED.replace("return a\n", "return 1 * a\n"));
         let report = proctor(&workspace, &["run", "--affected", "--output", "json"]).json();
         let why = report["affected"]["safe_because"].as_str().unwrap_or_else(|| panic!("{report}"));
@@ -368,16 +375,7 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     .unwrap();
     write_before_run(&workspace.path, "log.txt", "");
     coverage(&proctor(&workspace, &["run", "--output", "json"]));
-    let totals: Vec<String> = (0..8).map(|a| format!("test_total[{a}]")).collect();
-    let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
-    for (old, new, expected) in [
-        ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
-        ("return rates()[0] * a", "return a * rates()[0]", totals),
-        ("return [2]", "return [2, 3]", all.clone()),
-    ] {
-        write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
-        assert_eq!(affected(&workspace), expected, "{new}");
-    }
+    let all = check_edits_of_cached(&workspace);
     // A test that cannot run alone depends on others in a way that no line shows.
     write_before_run(&workspace.path, "cached.py", CACHED);
     write_before_run(&workspace.path, "test_order.py", TEST_OF_ORDER);

@@ -107,3 +107,8 @@ pub(super) fn add_tests_of_lines(
     }
     Some(tests).filter(|tests| !tests.is_empty())
 }
+
+/// Whether an edit may give other numbers to lines that did not change.
+pub(super) fn moves_lines(change: &ChangedFile) -> bool {
+    change.old.as_ref().zip(change.new.as_ref()).is_none_or(|(old, new)| LineMap::new(old, new).moves_lines())
+}

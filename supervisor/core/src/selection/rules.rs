@@ -1,6 +1,6 @@
 //! Applies the table of files, the coverage index and the imports to the files that changed.
 
-use super::changed_lines::add_executing_tests;
+use super::changed_lines::{add_executing_tests, moves_lines};
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::go_packages::GoPackages;
 use super::javascript_rules;
@@ -9,7 +9,6 @@ use super::python_rules;
 use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
-use super::text::LineMap;
 use super::{AffectedTests, Baseline, FullReason, Reason};
 use crate::bounds::{SELECTION_CHANGES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::request::RunRequest;
@@ -198,8 +197,4 @@ fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
         }
     }
     Ok(())
-}
-
-fn moves_lines(change: &ChangedFile) -> bool {
-    change.old.as_ref().zip(change.new.as_ref()).is_none_or(|(old, new)| LineMap::new(old, new).moves_lines())
 }

@@ -4,14 +4,13 @@
 //! target, not by test. A library is selected with its whole package, which a run of it builds and runs.
 
 use super::baseline::LastResult;
-use super::changed_lines::add_tests_of_functions;
+use super::changed_lines::{add_tests_of_functions, moves_lines};
 use super::file_kind::{Ecosystem, FileKind, file_name};
 use super::picks::Picks;
 use super::rust_packages::{RustPackages, package_of_unit};
 use super::rust_text::lists_files;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
-use super::text::LineMap;
 use super::{FullReason, Reason};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
 use crate::test_case::TestId;
@@ -86,12 +85,6 @@ fn may_be_read(change: &ChangedFile, input: &SelectionInput<'_>) -> bool {
 fn is_named_in_a_source(path: &str, input: &SelectionInput<'_>) -> bool {
     let name = format!("{}\"", file_name(path));
     input.sources.iter().any(|(source, text)| source.ends_with(".rs") && text.contains(&name))
-}
-
-/// Whether unchanged lines may have other numbers.
-fn moves_lines(change: &ChangedFile) -> bool {
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
-    LineMap::new(old, new).moves_lines()
 }
 
 /// Adds the targets with a test of which not all lines are known: documentation tests, and tests whose records were too many.
