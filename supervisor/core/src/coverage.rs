@@ -48,7 +48,7 @@ pub enum Calibration {
     None,
     /// A sample of the process's tests ran alone.
     BySample,
-    /// This test ran alone, too.
+    /// This test ran alone, too, and executed no less there.
     Alone,
 }
 
@@ -78,6 +78,9 @@ pub struct CoverageMeasurement {
     pub calibration: Calibration,
     /// Executed lines by file, relative to the workspace.
     pub files: Vec<(String, Vec<LineSpan>)>,
+    /// Lines by file that some test of the process executed below a function that keeps values, as a cache does: these tests may need them
+    /// without executing them.
+    pub kept: Vec<(String, Vec<LineSpan>)>,
 }
 
 /// What a run measured.
@@ -145,6 +148,9 @@ pub struct CoverageIndex {
     /// Sets by number; a number whose tests all left is given to another set.
     units: Vec<Option<TestSet>>,
     files: BTreeMap<String, LineSets>,
+    /// Lines that tests may need without executing them. Missing in an index that an earlier version stored.
+    #[serde(default)]
+    kept: BTreeMap<String, LineSets>,
     has_measured: bool,
     /// Missing in an index that an earlier version stored.
     #[serde(default)]
@@ -217,6 +223,7 @@ impl CoverageIndex {
         if whole {
             self.units.clear();
             self.files.clear();
+            self.kept.clear();
             self.sources.clear();
             self.misses_sources = false;
         } else {
@@ -224,9 +231,11 @@ impl CoverageIndex {
         }
         let mut omitted = OmittedCounts::default();
         let mut bytes_left = COVERAGE_BYTES_MAX.saturating_sub(self.memory_bytes());
-        let spans = self.add_sets(measured, began_at, &mut bytes_left, &mut omitted);
-        for (file, spans) in spans {
-            self.add_lines(file, spans, &mut bytes_left, &mut omitted);
+        let (executed, kept) = self.add_sets(measured, began_at, &mut bytes_left, &mut omitted);
+        for (files, spans) in [(&mut self.files, executed), (&mut self.kept, kept)] {
+            for (file, spans) in spans {
+                add_lines(files, file, spans, &mut bytes_left, &mut omitted);
+            }
         }
         let notes = omitted.notes();
         if !notes.is_empty() {
@@ -239,7 +248,8 @@ impl CoverageIndex {
     /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let files = self.files.iter().map(|(file, lines)| file_memory_bytes(file) + lines.memory_bytes());
+        let files = self.files.iter().chain(&self.kept);
+        let files = files.map(|(file, lines)| file_memory_bytes(file) + lines.memory_bytes());
         let tests = self.units.iter().flatten().map(TestSet::memory_bytes);
         files.chain(tests).sum::<usize>() + self.sources_memory_bytes()
     }
@@ -276,20 +286,22 @@ impl CoverageIndex {
                 removed.insert(id);
             }
         }
-        self.files.retain(|_, lines| {
-            lines.remove(&removed);
-            !lines.any().is_empty()
-        });
+        for files in [&mut self.files, &mut self.kept] {
+            files.retain(|_, lines| {
+                lines.remove(&removed);
+                !lines.any().is_empty()
+            });
+        }
     }
 
-    /// Adds as many sets as fit into `bytes_left`. Returns their lines by file.
+    /// Adds as many sets as fit into `bytes_left`. Returns the lines that they executed by file, and those that they may need.
     fn add_sets(
         &mut self,
         measured: Vec<CoverageMeasurement>,
         measured_at: Timestamp,
         bytes_left: &mut usize,
         omitted: &mut OmittedCounts,
-    ) -> BTreeMap<String, Vec<SetSpan>> {
+    ) -> (BTreeMap<String, Vec<SetSpan>>, BTreeMap<String, Vec<SetSpan>>) {
         // A partial measurement joins an earlier partial one of the same tests, so that a subtest that runs again and
         // again does not fill the index. The set keeps the time of its oldest lines.
         let partial = (0..).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
@@ -297,7 +309,7 @@ impl CoverageIndex {
         let mut partial: BTreeMap<(String, Vec<String>), u32> =
             partial.map(|(id, unit)| ((unit.package.clone(), unit.tests.clone()), id)).collect();
         let mut free = 0;
-        let mut by_file: BTreeMap<String, Vec<SetSpan>> = BTreeMap::new();
+        let (mut executed, mut needed) = (BTreeMap::new(), BTreeMap::new());
         for set in measured {
             let CoverageMeasurement {
                 package,
@@ -307,6 +319,7 @@ impl CoverageIndex {
                 started_processes,
                 calibration,
                 files,
+                kept,
             } = set;
             tests.sort_unstable();
             tests.dedup();
@@ -330,12 +343,15 @@ impl CoverageIndex {
                 continue;
             };
             partial.extend(key.map(|key| (key, id)));
-            for (file, spans) in files {
-                let sound = spans.into_iter().filter(|span| span.first <= span.last);
-                by_file.entry(file).or_default().extend(sound.map(|span| SetSpan { set: id, span }));
+            for (by_file, files) in [(&mut executed, files), (&mut needed, kept)] {
+                for (file, spans) in files {
+                    let sound = spans.into_iter().filter(|span| span.first <= span.last);
+                    let known: &mut Vec<SetSpan> = by_file.entry(file).or_default();
+                    known.extend(sound.map(|span| SetSpan { set: id, span }));
+                }
             }
         }
-        by_file
+        (executed, needed)
     }
 
     /// The number of an added set, at or behind `free`; `None` if it does not fit.
@@ -354,25 +370,6 @@ impl CoverageIndex {
         u32::try_from(*free).ok()
     }
 
-    fn add_lines(&mut self, file: String, spans: Vec<SetSpan>, bytes_left: &mut usize, omitted: &mut OmittedCounts) {
-        if spans.is_empty() {
-            return;
-        }
-        if !self.files.contains_key(&file) {
-            let bytes = file_memory_bytes(&file);
-            if self.files.len() >= COVERED_FILES_MAX || bytes > *bytes_left {
-                omitted.files += 1;
-                return;
-            }
-            *bytes_left -= bytes;
-        }
-        let lines = self.files.entry(file.clone()).or_default();
-        omitted.spans += lines.add(spans, bytes_left);
-        if lines.any().is_empty() {
-            self.files.remove(&file);
-        }
-    }
-
     /// The tests that executed `line` of `file`, or any of its lines.
     #[must_use]
     pub fn covering(&self, file: &str, line: Option<u32>) -> CoveringTests {
@@ -387,6 +384,12 @@ impl CoverageIndex {
     #[must_use]
     pub fn tests_of_lines(&self, file: &str, spans: &[LineSpan]) -> CoveringTests {
         self.files.get(file).map_or_else(CoveringTests::default, |lines| self.tests_of(&lines.executing(spans)))
+    }
+
+    /// The tests that may need one of these lines of `file`, though it was another test of their process that executed them.
+    #[must_use]
+    pub fn tests_of_kept_lines(&self, file: &str, spans: &[LineSpan]) -> CoveringTests {
+        self.kept.get(file).map_or_else(CoveringTests::default, |lines| self.tests_of(&lines.executing(spans)))
     }
 
     /// Tests that started processes, whose lines are not in the index, sorted by package and name. A change of any file may
@@ -494,6 +497,32 @@ impl CoverageIndex {
     #[must_use]
     pub fn files(&self) -> usize {
         self.files.len()
+    }
+}
+
+/// Adds lines of a file as far as they fit into `bytes_left`.
+fn add_lines(
+    files: &mut BTreeMap<String, LineSets>,
+    file: String,
+    spans: Vec<SetSpan>,
+    bytes_left: &mut usize,
+    omitted: &mut OmittedCounts,
+) {
+    if spans.is_empty() {
+        return;
+    }
+    if !files.contains_key(&file) {
+        let bytes = file_memory_bytes(&file);
+        if files.len() >= COVERED_FILES_MAX || bytes > *bytes_left {
+            omitted.files += 1;
+            return;
+        }
+        *bytes_left -= bytes;
+    }
+    let lines = files.entry(file.clone()).or_default();
+    omitted.spans += lines.add(spans, bytes_left);
+    if lines.any().is_empty() {
+        files.remove(&file);
     }
 }
 

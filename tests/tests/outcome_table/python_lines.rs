@@ -235,8 +235,8 @@ fn check_edits_of_cached(workspace: &TestWorkspace) -> Vec<String> {
     let all = [&["test_log".to_owned(), "test_tax".to_owned()], &totals[..]].concat();
     for (old, new, expected) in [
         ("return a\n", "return 1 * a\n", vec!["test_tax".to_owned()]),
-        ("return rates()[0] * a", "return a * rates()[0]", totals),
-        ("return [2]", "return [2, 3]", all.clone()),
+        ("return rates()[0] * a", "return a * rates()[0]", totals.clone()),
+        ("return [2]", "return [2, 3]", totals),
     ] {
         write_before_run(&workspace.path, "cached.py", &CACHED.replace(old, new));
         assert_eq!(affected(workspace), expected, "{new}");
@@ -343,8 +343,8 @@ fn an_edit_selects_the_tests_of_unittest_that_executed_the_function() {
         ("shop/price.py", "return 1", "return 1 + 0", &all),
         ("cached.py", "return a\n", "return 1 * a\n", &["Cached.test_tax"]),
         ("cached.py", "return rates()[0] * a", "return a * rates()[0]", &["Cached.test_one", "Cached.test_two"]),
-        // One test executes it for the others, and it is not known for which.
-        ("cached.py", "return [2]", "return [2, 3]", &all),
+        // One test executes it for another, as is known of tests that ran alone.
+        ("cached.py", "return [2]", "return [2, 3]", &["Cached.test_one", "Cached.test_two"]),
     ] {
         let (_, text) = FILES_OF_UNITTEST.iter().find(|(name, _)| *name == file).unwrap();
         write_before_run(&workspace.path, file, &text.replace(old, new));
@@ -383,4 +383,173 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     write_before_run(&workspace.path, "cached.py", &CACHED.replace("return a\n", "return 1 * a\n"));
     let all = [&["test_first".to_owned()], &all[..1], &["test_second".to_owned()], &all[1..]].concat();
     assert_eq!(affected(&workspace), all);
+}
+
+/// Functions of which each keeps the value of another one in a way of its own, but for the last two, by number.
+const KEEPING: &str = r#"import functools
+
+known = {}
+
+
+def of_global():
+    global first
+    if first is None:
+        first = v0()
+    return first
+
+
+first = None
+
+
+def of_dictionary():
+    if 1 not in known:
+        known[1] = v1()
+    return known[1]
+
+
+def of_call():
+    return known[2] if 2 in known else known.setdefault(2, v2())
+
+
+@functools.lru_cache
+def of_decorator():
+    return v3()
+
+
+def _of_assignment():
+    return v4()
+
+
+of_assignment = functools.lru_cache(None)(_of_assignment)
+
+
+def remembers(function):
+    kept = {}
+
+    def call():
+        if function not in kept:
+            kept[function] = function()
+        return kept[function]
+
+    return call
+
+
+@remembers
+def of_wrapper():
+    return v5()
+
+
+def counter():
+    value = None
+
+    def call():
+        nonlocal value
+        value = v6() if value is None else value
+        return value
+
+    return call
+
+
+of_closure = counter()
+
+
+class OfClass:
+    level = None
+    shared = {}
+
+    @classmethod
+    def of_class(cls):
+        if cls.level is None:
+            cls.level = v7()
+        return cls.level
+
+    def of_shared(self):
+        if 8 not in self.shared:
+            self.shared[8] = v8()
+        return self.shared[8]
+
+
+class One:
+    one = None
+
+    def __new__(cls):
+        if One.one is None:
+            One.one = super().__new__(cls)
+            One.one.value = v9()
+        return One.one
+
+
+class Lazy:
+    def __init__(self):
+        self.value = None
+
+    def get(self):
+        if self.value is None:
+            self.value = v10()
+        return self.value
+
+
+lazy = Lazy()
+
+
+def of_default(kept={}):
+    if not kept:
+        kept[11] = v11()
+    return kept[11]
+
+
+def of_alias():
+    kept = known
+    if 12 not in kept:
+        kept[12] = through(v12)
+    return kept[12]
+
+
+def through(function):
+    return function()
+
+
+def of_nothing():
+    own = {}
+    own[13] = v13()
+    fresh = Lazy()
+    fresh.get()
+    return own[13]
+
+
+def of_before():
+    known[14] = 1
+    return v14()
+
+
+kinds = [
+    of_global, of_dictionary, of_call, of_decorator, of_assignment, of_wrapper, of_closure, OfClass.of_class,
+    lambda: OfClass().of_shared(), lambda: One().value, lazy.get, of_default, of_alias, of_nothing, of_before,
+]
+"#;
+
+/// Each second test needs what one of the functions keeps, and the others, which run alone, nothing.
+const TESTS_OF_KEEPING: &str = "import keeping\nimport pytest\n\n\n@pytest.mark.parametrize('a', range(60))\ndef test_kept(a):\n    \
+                                if a % 2 == 0:\n        assert keeping.kinds[a // 2 % 15]() >= 0\n";
+
+#[test]
+fn an_edit_selects_the_tests_that_need_what_another_function_keeps() {
+    let workspace = TestWorkspace::empty();
+    let functions = (0..15).map(|kind| format!("\n\ndef v{kind}():\n    return {kind} + 0\n"));
+    let text = [KEEPING.to_owned()].into_iter().chain(functions).collect::<String>();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    write_before_run(&workspace.path, "keeping.py", &text);
+    write_before_run(&workspace.path, "test_keeping.py", TESTS_OF_KEEPING);
+    let report = proctor(&workspace, &["run", "--output", "json"]).json();
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 60), "{report}");
+    for kind in 0..15 {
+        write_before_run(&workspace.path, "keeping.py", &text.replace(&format!("return {kind} + 0"), "return 1"));
+        let both = [2 * kind, 30 + 2 * kind].map(|test| format!("test_kept[{test}]"));
+        let found = affected(&workspace);
+        if kind < 13 {
+            assert!(both.iter().all(|test| found.contains(test)), "{kind}: {found:?}");
+        } else {
+            assert_eq!(found, both, "{kind}");
+        }
+    }
 }

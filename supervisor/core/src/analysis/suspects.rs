@@ -404,6 +404,7 @@ def price(item):
             complete: true,
             attribution: Attribution::Test,
             started_processes: false,
+            kept: Vec::new(),
             calibration: Calibration::None,
             files: spans.iter().map(span).collect(),
         }

@@ -202,6 +202,7 @@ mod tests {
             complete: true,
             attribution: Attribution::Test,
             started_processes: false,
+            kept: Vec::new(),
             calibration: Calibration::None,
             files: vec![("a.py".to_owned(), vec![span(first, last)])],
         }

@@ -141,6 +141,7 @@ mod tests {
             complete: true,
             attribution,
             started_processes: false,
+            kept: Vec::new(),
             calibration: Calibration::None,
             files: vec![(
                 "a.py".to_owned(),

@@ -10,6 +10,7 @@ fn measured(package: &str, tests: &[&str], file: &str, spans: &[(u32, u32)]) -> 
         complete: true,
         attribution: if tests.len() == 1 { Attribution::Test } else { Attribution::Package },
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: vec![(file.into(), spans.iter().map(|&(first, last)| LineSpan { first, last }).collect())],
     }
@@ -144,6 +145,7 @@ fn sets() -> impl Strategy<Value = CoverageMeasurement> {
     let calibration = prop::sample::select(&[Calibration::None, Calibration::BySample, Calibration::Alone][..]);
     let parts = ("[pq]", tests, any::<[bool; 2]>(), calibration, files);
     parts.prop_map(|(package, tests, [complete, started_processes], calibration, files)| CoverageMeasurement {
+        kept: Vec::new(),
         package,
         tests,
         complete,

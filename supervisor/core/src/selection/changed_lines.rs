@@ -53,8 +53,8 @@ pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Pic
     true
 }
 
-/// Selects the tests that executed a changed line, and returns those that executed any line of a function in whose body lines changed.
-/// None if these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was
+/// Selects the tests that executed a changed line, and returns those that executed any line of a function in whose body lines changed, or
+/// may need what another test executed there. None if these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was
 /// measured is not known.
 ///
 /// The whole function counts: what is declared in it is known from its beginning.
@@ -71,17 +71,17 @@ pub(super) fn add_tests_of_lines(
     if !since_measured.iter().all(LineMap::knows_lines) {
         return None;
     }
-    let tests_of = |lines: &[LineSpan]| {
-        let measured =
-            lines.iter().flat_map(|lines| since_measured.iter().flat_map(|map| map.old_lines_around(*lines)));
-        input.index.tests_of_lines(&change.path, &united(measured.collect())).tests
+    let measured = |lines: &[LineSpan]| {
+        let lines = lines.iter().flat_map(|lines| since_measured.iter().flat_map(|map| map.old_lines_around(*lines)));
+        united(lines.collect())
     };
     let changed = map.changed_lines();
     if changed.len() > SELECTION_LINES_MAX {
         return None;
     }
     // These are the most likely to fail.
-    tests_of(&changed).iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
+    let executing = input.index.tests_of_lines(&change.path, &measured(&changed)).tests;
+    executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
         return None;
     }
@@ -98,12 +98,13 @@ pub(super) fn add_tests_of_lines(
     let mut tests: BTreeSet<TestId> = BTreeSet::new();
     for (first, last) in around {
         // The lines between those of the brackets.
-        let lines = LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? };
-        let executing = tests_of(&[lines]);
+        let lines = measured(&[LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? }]);
+        let executing = input.index.tests_of_lines(&change.path, &lines).tests;
         if executing.is_empty() {
             return None;
         }
         tests.extend(executing);
+        tests.extend(input.index.tests_of_kept_lines(&change.path, &lines).tests);
     }
     Some(tests).filter(|tests| !tests.is_empty())
 }

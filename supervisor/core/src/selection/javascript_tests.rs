@@ -53,6 +53,7 @@ fn measured(test_file: &str, test: &str, lines: &[(u32, u32)]) -> CoverageMeasur
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: vec![("src/price.js".to_owned(), spans.collect())],
     }

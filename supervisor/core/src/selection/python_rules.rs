@@ -1,14 +1,15 @@
 //! The rules of Python: which tests of pytest and unittest a changed source may affect.
 //!
-//! An edit in the body of a function concerns the tests that executed the function, if it is also known what earlier tests executed for
-//! later ones, as by filling a cache. Anything else concerns the test files that may import the changed file.
+//! An edit in the body of a function concerns the tests that executed the function, and those that may need what it returned and another
+//! function has kept, if it is known what earlier tests executed for later ones, as by filling a cache. Anything else concerns the test
+//! files that may import the changed file.
 
 use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_caches::CachedFunctions;
 use super::python_modules::PythonModules;
+use super::python_stores::stores_outside;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
 use super::text::LineMap;
@@ -28,12 +29,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     check_packages(input, &modules)?;
     let (calibrated, ran_alone) = input.index.calibrated();
     let measured = input.index.completely_measured();
-    let cached = CachedFunctions::default();
-    let mut rules = PythonRules { input, modules, calibrated, measured, cached, has_unknown: false };
-    if !rules.calibrated.is_empty() {
-        let loaded = input.index.file_names().collect();
-        rules.cached = CachedFunctions::new(input.sources, &loaded, |path| rules.is_test(path));
-    }
+    let mut rules = PythonRules { input, modules, calibrated, measured, has_unknown: false };
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
     let sources_have = |words: &[&str]| input.sources.values().any(|text| words.iter().any(|word| text.contains(word)));
     let naming = Naming { is_own: sources_have(&OWN_NAMES), has_examples: sources_have(&["doctest"]) };
@@ -107,7 +103,6 @@ struct PythonRules<'a> {
     calibrated: Vec<TestId>,
     /// Tests of which all lines are measured, sorted.
     measured: Vec<TestId>,
-    cached: CachedFunctions<'a>,
     /// Whether there are tests of which it is not known what they execute.
     has_unknown: bool,
 }
@@ -161,7 +156,7 @@ impl PythonRules<'_> {
         if kind(path) != FileKind::Source || self.is_test(path) || self.calibrated.is_empty() {
             return Ok(false);
         }
-        if self.modules.copies_code() || self.may_be_cached(change) {
+        if self.modules.copies_code() || self.may_store(change) {
             return Ok(false);
         }
         let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
@@ -191,11 +186,12 @@ impl PythonRules<'_> {
         }
     }
 
-    /// Whether the value of a changed function may be kept for later tests, by itself or by a function that names it.
-    fn may_be_cached(&self, change: &ChangedFile) -> bool {
+    /// Whether a changed function may store a value now where a test finds it that does not execute the function.
+    fn may_store(&self, change: &ChangedFile) -> bool {
         let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
         let changed = LineMap::new(old, new).changed_lines();
-        changed.len() > SELECTION_LINES_MAX || self.cached.have_lines(&change.path, &changed)
+        let text = self.input.sources.get(&change.path);
+        changed.len() > SELECTION_LINES_MAX || text.is_none_or(|text| stores_outside(text, &changed))
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

@@ -141,6 +141,7 @@ fn executed(test: &str, lines: &[(u32, u32)]) -> CoverageMeasurement {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::BySample,
         files: vec![("shop/price.py".to_owned(), spans(lines)), (file.to_owned(), spans(&[(2, 3)]))],
     }
@@ -265,47 +266,34 @@ fn tests_that_may_read_sources_run_although_they_execute_none() {
 }
 
 #[test]
-fn functions_whose_values_may_be_kept_select_the_tests_that_import_them() {
+fn an_edit_of_what_was_executed_for_a_function_that_keeps_values_selects_the_tests_that_may_need_it() {
     let [total, tax] = price_edits();
-    for (text, is_wide) in [
-        (
-            "import functools\nfrom shop.price import total\n\n@functools.lru_cache\ndef sum():\n    return total(2)\n",
-            true,
-        ),
-        ("from shop.price import total\n\ndef sum():\n    global kept\n    kept = total(2)\n", true),
-        ("from shop.price import total\n\ndef sum():\n    return total(2)\n", false),
-        ("import types\nfrom shop.price import total\ncopy = types.FunctionType(total.__code__, {})\n", true),
-    ] {
-        let mut before = price_files();
-        before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
-        before.insert("shop/sums.py".to_owned(), text.to_owned());
-        let sums = CoverageMeasurement {
-            attribution: Attribution::File,
-            files: vec![("shop/sums.py".to_owned(), vec![LineSpan { first: 1, last: 4 }])],
-            ..executed(PRICE_TESTS[0], &[])
-        };
-        let coverage = [price_coverage(), vec![sums]].concat();
-        let project = Project::new("pytest", &before, &passed(PRICE_TESTS), coverage);
-        assert_eq!(selected(&project, &before, &total).contains("sources.lints"), is_wide, "{text}");
-        assert_eq!(selected(&project, &before, &tax).contains("sources.lints"), text.contains("types"), "{text}");
-    }
+    let before = price_files();
+    let kept = CoverageMeasurement {
+        attribution: Attribution::File,
+        files: Vec::new(),
+        kept: vec![("shop/price.py".to_owned(), vec![LineSpan { first: 6, last: 6 }])],
+        ..executed(PRICE_TESTS[4], &[])
+    };
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), [price_coverage(), vec![kept]].concat());
+    assert_eq!(selected(&project, &before, &total), "cart.adds price.total run.runs sources.lints");
+    assert_eq!(selected(&project, &before, &tax), "cart.adds price.tax run.runs");
 }
 
 #[test]
-fn what_python_calls_of_a_kept_object_selects_the_tests_that_import_it() {
-    let kept = "import functools\n\nclass B:\n    def __init__(self):\n        self.a = 1\n\nclass A(B):\n    pass\n\n\
-                @functools.cache\ndef f():\n    return A()\n\nclass C:\n    def __init__(self):\n        self.b = 1\n";
+fn an_edit_that_stores_a_value_outside_of_its_function_selects_the_tests_that_import_it() {
     let mut before = price_files();
     before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
-    before.insert("shop/price.py".to_owned(), kept.to_owned());
-    let [total, tax, ..] = PRICE_TESTS;
-    let executing = [executed(total, &[(5, 5)]), executed(tax, &[(16, 16)])];
-    let others = PRICE_TESTS[2..].iter().map(|test| executed(test, &[]));
-    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), executing.into_iter().chain(others).collect());
-    for (old, new, is_wide) in [("self.a = 1", "self.a = 2", true), ("self.b = 1", "self.b = 2", false)] {
-        let edit = ("shop/price.py".to_owned(), kept.replace(old, new));
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+    for (new, is_wide) in [("b = a\n    KNOWN[a] = b", true), ("b = a\n    known = {a: b}", false)] {
+        let edit = ("shop/price.py".to_owned(), PRICE.replace("b = a", new));
         assert_eq!(selected(&project, &before, &edit).contains("sources.lints"), is_wide, "{new}");
     }
+    // One function may run with what another one names.
+    let copy = "import types\nfrom shop.price import total\ncopy = types.FunctionType(total.__code__, {})\n";
+    before.insert("shop/sums.py".to_owned(), copy.to_owned());
+    let project = Project::new("pytest", &before, &passed(PRICE_TESTS), price_coverage());
+    assert!(selected(&project, &before, &price_edits()[0]).contains("sources.lints"));
 }
 
 #[test]

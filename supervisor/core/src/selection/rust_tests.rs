@@ -50,6 +50,7 @@ fn measured(unit: &str, test: &str, lines: &[(&str, u32, u32)]) -> CoverageMeasu
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: files.collect(),
     }

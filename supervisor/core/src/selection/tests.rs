@@ -153,6 +153,7 @@ fn measured(package: &str, test: &str, files: &[(&str, u32, u32)]) -> CoverageMe
         complete: true,
         attribution: Attribution::Package,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: files
             .iter()

@@ -259,6 +259,7 @@ fn a_scoped_run_of_all_tests_replaces_no_coverage_of_others() {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: vec![(format!("{test}.go"), vec![LineSpan { first: 1, last: 2 }])],
     };

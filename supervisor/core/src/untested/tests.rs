@@ -29,6 +29,7 @@ fn executed(test: &str, path: &str, lines: &str) -> CoverageMeasurement {
         complete: true,
         attribution: Attribution::Test,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: vec![(path.to_owned(), spans_from_text(lines).unwrap())],
     }

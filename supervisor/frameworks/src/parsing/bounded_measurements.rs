@@ -24,7 +24,7 @@ impl BoundedMeasurements {
         let of_file =
             |(file, spans): &(String, Vec<LineSpan>)| entry + file.len() + spans.len() * size_of::<LineSpan>();
         let names = measurement.tests.iter().map(|name| name.len() + size_of::<String>()).sum::<usize>();
-        let bytes = names + measurement.files.iter().map(of_file).sum::<usize>();
+        let bytes = names + measurement.files.iter().chain(&measurement.kept).map(of_file).sum::<usize>();
         if bytes > self.bytes_left {
             self.left_out += measurement.tests.len();
             return;
@@ -54,6 +54,7 @@ mod tests {
                 complete: true,
                 attribution: Attribution::Test,
                 started_processes: false,
+                kept: Vec::new(),
                 calibration: Calibration::None,
                 files: vec![("a.py".to_owned(), vec![LineSpan { first: line, last: line }])],
             });

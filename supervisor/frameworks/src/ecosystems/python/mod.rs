@@ -47,10 +47,11 @@ pub(crate) struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
-        let shared: [(&str, &[u8]); 6] = [
+        let shared: [(&str, &[u8]); 7] = [
             ("proctor_python", SHARED),
             ("proctor_sample", include_bytes!("proctor_sample.py")),
             ("proctor_coverage", include_bytes!("proctor_coverage.py")),
+            ("proctor_keeping", include_bytes!("proctor_keeping.py")),
             ("proctor_changes", include_bytes!("proctor_changes.py")),
             ("proctor_project_coverage", include_bytes!("proctor_project_coverage.py")),
             (START_MODULE, include_bytes!("proctor_start.py")),

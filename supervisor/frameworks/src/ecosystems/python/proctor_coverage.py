@@ -11,7 +11,8 @@ with the tests that need them: all of this process, those of some files, or thos
 
 The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
 `n` says. The file of a test that ran alone (`proctor_sample.py`) begins with a record that says so. A record of the kind `lines` has the
-lines of a loaded file that can be executed. A word has a file's number (14 bits), whether the line is a module's or a class's own (1
+lines of a loaded file that can be executed, and one of the kind `kept` those that were executed below a function that keeps values
+(`proctor_keeping.py`). A word has a file's number (14 bits), whether the line is a module's or a class's own (1
 bit), and the line.
 """
 
@@ -29,6 +30,7 @@ import sys
 import types
 
 import proctor_changes
+import proctor_keeping
 import proctor_python
 
 # A word: line below 2 ** 17, then a flag, then the file's number.
@@ -55,8 +57,12 @@ IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[][^
 # Name of the code of a module.
 MODULE = "<module>"
 
-# Code of a function, as opposed to the code of a module or class.
+# Flags of code: of a function, as opposed to a module or class; of one that Python may suspend for others, as a coroutine.
 CO_OPTIMIZED = 1
+CO_SUSPENDS = 0x80 | 0x200
+
+# What `proctor_lines.c` is to know of a function: it has one line; it may be suspended for others; it keeps values in its `self` alone.
+ONE_LINE, SUSPENDS, IN_SELF = 1, 4, 8
 
 # What Python reports before it starts a process, or becomes another program.
 STARTS = frozenset(
@@ -116,6 +122,9 @@ def load_storage():
 class Lines:
     """Words of the lines that were executed since they were last taken."""
 
+    # Whether it is known what was executed below functions that keep values.
+    knows_kept = False
+
     def __init__(self, monitoring, tool):
         self._monitoring, self._tool = monitoring, tool
         # By id, since a code object's hash is computed from all it has. The code is kept, so that no other gets its id.
@@ -126,7 +135,7 @@ class Lines:
         self._listen(*self._callbacks())
 
     def _callbacks(self):
-        """The callbacks for a line and for the start of a function that has one."""
+        """The callbacks for a line, for the start of a function that has one, and for the end of a module."""
         self._words, self._bases = [], {}
 
         def executed(code, line, add=self._words.append, bases=self._bases, number=id, disable=self._monitoring.DISABLE):
@@ -136,30 +145,58 @@ class Lines:
         def began(code, _):
             return executed(code, code.co_firstlineno)
 
-        return executed, began
+        def ended(code, *_):
+            self.loaded(code)
 
-    def _listen(self, executed, began):
+        return executed, began, ended
+
+    def _listen(self, executed, began, ended):
         events = self._monitoring.events
-        returned = executed and (lambda code, offset, value: self.loaded(code))
-        self._monitoring.register_callback(self._tool, events.PY_RETURN, returned)
-        self._monitoring.register_callback(self._tool, events.LINE, executed)
-        self._monitoring.register_callback(self._tool, events.PY_START, began)
+        for event, callback in (
+            (events.LINE, executed),
+            (events.PY_START, began),
+            (events.PY_RESUME, began),
+            (events.PY_RETURN, ended),
+            (events.PY_YIELD, ended),
+        ):
+            self._monitoring.register_callback(self._tool, event, callback)
 
-    def watch(self, code, base):
-        """Asks for the lines of a code object, whose words begin at `base`. Returns them, or nothing if they are watched already."""
+    def watch(self, code, base, keeps):
+        """Asks for the lines of a code object, whose words begin at `base`, and `keeps(lines)` where it keeps values. Returns them, or
+        nothing if they are watched already."""
         if id(code) in self._codes or len(self._codes) >= CODES_MAX or self._stopped:
             return ()
         self._codes[id(code)] = code
         first, lines = code.co_firstlineno, {line for _, _, line in code.co_lines() if line}
-        self._add(code, base, max(lines, default=first) - first + 1)
-        events = self._monitoring.events
         # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
-        wanted = events.LINE | (events.PY_START if lines == {first} else 0) | (events.PY_RETURN if code.co_name == MODULE else 0)
+        flags = (ONE_LINE if lines == {first} else 0) | (SUSPENDS if code.co_flags & CO_SUSPENDS else 0)
+        self._add(code, base, max(lines, default=first) - first + 1, flags)
+        events = self._monitoring.events
+        wanted = events.LINE | (events.PY_START if flags & ONE_LINE else 0) | (events.PY_RETURN if code.co_name == MODULE else 0)
         self._monitoring.set_local_events(self._tool, code, wanted)
+        kept = keeps(lines) if self.knows_kept else None
+        if kept is not None:
+            self._keep(code, kept)
         return lines
 
-    def _add(self, code, base, count):
+    def _add(self, code, base, count, flags):
         self._bases[id(code)] = base
+
+    def keep(self, names):
+        """Functions with these names keep values."""
+        for code in list(self._codes.values()) if self.knows_kept and names else ():
+            if code.co_name in names:
+                self._keep(code, proctor_keeping.RETURNED)
+
+    def _keep(self, code, kept):
+        pass
+
+    def kept(self):
+        """The words of all lines that were executed below functions that keep values."""
+        return array.array("I")
+
+    def forget(self):
+        """A test begins: what began before has nothing to do with it."""
 
     def take(self):
         """The words since the last call. Each line is reported anew from now on."""
@@ -175,30 +212,54 @@ class Lines:
         """Turns off each line that is executed."""
         self._stopped = True
         disable = self._monitoring.DISABLE
-        self._listen(lambda code, line: disable, lambda code, offset: disable)
+        self._listen(lambda code, line: disable, lambda code, offset: disable, lambda code, offset, value: disable)
 
     def stop(self):
         """Gives the tool id back."""
         self.silence()
         for code in self._codes.values():
             self._monitoring.set_local_events(self._tool, code, 0)
-        self._listen(None, None)
+        self._listen(None, None, None)
         self._monitoring.free_tool_id(self._tool)
 
 
 class StoredLines(Lines):
     """The same, stored by the extension module."""
 
+    knows_kept = True
+
     def __init__(self, monitoring, tool, stored):
         self._stored = stored
-        stored.start(None, monitoring.DISABLE)
+        # Functions that keep values, by id, with the lines that do.
+        self._keeping = {}
+        stored.start(None, monitoring.DISABLE, monitoring.restart_events, lambda code: self.loaded(code))
         super().__init__(monitoring, tool)
 
     def _callbacks(self):
-        return self._stored.executed, self._stored.began
+        return self._stored.executed, self._stored.began, self._stored.ended
 
-    def _add(self, code, base, count):
-        self._stored.watch(code, base, code.co_firstlineno, count)
+    def _add(self, code, base, count, flags):
+        self._stored.watch(code, base, code.co_firstlineno, count, flags)
+
+    def _keep(self, code, kept):
+        last, lines, in_self = kept
+        self._keeping[id(code)] = code, lines or (0,)
+        self._stored.keep(code, last, IN_SELF if in_self else 0)
+        events = self._monitoring.events
+        wanted = events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
+        self._monitoring.set_local_events(self._tool, code, wanted | self._monitoring.get_local_events(self._tool, code))
+
+    def kept(self):
+        functions = 0
+        for code, lines in self._keeping.values():
+            for line in lines:
+                functions |= self._stored.kept(code, line)
+        words = array.array("I")
+        words.frombytes(self._stored.below(functions))
+        return words
+
+    def forget(self):
+        self._stored.forget()
 
     def take(self):
         words = array.array("I")
@@ -260,7 +321,7 @@ class Note:
     def end(self, package, name, uses=(), seconds=None):
         return None
 
-    is_complete = False
+    is_complete = knows_kept = False
     enter = leave = finish = lambda *_: None
 
 
@@ -278,6 +339,8 @@ class Measurement:
         self._files, self._numbers = [], {}
         # Pieces of code whose lines are written already.
         self._described = set()
+        # Names of functions whose values an assignment keeps, and the file that was loaded last.
+        self._kept_names, self._source = set(), proctor_keeping.Source("")
         # Words that are written already, by the tests that share them.
         self._shared = {}
         self._test = None
@@ -325,6 +388,11 @@ class Measurement:
             yield
         finally:
             self._forks_itself = False
+
+    @property
+    def knows_kept(self):
+        """Whether it is known what was executed below functions that keep values."""
+        return self._lines.knows_kept
 
     @property
     def is_complete(self):
@@ -377,17 +445,29 @@ class Measurement:
             base = self._numbers[code.co_filename] = self._number(code)
         if base < 0:
             return
-        codes, lines = [(code, OWN_LINE)], set()
-        for one, flag in codes:
+        codes, lines = [(code, OWN_LINE, ())], set()
+        for one, flag, around in codes:
             if one.co_firstlineno < OWN_LINE:
                 flag = 0 if one.co_flags & CO_OPTIMIZED else flag
-                lines.update(self._lines.watch(one, base + flag))
-                codes.extend((inner, flag) for inner in one.co_consts if type(inner) is types.CodeType)
+                lines.update(self._lines.watch(one, base + flag, lambda lines: self._keeps(one, lines, around)))
+                codes.extend((inner, flag, (*around, one)) for inner in one.co_consts if type(inner) is types.CodeType)
         self._describe(base >> FILE_SHIFT, code, lines)
         # An empty module has no lines, and returns nevertheless.
         if lines and code.co_name == MODULE and (self._fixtures or self._test is not None or self.changes.is_watched):
             self._interrupt()
             self._loading.append(id(code))
+
+    def _keeps(self, code, lines, around):
+        """Where a function keeps values; None if it keeps none. A module or class may have them kept of others."""
+        path = os.path.join(self._start, code.co_filename)
+        if self._source.path != path:
+            self._source = proctor_keeping.Source(path)
+        if code.co_flags & CO_OPTIMIZED:
+            return proctor_keeping.RETURNED if code.co_name in self._kept_names else self._source.keeps(code, lines, around)
+        names = self._source.kept_names(code, lines) - self._kept_names
+        self._kept_names |= names
+        self._lines.keep(names)
+        return None
 
     def _loaded(self, code):
         """The code of a module ends. What a test or fixture executed meanwhile, no other will: the module is loaded once."""
@@ -451,6 +531,7 @@ class Measurement:
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
         self._loading = []
+        self._lines.forget()
         self.changes.begin_test()
 
     def end(self, package, name, uses=(), seconds=None):
@@ -497,6 +578,7 @@ class Measurement:
             return
         if self._has_tests:
             self.outside(packages)
+            self._records.write("kept", {}, self._lines.kept())
             self._records.write("imported", {"files": self._imported()})
         self._is_over = True
         self._lines.stop()

@@ -1,7 +1,11 @@
 /* Stores executed lines for proctor_coverage.py.
 
    Each line stays on, and its first execution in a test is stored. To turn lines off and all of them on again for each test would be
-   dearer: Python then prepares all code anew. Only a line that a test executes very often is turned off until the next test.
+   dearer: Python then prepares all code anew. Only a line that a test executes very often is turned off until the next test, or until a
+   function begins that keeps values.
+
+   Some functions keep values for later calls, as caches do (proctor_keeping.py). Of each line it is stored below which of them it was
+   ever executed.
 
    An extension module of the stable ABI (PEP 384) from Python 3.12 on. It needs neither Python's headers nor a C library, so that one
    file serves every Python of its architecture: what it declares of Python's is found in the process that loads it. All functions are
@@ -11,6 +15,7 @@ typedef struct _object PyObject;
 typedef __PTRDIFF_TYPE__ Py_ssize_t;
 typedef __SIZE_TYPE__ size_t;
 typedef __UINT32_TYPE__ word;
+typedef __UINT64_TYPE__ set;
 typedef PyObject *(*function)(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 typedef struct {
@@ -34,27 +39,56 @@ typedef struct {
     void *slots, *traverse, *clear, *release;
 } PyModuleDef;
 
+typedef struct _frame PyFrameObject;
+
 #define METH_FASTCALL 0x0080
 #define PYTHON_ABI_VERSION 3
 
 PyObject *PyModule_Create2(PyModuleDef *definition, int version);
 PyObject *PyBytes_FromStringAndSize(const char *bytes, Py_ssize_t size);
 PyObject *PyLong_FromLong(long number);
+PyObject *PyLong_FromUnsignedLongLong(unsigned long long number);
 long PyLong_AsLong(PyObject *number);
+unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
 void *PyMem_RawMalloc(size_t size);
 void *PyMem_RawRealloc(void *memory, size_t size);
 void *PyMem_RawCalloc(size_t count, size_t size);
 void PyMem_RawFree(void *memory);
 void Py_IncRef(PyObject *object);
+void Py_DecRef(PyObject *object);
+PyObject *PyObject_CallNoArgs(PyObject *callable);
+PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *names);
+PyFrameObject *PyEval_GetFrame(void);
+PyFrameObject *PyFrame_GetBack(PyFrameObject *frame);
+PyObject *PyFrame_GetCode(PyFrameObject *frame);
+int PyFrame_GetLasti(PyFrameObject *frame);
+PyObject *PyFrame_GetVarString(PyFrameObject *frame, const char *name);
+PyObject *PyWeakref_NewRef(PyObject *object, PyObject *callback);
+void PyErr_Clear(void);
+unsigned long PyThread_get_thread_ident(void);
 
-/* How often a line was executed since `take` was called for the time with this number. */
+/* How often a line was executed since `take` was called for the time with this number, and below which functions that keep values it
+   ever was. */
 typedef struct {
     word time, executions;
+    set below;
 } line;
+
+/* What is to be known of a code object, as proctor_coverage.py gives it: it has one line; it keeps values; it may be suspended for others;
+   it keeps values in its `self` alone; and that a test had this object from another one. */
+enum { ONE_LINE = 1, KEEPS = 2, SUSPENDS = 4, IN_SELF = 8, HANDED_ON = 16 };
+
+/* The functions that keep values have numbers, in the order in which they begin. The last one stands for all others. */
+#define NUMBERS 64
+#define OTHERS ((set)1 << (NUMBERS - 1))
 
 /* A code object, which proctor_coverage.py keeps alive. */
 typedef struct {
     PyObject *code;
+    word flags;
+    /* Of a function that keeps values: its number, and the last instruction before which it may keep any. */
+    set number;
+    int last;
     /* The word of line 0. */
     word base;
     /* The first line, and how many follow with it. */
@@ -68,18 +102,47 @@ typedef struct {
 /* Most words between two calls of take: as many lines as the largest projects have. */
 #define WORDS_MAX ((size_t)1 << 24)
 
+/* Most objects in which functions keep values that are watched at once; a power of 2. */
+#define OBJECTS_MAX 4096
+
+/* Most frames of a stack that are searched for a function that keeps values. Beyond, there may be one. */
+#define FRAMES_MAX 4096
+
+/* How often in one test all lines are turned on again for functions that keep values. Then none is turned off any more. */
+#define RESTARTS_MAX 8
+
+
 /* Code objects by address, at most half of the places taken; the number of places is a power of 2. */
 static entry *entries;
 static size_t places, taken;
 
+/* Lines since `take`. */
 static word *words;
 static size_t room, count;
 
 /* How often `take` was called, from 1, and whether lines were turned off since they were last turned on. */
-static word now = 1, has_disabled;
+static word now = 1, has_disabled, restarts;
 
-/* None, and sys.monitoring.DISABLE */
-static PyObject *none, *disable;
+/* The functions that keep values, of which some may not be on the stack any more, and the thread in which the last one began. One that
+   Python suspends, as a coroutine, has begun other tasks meanwhile: all until the end of the test may be for it. */
+static set keeping, suspended;
+static unsigned long keeping_thread;
+
+/* An object, by a weak reference, with the function that keeps values in it, and when it did so first. */
+typedef struct {
+    PyObject *reference, *code;
+    word time;
+} object;
+
+/* By reference and function, at most half of the places taken. */
+static object objects[2 * OBJECTS_MAX];
+static word watched;
+
+/* How many functions that keep values have begun, and how often each has begun and not ended, unless an exception ended it. */
+static word begun, nesting[NUMBERS];
+
+/* None, sys.monitoring.DISABLE and sys.monitoring.restart_events, and what is called as the code of a module ends. */
+static PyObject *none, *disable, *restart, *loaded;
 
 static entry *find(entry *table, size_t size, PyObject *code) {
     size_t at = ((size_t)code >> 4) * (size_t)0x9E3779B97F4A7C15ull >> 20;
@@ -107,13 +170,108 @@ static void store(word one) {
     words[count++] = one;
 }
 
-/* Stores a line of a code object, unless it was since `take`. Returns what Python is to do with the line. */
+/* The functions that keep values on the stack of this thread, and have yet to keep what they are to. */
+static set on_stack(void) {
+    PyFrameObject *frame = PyEval_GetFrame();
+    Py_IncRef((PyObject *)frame);
+    int depth = 0;
+    set found = 0;
+    for (; frame && depth < FRAMES_MAX; depth++) {
+        PyObject *code = PyFrame_GetCode(frame);
+        entry *of = find(entries, places, code);
+        if (of->code && of->flags & KEEPS && PyFrame_GetLasti(frame) <= of->last)
+            found |= of->number;
+        Py_DecRef(code);
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DecRef((PyObject *)frame);
+        frame = back;
+    }
+    Py_DecRef((PyObject *)frame);
+    return depth < FRAMES_MAX ? found : OTHERS;
+}
+
+/* The functions that keep values for which what runs now may be. */
+static set may_keep(void) {
+    /* Another thread may work for them. */
+    if (keeping_thread == PyThread_get_thread_ident()) {
+        keeping = on_stack() | suspended;
+        for (int number = 0; number < NUMBERS; number++)
+            if (!(keeping >> number & 1))
+                nesting[number] = 0;
+    }
+    return keeping;
+}
+
+/* Whether a function that keeps values, in which a line begins, is on the stack once, and has kept what it is to. */
+static int has_kept(entry *of) {
+    return nesting[__builtin_ctzll(of->number)] == 1 && keeping_thread == PyThread_get_thread_ident() &&
+           PyFrame_GetLasti(PyEval_GetFrame()) > of->last;
+}
+
+static object *find_object(PyObject *reference, PyObject *code) {
+    size_t at = (((size_t)reference >> 4) + ((size_t)code >> 3)) * (size_t)0x9E3779B97F4A7C15ull >> 20;
+    for (;; at++) {
+        object *one = &objects[at & (2 * OBJECTS_MAX - 1)];
+        if (!one->reference || (one->reference == reference && one->code == code))
+            return one;
+    }
+}
+
+static int is_alive(object *one) {
+    PyObject *referred = PyObject_CallNoArgs(one->reference);
+    int alive = referred && referred != none;
+    if (referred)
+        Py_DecRef(referred);
+    else
+        PyErr_Clear();
+    return alive;
+}
+
+/* Marks the functions that keep values in objects which are still there, and watches no object any more. */
+static void hand_on(void) {
+    for (size_t at = 0; at < 2 * OBJECTS_MAX; at++) {
+        object *one = &objects[at];
+        if (!one->reference)
+            continue;
+        if (is_alive(one))
+            find(entries, places, one->code)->flags |= HANDED_ON;
+        Py_DecRef(one->reference);
+        one->reference = 0;
+    }
+    watched = 0;
+}
+
+/* A function that keeps values in its `self` begins. Nobody makes a second weak reference to an object, so that it stands for it. */
+static void watch_self(entry *of) {
+    PyObject *self = PyFrame_GetVarString(PyEval_GetFrame(), "self");
+    PyObject *reference = self ? PyWeakref_NewRef(self, 0) : 0;
+    if (self)
+        Py_DecRef(self);
+    if (!reference) {
+        PyErr_Clear();
+        of->flags |= HANDED_ON;
+        return;
+    }
+    if (watched == OBJECTS_MAX)
+        hand_on();
+    object *one = find_object(reference, of->code);
+    if (!one->reference) {
+        *one = (object){reference, of->code, now};
+        watched++;
+        return;
+    }
+    Py_DecRef(reference);
+    if (one->time != now)
+        of->flags |= HANDED_ON;
+}
+
+/* Stores a line of a code object, unless it was since `take`. Returns what Python is to do with the line, no reference of its own. */
 static PyObject *record(PyObject *code, word number) {
     entry *of = places ? find(entries, places, code) : 0;
     word at = of ? number - of->first : 0;
     if (!of || !of->code || at >= of->count) {
         has_disabled = 1;
-        return answer(disable);
+        return disable;
     }
     line *one = &of->lines[at];
     if (one->time != now) {
@@ -121,29 +279,77 @@ static PyObject *record(PyObject *code, word number) {
         one->executions = 0;
         store(of->base + number);
     }
-    if (++one->executions < EXECUTIONS_MAX)
-        return answer(none);
+    if (keeping & ~one->below && !(one->below & OTHERS)) {
+        if (keeping & of->number && has_kept(of))
+            keeping &= ~of->number | suspended;
+        if (keeping & ~one->below)
+            one->below |= may_keep();
+    }
+    if (one->executions < EXECUTIONS_MAX)
+        one->executions++;
+    if (one->executions < EXECUTIONS_MAX || restarts > RESTARTS_MAX)
+        return none;
     has_disabled = 1;
-    return answer(disable);
+    return disable;
 }
 
 /* executed(code, line): the callback for lines. */
 static PyObject *executed(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    return number == 2 ? record(arguments[0], (word)PyLong_AsLong(arguments[1])) : answer(none);
+    return answer(number == 2 ? record(arguments[0], (word)PyLong_AsLong(arguments[1])) : none);
 }
 
-/* began(code, offset): the callback for the start of a function that has one line. */
+/* began(code, offset): the callback for the start of a function that has one line or keeps values, and as the latter goes on. */
 static PyObject *began(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
     entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
-    return of ? record(arguments[0], of->first) : answer(none);
+    if (!of || !of->code)
+        return answer(none);
+    if (of->flags & KEEPS) {
+        if (!of->number)
+            of->number = (set)1 << (begun < NUMBERS - 1 ? begun++ : NUMBERS - 1);
+        keeping |= of->number;
+        nesting[__builtin_ctzll(of->number)]++;
+        suspended |= of->flags & SUSPENDS ? of->number : 0;
+        keeping_thread = PyThread_get_thread_ident();
+        if ((of->flags & (IN_SELF | HANDED_ON)) == IN_SELF)
+            watch_self(of);
+        if (has_disabled && restarts <= RESTARTS_MAX) {
+            restarts++;
+            has_disabled = 0;
+            PyObject *done = PyObject_CallNoArgs(restart);
+            if (!done)
+                return 0;
+            Py_DecRef(done);
+        }
+    }
+    PyObject *wanted = of->flags & ONE_LINE ? record(arguments[0], of->first) : none;
+    /* The start of a function that keeps values stays on. */
+    return answer(of->flags & KEEPS ? none : wanted);
 }
 
-/* watch(code, base, first, count): adds a code object. Returns 0 if there is no memory for it. */
+/* ended(code, offset, value): the callback for the end of a module and of a function that keeps values, or as the latter is suspended. */
+static PyObject *ended(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self;
+    entry *of = number == 3 && places ? find(entries, places, arguments[0]) : 0;
+    if (!of || !of->code)
+        return answer(none);
+    if (!(of->flags & KEEPS))
+        return PyObject_Vectorcall(loaded, arguments, 1, 0);
+    /* One that began before it was known to keep values has no number. */
+    if (of->number) {
+        word *times = &nesting[__builtin_ctzll(of->number)];
+        *times -= *times > 0;
+        if (!*times)
+            keeping &= ~of->number | suspended;
+    }
+    return answer(none);
+}
+
+/* watch(code, base, first, count, flags): adds a code object. Returns 0 if there is no memory for it. */
 static PyObject *watch(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    if (number != 4)
+    if (number != 5)
         return PyLong_FromLong(0);
     if (2 * taken >= places) {
         size_t more = places ? 2 * places : 4096;
@@ -163,19 +369,76 @@ static PyObject *watch(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
     if (!memory)
         return PyLong_FromLong(0);
     taken++;
-    *one = (entry){arguments[0], (word)PyLong_AsLong(arguments[1]), (word)PyLong_AsLong(arguments[2]), lines, memory};
+    word base = (word)PyLong_AsLong(arguments[1]), first = (word)PyLong_AsLong(arguments[2]);
+    *one = (entry){arguments[0], (word)PyLong_AsLong(arguments[4]), 0, 0, base, first, lines, memory};
     return PyLong_FromLong(1);
+}
+
+/* keep(code, last, flags): a code object that was added is of a function that keeps values, before it comes behind the instruction
+   `last`. */
+static PyObject *keep(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self;
+    entry *of = number == 3 && places ? find(entries, places, arguments[0]) : 0;
+    if (of && of->code) {
+        of->flags = (of->flags & ~(word)IN_SELF) | KEEPS | (word)PyLong_AsLong(arguments[2]);
+        of->last = (int)PyLong_AsLong(arguments[1]);
+    }
+    return answer(none);
+}
+
+/* kept(code, line): the number of such a function that has begun, as a set, if the line was executed; a line of 0 is not asked for. No
+   number if it keeps values in its `self`, and no test had such an object from another one, or has left one behind. */
+static PyObject *kept(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self;
+    entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
+    set found = 0;
+    if (watched)
+        hand_on();
+    if (of && of->code && (of->flags & (IN_SELF | HANDED_ON)) != IN_SELF) {
+        word at = (word)PyLong_AsLong(arguments[1]), offset = at - of->first;
+        if (!at || (offset < of->count && of->lines[offset].time))
+            found = of->number;
+    }
+    return PyLong_FromUnsignedLongLong(found);
+}
+
+/* The stored words as bytes, which are no longer stored. */
+static PyObject *stored(void) {
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(count * sizeof(word)));
+    if (bytes)
+        count = 0;
+    return bytes;
 }
 
 /* take(): the words since the last call, as bytes. */
 static PyObject *take(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self, (void)arguments, (void)number;
-    PyObject *bytes = PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)(count * sizeof(word)));
+    PyObject *bytes = stored();
     if (bytes) {
-        count = 0;
         now++;
+        restarts = 0;
     }
     return bytes;
+}
+
+/* below(functions): the words of all lines that were ever executed below one of these functions that keep values, as bytes. What was not
+   taken is lost. */
+static PyObject *below(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self;
+    set wanted = (number == 1 ? PyLong_AsUnsignedLongLong(arguments[0]) : 0) | OTHERS;
+    count = 0;
+    for (size_t at = 0; at < places; at++)
+        for (word line = 0; entries[at].code && line < entries[at].count; line++)
+            if (entries[at].lines[line].below & wanted)
+                store(entries[at].base + entries[at].first + line);
+    return stored();
+}
+
+/* forget(): what has begun before has nothing to do with what runs from now on. */
+static PyObject *forget(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self, (void)arguments, (void)number;
+    keeping = suspended = 0;
+    return answer(none);
 }
 
 /* disabled(): whether lines were turned off since the last call. */
@@ -186,22 +449,30 @@ static PyObject *disabled(PyObject *self, PyObject *const *arguments, Py_ssize_t
     return PyLong_FromLong((long)had);
 }
 
-/* start(none, disable): what the callbacks return. */
+/* start(none, disable, restart, loaded): what the callbacks return, what turns all lines on, and what is called with the code of a module
+   that ends. */
 static PyObject *start(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    if (number == 2) {
+    if (number == 4) {
         none = answer(arguments[0]);
         disable = answer(arguments[1]);
+        restart = answer(arguments[2]);
+        loaded = answer(arguments[3]);
     }
-    return PyLong_FromLong(number == 2);
+    return PyLong_FromLong(number == 4);
 }
 
 static PyMethodDef methods[] = {
     {"start", start, METH_FASTCALL, 0},
     {"watch", watch, METH_FASTCALL, 0},
+    {"keep", keep, METH_FASTCALL, 0},
     {"executed", executed, METH_FASTCALL, 0},
     {"began", began, METH_FASTCALL, 0},
+    {"ended", ended, METH_FASTCALL, 0},
     {"take", take, METH_FASTCALL, 0},
+    {"kept", kept, METH_FASTCALL, 0},
+    {"below", below, METH_FASTCALL, 0},
+    {"forget", forget, METH_FASTCALL, 0},
     {"disabled", disabled, METH_FASTCALL, 0},
     {0, 0, 0, 0},
 };

@@ -141,7 +141,7 @@ def start(measurement, run, has_fixtures_between=False):
     """A process for the sample, before the first test; None if there can be none. `run(number)` runs and measures a test.
     `has_fixtures_between` says whether fixtures run between two tests."""
     try:
-        if not measurement.is_complete or why_not(measurement) is not None:
+        if not measurement.is_complete or not measurement.knows_kept or why_not(measurement) is not None:
             return None
         measurement.changes.watch(has_fixtures_between)
         return SampleProcess(measurement, run)

@@ -3,8 +3,10 @@
 //!
 //! The lines that ran outside of any test, and a module's own lines where a test imported it, belong to all tests of the file.
 //! A test file's own among them belong to the tests of this file alone, unless another file may import it.
-//! Lines of a fixture of a class, module or session belong to the tests that used it. Lines that a test executed when it ran alone, and
-//! not beside others, belong to all tests of the process: one of them executed it for the others.
+//! Lines of a fixture of a class, module or session belong to the tests that used it.
+//!
+//! Some tests also ran alone. What one of them executed only there, an earlier test executed for it beside the others, and perhaps for
+//! others: it belongs to all that did not run alone. These may also need what any test executed below a function that keeps values.
 
 mod alone_tests;
 mod process_lines;
@@ -118,34 +120,37 @@ fn add_process(
         complete: true,
         attribution: Attribution::File,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files,
     };
     let shared = process.shared(finished);
     let mut fixtures = std::mem::take(&mut process.fixtures);
     fixtures.values_mut().for_each(sort);
-    let sample = alone.sample(&process, &shared, &fixtures);
+    let mut sample = alone.sample(&process, &shared, &fixtures);
     for test in &process.tests {
         harvest.push(CoverageMeasurement {
             attribution: Attribution::Test,
             started_processes: test.started_processes,
             calibration: sample.calibration(test),
-            ..set(&test.package, vec![test.name.clone()], process.lines(&test.words))
+            ..set(&test.package, vec![test.name.clone()], sample.add_alone(test, process.lines(&test.words)))
         });
     }
+    let kept = if sample.is_calibrated() { process.kept_lines() } else { Vec::new() };
     let packages = process.packages();
     for (package, words) in shared {
         if let Some(tests) = packages.get(package.as_str()) {
             harvest.push(set(&package, tests.clone(), process.lines(&words)));
         }
     }
-    if !sample.hidden.is_empty() {
+    for (package, tests) in &packages {
         // Forged names of packages cost no more than what fits.
-        for (package, tests) in &packages {
-            if harvest.note().is_some() {
-                break;
-            }
-            harvest.push(set(package, tests.clone(), sample.hidden.clone()));
+        if harvest.note().is_some() {
+            break;
+        }
+        let (others, is_shown) = (sample.others(package, tests), !sample.hidden.is_empty() || !kept.is_empty());
+        if is_shown && !others.is_empty() {
+            harvest.push(CoverageMeasurement { kept: kept.clone(), ..set(package, others, sample.hidden.clone()) });
         }
     }
     let mut users: BTreeMap<(u32, &str), Vec<String>> = BTreeMap::new();

@@ -57,6 +57,8 @@ enum Record {
     Packages { of: Option<Vec<String>>, n: u32 },
     /// Lines of a fixture.
     Fixture { of: u32, n: u32 },
+    /// Lines that were executed below functions that keep values.
+    Kept { n: u32 },
     /// Numbers of the files that other files may import.
     Imported { files: BTreeSet<u32> },
     /// Numbers of the files that a test file of JavaScript loaded, and of those that Node itself loaded beside its tests. Without such
@@ -101,6 +103,8 @@ pub(super) struct ProcessLines {
     /// Lines that the tests of a test file share.
     pub(super) packages: BTreeMap<String, Vec<u32>>,
     pub(super) fixtures: BTreeMap<u32, Vec<u32>>,
+    /// Lines that were executed below functions that keep values.
+    pub(super) kept: Vec<u32>,
     /// `None` if the process ended early.
     pub(super) imported: Option<BTreeSet<u32>>,
     /// By test file, the numbers of the files that it loaded.
@@ -142,7 +146,9 @@ impl ProcessLines {
         let end = memchr::memchr(b'\n', content)?;
         let (line, rest) = (&content[..end], &content[end + 1..]);
         let record: Record = serde_json::from_slice(line).ok()?;
-        let (Record::Test { n, .. } | Record::Packages { n, .. } | Record::Fixture { n, .. }) = record else {
+        let (Record::Test { n, .. } | Record::Packages { n, .. } | Record::Fixture { n, .. } | Record::Kept { n }) =
+            record
+        else {
             self.add(record, finished, Vec::new());
             return Some(rest);
         };
@@ -197,6 +203,7 @@ impl ProcessLines {
                 }
             }
             Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
+            Record::Kept { .. } => self.kept.append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
             Record::Loads { package, files, mut natively } => {
                 self.loads.push((join(&self.dir, &package), files));
@@ -273,6 +280,12 @@ impl ProcessLines {
         packages.into_iter().for_each(|package| shared.entry(package).or_default().extend(&common));
         shared.values_mut().for_each(sort);
         shared
+    }
+
+    /// Lines by file that were executed below functions that keep values.
+    pub(super) fn kept_lines(&mut self) -> Vec<(String, Vec<LineSpan>)> {
+        sort(&mut self.kept);
+        self.lines(&self.kept)
     }
 
     /// Lines by file: a word can name no more files, nor a file more spans, than an index holds.

@@ -142,25 +142,23 @@ fn with_alone(sampled: usize, alone: &[&str]) -> CoverageHarvest {
 }
 
 #[test]
-fn lines_that_a_test_executes_only_alone_belong_to_all_tests_of_its_process() {
-    let calibrations = |harvest: &CoverageHarvest| -> Vec<Calibration> {
-        let of_tests = harvest.measured.iter().filter(|set| set.attribution == Attribution::Test);
-        of_tests.map(|set| set.calibration).collect()
-    };
-    let hidden = |harvest: &CoverageHarvest| {
-        described(harvest).into_iter().filter(|set| set.ends_with("false src/m.py:6-6")).collect::<Vec<_>>()
-    };
+fn a_test_that_ran_alone_has_what_it_executed_there() {
+    let calibrations = |harvest: &CoverageHarvest| calibrations(&harvest.measured);
     let none = with_alone(0, &[]);
-    assert_eq!((calibrations(&none), hidden(&none).len()), (vec![Calibration::None; 2], 0));
+    assert_eq!(calibrations(&none), [Calibration::None; 2]);
     let first = with_alone(1, &["x"]);
     assert_eq!(calibrations(&first), [Calibration::None; 2], "too few");
     assert_eq!(calibrations(&with_alone(2, &["x"])), [Calibration::None; 2], "one of two failed, or had no time");
     let both = with_alone(2, &["x", "z"]);
     assert_eq!(calibrations(&both), [Calibration::Alone; 2]);
-    let expected = [A, B]
-        .map(|file| format!("File {file}::{} false src/m.py:6-6", if file == A { "test_x" } else { "T::test_z" }));
-    assert_eq!(hidden(&both), expected);
-    assert_eq!(both.measured.len(), none.measured.len() + 2, "a test that ran alone is no further test");
+    assert_eq!(both.measured.len(), none.measured.len(), "a test that ran alone is no further test");
+    // What it executed only alone is its own.
+    let [before, after] = [&none, &both].map(|harvest| {
+        let of_tests = described(harvest).into_iter().filter(|set| set.starts_with("Test "));
+        of_tests.map(|set| set.split_once(' ').unwrap().1.to_owned()).collect::<Vec<_>>()
+    });
+    assert_eq!(before[1], format!("{B}::T::test_z false src/m.py:5-5,8-8"));
+    assert_eq!(after[1], format!("{B}::T::test_z false src/m.py:5-6,8-8,20-20"));
 }
 
 #[test]
@@ -273,16 +271,17 @@ proptest! {
     }
 }
 
-#[test]
-fn tests_that_cannot_be_in_the_sample_are_not_calibrated() {
+/// A process of eight tests, of which five ran alone: what it measured of all of them.
+fn with_sample(kept: &[u32], of_tests: &[u32], alone: impl Fn(&str) -> Vec<u32>) -> Vec<CoverageMeasurement> {
     let file = record(r#"{"kind":"file","path":"src/m.py"}"#, &[]);
     let names = ["test_x", "test_y", "test_w", "test_v", "test_u", "test_t", "test_s", "test_r"];
     let finished = BTreeMap::from([("test_a.py".to_owned(), names.map(str::to_owned).into())]);
-    let test = |name: &str, seconds: &str| {
+    let test = |name: &str, seconds: &str, words: &[u32]| {
+        let n = words.len();
         let json = format!(
-            r#"{{"kind":"test","package":"test_a.py","name":"{name}","uses":[],"processes":false,"seconds":{seconds},"n":0}}"#
+            r#"{{"kind":"test","package":"test_a.py","name":"{name}","uses":[],"processes":false,"seconds":{seconds},"n":{n}}}"#
         );
-        record(&json, &[])
+        record(&json, words)
     };
     // One that is slow, and one that failed or changed something.
     let seconds = |name: &str| match name {
@@ -291,19 +290,45 @@ fn tests_that_cannot_be_in_the_sample_are_not_calibrated() {
         _ => "0.1",
     };
     let mut main = vec![file.clone()];
-    main.extend(names.iter().map(|name| test(name, seconds(name))));
+    main.extend(names.iter().map(|name| test(name, seconds(name), of_tests)));
     main.push(record(r#"{"kind":"sampled","tests":5,"seconds":0.1}"#, &[]));
+    main.push(record(&format!(r#"{{"kind":"kept","n":{}}}"#, kept.len()), kept));
     main.push(record(r#"{"kind":"imported","files":[]}"#, &[]));
     let mut own = vec![("pytest-lines/0".to_owned(), main.concat())];
     for name in &names[2..7] {
-        let alone = [record(r#"{"kind":"alone"}"#, &[]), file.clone(), test(name, "null")].concat();
+        let alone = [record(r#"{"kind":"alone"}"#, &[]), file.clone(), test(name, "null", &alone(name))].concat();
         own.push((format!("pytest-lines/{name}"), alone));
     }
-    let measured = ingest("pytest", &own, &finished).measured;
+    ingest("pytest", &own, &finished).measured
+}
+
+fn calibrations(measured: &[CoverageMeasurement]) -> Vec<Calibration> {
     let of_tests = measured.iter().filter(|set| set.attribution == Attribution::Test);
-    let found: Vec<Calibration> = of_tests.map(|set| set.calibration).collect();
+    of_tests.map(|set| set.calibration).collect()
+}
+
+#[test]
+fn tests_that_cannot_be_in_the_sample_are_not_calibrated() {
+    let found = calibrations(&with_sample(&[], &[], |_| Vec::new()));
     let expected = [&[Calibration::None; 2][..], &[Calibration::Alone; 5], &[Calibration::BySample]].concat();
     assert_eq!(found, expected);
+    // One that executed less alone than beside the others took another way.
+    let lines = [word(0, 5), word(0, 6)];
+    let found = calibrations(&with_sample(&[], &lines, |name| lines[usize::from(name == "test_u")..].to_vec()));
+    let others =
+        [Calibration::Alone, Calibration::Alone, Calibration::BySample, Calibration::Alone, Calibration::Alone];
+    assert_eq!(found, [&[Calibration::None; 2][..], &others, &[Calibration::BySample]].concat());
+}
+
+#[test]
+fn what_other_tests_may_have_executed_belongs_to_those_that_did_not_run_alone() {
+    let kept = [word(0, 9), word(0, 8), word(0, 9)];
+    let measured = with_sample(&kept, &[], |name| if name == "test_v" { vec![word(0, 6)] } else { Vec::new() });
+    let shared: Vec<&CoverageMeasurement> = measured.iter().filter(|set| !set.kept.is_empty()).collect();
+    let [one] = shared[..] else { panic!("{shared:?}") };
+    assert_eq!(one.tests, ["test_x", "test_y", "test_r"]);
+    let lines = |first, last| vec![("src/m.py".to_owned(), vec![LineSpan { first, last }])];
+    assert_eq!((&one.files, &one.kept), (&lines(6, 6), &lines(8, 9)));
 }
 
 #[test]

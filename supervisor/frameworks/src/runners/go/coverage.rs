@@ -336,6 +336,7 @@ mod tests {
                 complete: true,
                 attribution: Attribution::Package,
                 started_processes: false,
+                kept: Vec::new(),
                 calibration: Calibration::None,
                 files: vec![("a/a.go".to_owned(), vec![span(5, 9)]), ("sub/b.go".to_owned(), vec![span(3, 3)])],
             }]

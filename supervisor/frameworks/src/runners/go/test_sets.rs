@@ -59,6 +59,7 @@ impl<'a> TestSets<'a> {
                     complete,
                     attribution,
                     started_processes: false,
+                    kept: Vec::new(),
                     calibration: Calibration::None,
                     files: files.clone(),
                 });

@@ -316,6 +316,7 @@ impl<'a> Harvest<'a> {
                 complete: true,
                 attribution: if is_alone { Attribution::Test } else { Attribution::Package },
                 started_processes: have_processes,
+                kept: Vec::new(),
                 calibration: Calibration::None,
                 files: files.clone(),
             });
