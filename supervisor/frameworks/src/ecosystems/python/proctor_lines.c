@@ -128,15 +128,18 @@ static word now = 1, has_disabled, restarts;
 static set keeping, suspended;
 static unsigned long keeping_thread;
 
-/* An object, by a weak reference, with the function that keeps values in it, and when it did so first. */
+/* An object, by a weak reference, with the function that keeps values in it, and the test in which it did so first. */
 typedef struct {
     PyObject *reference, *code;
-    word time;
+    word test;
 } object;
 
 /* By reference and function, at most half of the places taken. */
 static object objects[2 * OBJECTS_MAX];
 static word watched;
+
+/* How often `forget` was called: it is as a test begins. */
+static word tests;
 
 /* How many functions that keep values have begun, and how often each has begun and not ended, unless an exception ended it. */
 static word begun, nesting[NUMBERS];
@@ -227,18 +230,29 @@ static int is_alive(object *one) {
     return alive;
 }
 
-/* Marks the functions that keep values in objects which are still there, and watches no object any more. */
-static void hand_on(void) {
+/* Watches no object any more that is gone. If `all`, or if too many are left, watches none, and marks the functions that keep values in
+   those which are left. */
+static void clear_objects(int all) {
+    static object left[OBJECTS_MAX];
+    word count = 0;
     for (size_t at = 0; at < 2 * OBJECTS_MAX; at++) {
-        object *one = &objects[at];
-        if (!one->reference)
-            continue;
-        if (is_alive(one))
-            find(entries, places, one->code)->flags |= HANDED_ON;
-        Py_DecRef(one->reference);
-        one->reference = 0;
+        object one = objects[at];
+        objects[at].reference = 0;
+        if (one.reference && is_alive(&one))
+            left[count++] = one;
+        else if (one.reference)
+            Py_DecRef(one.reference);
     }
     watched = 0;
+    all |= count > OBJECTS_MAX / 2;
+    for (word at = 0; at < count; at++)
+        if (all) {
+            find(entries, places, left[at].code)->flags |= HANDED_ON;
+            Py_DecRef(left[at].reference);
+        } else {
+            *find_object(left[at].reference, left[at].code) = left[at];
+            watched++;
+        }
 }
 
 /* A function that keeps values in its `self` begins. Nobody makes a second weak reference to an object, so that it stands for it. */
@@ -253,15 +267,15 @@ static void watch_self(entry *of) {
         return;
     }
     if (watched == OBJECTS_MAX)
-        hand_on();
+        clear_objects(0);
     object *one = find_object(reference, of->code);
     if (!one->reference) {
-        *one = (object){reference, of->code, now};
+        *one = (object){reference, of->code, tests};
         watched++;
         return;
     }
     Py_DecRef(reference);
-    if (one->time != now)
+    if (one->test != tests)
         of->flags |= HANDED_ON;
 }
 
@@ -393,7 +407,7 @@ static PyObject *kept(PyObject *self, PyObject *const *arguments, Py_ssize_t num
     entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
     set found = 0;
     if (watched)
-        hand_on();
+        clear_objects(1);
     if (of && of->code && (of->flags & (IN_SELF | HANDED_ON)) != IN_SELF) {
         word at = (word)PyLong_AsLong(arguments[1]), offset = at - of->first;
         if (!at || (offset < of->count && of->lines[offset].time))
@@ -434,10 +448,11 @@ static PyObject *below(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
     return stored();
 }
 
-/* forget(): what has begun before has nothing to do with what runs from now on. */
+/* forget(): a test begins, and what has begun before has nothing to do with it. */
 static PyObject *forget(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self, (void)arguments, (void)number;
     keeping = suspended = 0;
+    tests++;
     return answer(none);
 }
 
