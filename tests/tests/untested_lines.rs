@@ -142,6 +142,21 @@ fn pytest_is_compared_with_the_last_commit() {
     assert!(range.ends_with("3 of these lines can be executed, each by a test\n"), "{range}");
     let named = covering("basket/total.py:total");
     assert!(named.starts_with("1 test(s) cover basket/total.py:2-8:\n"), "{named}");
+    let document = proctor(&workspace, &["covering", "basket/total.py:3-8", "--output", "json"]).json();
+    assert_eq!(
+        document,
+        json!({
+            "path": "basket/total.py",
+            "range": {"first": 3, "last": 8},
+            "has_coverage": true,
+            "tests": [{"package": "test_total.py", "name": "test_total"}],
+            "attribution": "test",
+            "file_changed": false,
+            "line_moved": false,
+            "executable_lines": 3,
+            "not_executed": [],
+        })
+    );
     let missing = proctor(&workspace, &["covering", "basket/total.py", "--function", "missing"]);
     assert_eq!(
         (missing.status, missing.stderr.contains("no function missing in basket/total.py")),

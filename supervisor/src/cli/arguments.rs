@@ -220,7 +220,8 @@ Examples:
   proctor covering internal/a.go            tests that execute any line of the file
   proctor covering internal/a.go:42         tests that execute line 42
   proctor covering internal/a.go:40-60      tests of these lines, and which lines no test executes
-  proctor covering shop/cart.py:Cart.total  the same for a function";
+  proctor covering shop/cart.py:Cart.total  the same for a function
+  proctor covering shop/cart.py:9 --output json | jq -r '.tests[].name'";
 
 const AFFECTED_HELP: &str = "\
 A test is selected if it failed, was flaky or was skipped when it last ran, if it
@@ -448,6 +449,9 @@ pub(super) struct CoveringArgs {
     /// A function or method of the file, `total` or `Cart.total`: the same as behind a colon.
     #[arg(long, value_name = "NAME")]
     pub(super) function: Option<String>,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "human")]
+    pub(super) output: Output,
     #[command(flatten)]
     pub(super) last_run: LastRunArgs,
 }

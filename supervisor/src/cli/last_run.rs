@@ -1,19 +1,20 @@
 //! Commands that show stored results: failures, coverage and report of the last run. They run no tests. The text is the
 //! same that agents get.
 
-use super::arguments::{CoveringArgs, FailuresArgs, LastRunArgs, ReportArgs};
+use super::arguments::{CoveringArgs, FailuresArgs, LastRunArgs, Output, ReportArgs};
 use super::last_run_store::LastRunStore;
 use super::report_documents::ShownRun;
 use super::{CommandError, in_process, print, report_documents};
 use crate::clock::Clock;
 use crate::grpc::convert;
-use crate::runs::{AskedLines, covering_in};
+use crate::runs::{AskedLines, CoveringLines, covering_in};
 use crate::workspace::{Workspace, WorkspaceError};
 use proctor_core::artifact::{self, Artifact};
 use proctor_core::bounds::COVERING_TESTS_PAGE;
 use proctor_core::coverage::LineSpan;
 use proctor_core::untested::SourceLanguage;
 use proctor_proto::text::{self, Reader};
+use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::{Component, Path, PathBuf};
 
@@ -46,8 +47,29 @@ pub(super) fn covering(arguments: &CoveringArgs) -> Result<u8, CommandError> {
         // A mistyped name has no coverage either, which would read as if no test executed the file.
         workspace.existing(&file).map_err(to_failure)?;
     }
-    let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0));
-    print::text(&text::covering(&answer, &file, Reader::Person)).map(|()| 0)
+    match arguments.output {
+        Output::Human => {
+            let answer = convert::covering(found.as_ref(), COVERING_TESTS_PAGE.clamp(0));
+            print::text(&text::covering(&answer, &file, Reader::Person)).map(|()| 0)
+        }
+        Output::Json => print::document(&covering_document(&file, found.as_ref())).map(|()| 0),
+    }
+}
+
+/// The document of `proctor covering --output json`: all tests, and `null` for what is not known.
+fn covering_document(file: &str, found: Option<&CoveringLines>) -> Value {
+    let lines = found.and_then(|found| found.lines.as_ref());
+    json!({
+        "path": file,
+        "range": found.and_then(|found| found.range),
+        "has_coverage": found.is_some(),
+        "tests": found.map_or(&[][..], |found| &found.found.covering.tests),
+        "attribution": found.and_then(|found| found.found.covering.attribution),
+        "file_changed": found.and_then(|found| found.found.is_edited),
+        "line_moved": found.is_some_and(|found| found.found.is_moved),
+        "executable_lines": lines.map(|lines| lines.executable),
+        "not_executed": lines.map(|lines| &lines.not_executed),
+    })
 }
 
 /// The file and the lines of `FILE`, `FILE:LINE`, `FILE:LINE-LINE` and `FILE:FUNCTION`.
