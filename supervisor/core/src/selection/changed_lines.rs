@@ -47,21 +47,22 @@ pub(super) fn add_executing_tests(input: &SelectionInput<'_>, picks: &mut Picks,
 /// Selects the test files (JavaScript) or targets (Rust) with a test of [`add_tests_of_lines`]. False if these are not all that may be
 /// affected.
 pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
-    let Some(tests) = add_tests_of_lines(input, picks, change) else { return false };
+    let Some(tests) = add_tests_of_lines(input, picks, change, false) else { return false };
     let units: BTreeSet<String> = tests.into_iter().map(|test| test.package).collect();
     units.iter().for_each(|unit| picks.whole(unit, Reason::ExecutedFunction(change.path.clone())));
     true
 }
 
 /// Selects the tests that executed a changed line, and returns those that executed any line of a function in whose body lines changed, or
-/// may need what another test executed there. None if these are not all that may be affected: a line outside of bodies changed, a function that no test executed, or what was
-/// measured is not known.
+/// may need what another test executed there. None if these are not all that may be affected: a line outside of bodies changed, what was
+/// measured is not known, or a function that no test executed, unless `is_all_measured` says that none can have.
 ///
 /// The whole function counts: what is declared in it is known from its beginning.
 pub(super) fn add_tests_of_lines(
     input: &SelectionInput<'_>,
     picks: &mut Picks,
     change: &ChangedFile,
+    is_all_measured: bool,
 ) -> Option<BTreeSet<TestId>> {
     let map = LineMap::new(change.old.as_ref()?, change.new.as_ref()?);
     let text = input.sources.get(&change.path).filter(|_| change.how == HowChanged::Edited)?;
@@ -100,13 +101,13 @@ pub(super) fn add_tests_of_lines(
         // The lines between those of the brackets.
         let lines = measured(&[LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? }]);
         let executing = input.index.tests_of_lines(&change.path, &lines).tests;
-        if executing.is_empty() {
+        if executing.is_empty() && !is_all_measured {
             return None;
         }
         tests.extend(executing);
         tests.extend(input.index.tests_of_kept_lines(&change.path, &lines).tests);
     }
-    Some(tests).filter(|tests| !tests.is_empty())
+    Some(tests)
 }
 
 /// Whether an edit may give other numbers to lines that did not change.

@@ -54,9 +54,19 @@ const READS_ANY: [&str; 12] = [
 /// What a file has that reads the text of a module by the module's own name for it, or knows the numbers of lines.
 const READS_LINES: [&str; 3] = [".__file__", "lineno", "findlinestarts"];
 
-/// What a source has where functions may run as copies, which Python does not report; a copy that `exec` runs it does.
-const COPIES_CODE: [&str; 7] =
-    ["FunctionType(", "__code__ =", "numba", "cloudpickle", "types.coroutine", "import dill", "settrace"];
+/// What a source has where functions may run without being measured: as copies (but for those that `exec` runs), or called by a tracer.
+const RUNS_UNSEEN: [&str; 10] = [
+    "FunctionType(",
+    "__code__ =",
+    "numba",
+    "cloudpickle",
+    "types.coroutine",
+    "import dill",
+    "settrace",
+    "setprofile",
+    "sys.monitoring",
+    "addaudithook",
+];
 
 /// Words of a file that may read the text of any source through the module that it belongs to.
 const READS_MODULES: [&str; 3] = ["getsource", "getsourcelines", "findsource"];
@@ -72,7 +82,7 @@ pub(super) struct PythonModules {
     running_any: BTreeSet<String>,
     reading_any: BTreeSet<String>,
     reading_modules: BTreeSet<String>,
-    copies_code: bool,
+    runs_unseen: bool,
     convention: Option<&'static str>,
     paths: BTreeSet<String>,
 }
@@ -130,7 +140,7 @@ impl PythonModules {
             if READS_LINES.iter().any(|part| words.text.contains(part)) {
                 found.reading_any.insert((*path).to_owned());
             }
-            found.copies_code |= COPIES_CODE.iter().any(|part| words.text.contains(part));
+            found.runs_unseen |= RUNS_UNSEEN.iter().any(|part| words.text.contains(part));
         }
         found.convention = BY_CONVENTION.into_iter().find(|word| sources.values().any(|text| text.contains(word)));
         found.paths = python.keys().map(|path| (*path).to_owned()).collect();
@@ -153,9 +163,9 @@ impl PythonModules {
         self.dependents_of(self.running_any.union(&self.reading_any).cloned())
     }
 
-    /// Whether functions may run as copies, of which no line is measured.
-    pub(super) fn copies_code(&self) -> bool {
-        self.copies_code
+    /// Whether functions may run without being measured.
+    pub(super) fn runs_unseen(&self) -> bool {
+        self.runs_unseen
     }
 
     /// The files that may read the text of a source, and those that import them. Of the files that read any other only those `of_tests`

@@ -16,7 +16,7 @@ use super::text::LineMap;
 use super::{FullReason, Reason};
 
 use crate::bounds::{SELECTION_LINES_MAX, SELECTION_NAMED_FILES_MAX};
-use crate::coverage::contains_line;
+use crate::coverage::{SourceLines, contains_line};
 use crate::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +76,9 @@ struct Naming {
     /// Whether examples in documentation may be tests.
     has_examples: bool,
 }
+
+/// Hooks that pytest calls when all tests have run, and nothing is measured any more.
+const AT_THE_END: [&str; 3] = ["pytest_sessionfinish", "pytest_terminal_summary", "pytest_unconfigure"];
 
 /// How an example in documentation begins, which may be a test.
 const EXAMPLE: &str = ">>>";
@@ -156,10 +159,11 @@ impl PythonRules<'_> {
         if kind(path) != FileKind::Source || self.is_test(path) || self.calibrated.is_empty() {
             return Ok(false);
         }
-        if self.modules.copies_code() || self.may_store(change) {
+        if self.modules.runs_unseen() || self.may_store(change) {
             return Ok(false);
         }
-        let Some(tests) = add_tests_of_lines(self.input, picks, change) else { return Ok(false) };
+        let is_all_measured = self.measures_all_of(path);
+        let Some(tests) = add_tests_of_lines(self.input, picks, change, is_all_measured) else { return Ok(false) };
         let tests: BTreeSet<TestId> = tests.into_iter().flat_map(|test| self.with_subtests(test)).collect();
         tests.iter().for_each(|test| picks.test(test, Reason::TouchedFile(path.clone())));
         self.add_conditional(picks, path, &tests);
@@ -167,6 +171,13 @@ impl PythonRules<'_> {
             self.add_importing(picks, change, |test| self.is_unknown(test))?;
         }
         Ok(true)
+    }
+
+    /// Whether all that runs of a file's functions is measured: it was loaded after the measurement began, and nothing of the
+    /// project runs when it has ended.
+    fn measures_all_of(&self, path: &str) -> bool {
+        let is_loaded = self.input.index.source(path).and_then(SourceLines::newest).is_some();
+        is_loaded && !self.input.sources.values().any(|text| AT_THE_END.iter().any(|word| text.contains(word)))
     }
 
     /// Selects the test files that may have other tests now: a function that is called as they are loaded may decide it. Its tests are all

@@ -53,12 +53,22 @@ fn changes_outside(line: &str, function: &[&str]) -> bool {
     };
     let count = |target: &str, signs: [char; 3]| target.matches(signs).count();
     let is_argument = |target: &str| count(target, ['(', '[', '{']) > count(target, [')', ']', '}']);
-    let is_part =
-        |target: &str| target.contains(['.', '[']) && !is_argument(target) && target.split([',', ':']).any(is_outside);
+    let is_part = |target: &str| {
+        target.contains(['.', '['])
+            && !is_argument(target)
+            && without_annotation(target).split([',', ':']).any(is_outside)
+    };
     let is_receiver = |before: &str| is_outside(&before[before.rfind(ends_expression).map_or(0, |at| at + 1)..]);
     targets(line).any(is_part)
         || line.split_once("setattr(").is_some_and(|(_, of)| is_outside(of))
         || CHANGING.iter().any(|call| line.match_indices(call).any(|(at, _)| is_receiver(&line[..at])))
+}
+
+/// What is before the colon, if it is that of an annotation: behind that of another statement there may be a target.
+fn without_annotation(target: &str) -> &str {
+    let Some((before, _)) = target.split_once(':') else { return target };
+    let is_expression = before.trim().chars().all(|c| is_word(c) || c == '.');
+    if is_expression && !matches!(before.trim(), "else" | "try" | "finally") { before } else { target }
 }
 
 /// Whether a function has a parameter or a variable with this name.
@@ -140,6 +150,9 @@ mod tests {
             ("global kept", true),
             ("around[a] = read(a)", true),
             ("print(KNOWN[a], own[a], end=1)", false),
+            ("self.level: Level[int] | None = 1", false),
+            ("KNOWN.level: int = 1", true),
+            ("else: KNOWN[a] = 1", true),
             ("one.level = item.level = two.level = 1", false),
             ("a.level = other.level = 1", false),
         ] {

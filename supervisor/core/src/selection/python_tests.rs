@@ -1,8 +1,9 @@
 //! A table of changes of a Python workspace with the tests that they select.
 
 use super::tests::{Files, Project, check, files, passed, shown};
-use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan};
+use crate::coverage::{Attribution, Calibration, CoverageMeasurement, LineSpan, LoadedSource};
 use crate::test_case::TestOutcome;
+use crate::timestamp::Timestamp;
 
 fn python_files() -> Files {
     files(&[
@@ -278,6 +279,25 @@ fn an_edit_of_what_was_executed_for_a_function_that_keeps_values_selects_the_tes
     let project = Project::new("pytest", &before, &passed(PRICE_TESTS), [price_coverage(), vec![kept]].concat());
     assert_eq!(selected(&project, &before, &total), "cart.adds price.total run.runs sources.lints");
     assert_eq!(selected(&project, &before, &tax), "cart.adds price.tax run.runs");
+}
+
+#[test]
+fn an_edit_of_a_function_that_no_test_executed_selects_none_if_all_of_its_file_was_measured() {
+    let mut before = price_files();
+    before.insert("pyproject.toml".to_owned(), "[project]\n".to_owned());
+    let edit = ("shop/price.py".to_owned(), PRICE.replace("return 9", "return 8"));
+    let selected = |before: &Files, is_loaded: bool| {
+        let mut project = Project::new("pytest", before, &passed(PRICE_TESTS), price_coverage());
+        let executable = is_loaded.then(|| vec![LineSpan { first: 1, last: 13 }]);
+        let source = LoadedSource { path: "shop/price.py".to_owned(), executable, text: Some(7) };
+        project.index.add_sources(vec![source], true, Timestamp(1));
+        selected(&project, before, &edit)
+    };
+    let all = "cart.adds price.tax price.total run.runs sources.lints";
+    assert_eq!(selected(&before, true), "run.runs", "a process may execute it");
+    assert_eq!(selected(&before, false), all, "loaded before anything was measured");
+    before.insert("tests/conftest.py".to_owned(), "def pytest_sessionfinish():\n    pass\n".to_owned());
+    assert_eq!(selected(&before, true), all, "called when nothing is measured any more");
 }
 
 #[test]
