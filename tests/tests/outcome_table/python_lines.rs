@@ -5,7 +5,7 @@ use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, ensure_installed, search_path_with_lines, tools, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, copy, tree, write_before_run};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 const PRICE: &str = "tests/test_price.py";
@@ -385,8 +385,10 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     assert_eq!(affected(&workspace), all);
 }
 
-/// Functions of which each keeps the value of another one in a way of its own, but for the last two, by number.
-const KEEPING: &str = r#"import functools
+/// Functions of which each keeps the value of another one in a way of its own; the last one keeps nothing.
+const KEEPING: &str = r#"import asyncio
+import functools
+import threading
 
 known = {}
 
@@ -475,8 +477,11 @@ class One:
     def __new__(cls):
         if One.one is None:
             One.one = super().__new__(cls)
-            One.one.value = v9()
+            One.one.fill()
         return One.one
+
+    def fill(self):
+        self.value = v9()
 
 
 class Lazy:
@@ -492,14 +497,14 @@ class Lazy:
 lazy = Lazy()
 
 
-def of_default(kept={}):
-    if not kept:
+def of_default(kept={0: 0}):
+    if 11 not in kept:
         kept[11] = v11()
     return kept[11]
 
 
 def of_alias():
-    kept = known
+    kept = known  # The same.
     if 12 not in kept:
         kept[12] = through(v12)
     return kept[12]
@@ -509,47 +514,155 @@ def through(function):
     return function()
 
 
+def of_before():
+    if 13 not in known:
+        known[13] = []
+        known[13].append(v13())
+    return known[13][0]
+
+
+class Memo:
+    def __init__(self):
+        self.kept = {}
+        self.of_method = functools.lru_cache(maxsize=None)(self._of_method)
+
+    def get(self):
+        value = self.kept.get(14)
+        if value is None:
+            value = self.kept[14] = v14()
+        return value
+
+    def _of_method(self):
+        return v15()
+
+
+memo = Memo()
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        value = self[key] = v16()
+        return value
+
+
+missing = Missing()
+
+
+class Reify:
+    def __init__(self, function):
+        self.function = function
+
+    def __get__(self, one, owner):
+        value = one.__dict__["of_reify"] = self.function(one)
+        return value
+
+
+class OfDescriptor:
+    @Reify
+    def of_reify(self):
+        return v17()
+
+
+described = OfDescriptor()
+of_lambda = functools.lru_cache(None)(lambda: v18())
+
+
+def of_chain():
+    if 19 not in known:
+        known.setdefault(
+            19,
+            [],
+        ).append(v19())
+    return known[19][0]
+
+
+def notes():
+    known["note"] = 1
+
+
+def of_thread():
+    if 20 not in known:
+        thread = threading.Thread(target=notes)
+        thread.start()
+        thread.join()
+        known[20] = v20()
+    return known[20]
+
+
+async def of_coroutine():
+    return v21()
+
+
+def of_task():
+    if 21 not in known:
+        loop = asyncio.new_event_loop()
+        known[21] = loop.create_task(of_coroutine())
+        loop.run_until_complete(known[21])
+        loop.close()
+    return known[21].result()
+
+
+def of_generator():
+    known[22] = yield 0
+
+
+def of_sent():
+    if 22 not in known:
+        steps = of_generator()
+        next(steps)
+        for value in [v22()]:
+            try:
+                steps.send(value)
+            except StopIteration:
+                pass
+    return known[22]
+
+
 def of_nothing():
     own = {}
-    own[13] = v13()
+    own[23] = v23()
     fresh = Lazy()
-    fresh.get()
-    return own[13]
-
-
-def of_before():
-    known[14] = 1
-    return v14()
+    fresh.value = 1
+    return fresh.get() + own[23]
 
 
 kinds = [
     of_global, of_dictionary, of_call, of_decorator, of_assignment, of_wrapper, of_closure, OfClass.of_class,
-    lambda: OfClass().of_shared(), lambda: One().value, lazy.get, of_default, of_alias, of_nothing, of_before,
+    lambda: OfClass().of_shared(), lambda: One().value, lazy.get, of_default, of_alias, of_before, memo.get, memo.of_method,
+    lambda: missing["a"], lambda: described.of_reify, of_lambda, of_chain, of_thread, of_task, of_sent, of_nothing,
 ]
 "#;
 
-/// Each second test needs what one of the functions keeps, and the others, which run alone, nothing.
-const TESTS_OF_KEEPING: &str = "import keeping\nimport pytest\n\n\n@pytest.mark.parametrize('a', range(60))\ndef test_kept(a):\n    \
-                                if a % 2 == 0:\n        assert keeping.kinds[a // 2 % 15]() >= 0\n";
+/// Tests of which some need what one of the functions keeps.
+const TESTS_OF_KEEPING: &str = "import keeping\nimport pytest\n\n\n@pytest.mark.parametrize('a', range(120))\ndef test_kept(a):\n    \
+                                kind = KINDS.get(a)\n    assert kind is None or keeping.kinds[kind]() >= 0\n";
+
+/// The kind that the test with a number needs. Tests that run alone, which are spread evenly, need none, so that they show nothing.
+fn kinds_of_tests() -> BTreeMap<usize, usize> {
+    let alone: Vec<usize> = (0..30).map(|at| (2 * at + 1) * 120 / 60).collect();
+    let others: Vec<usize> = (0..120).filter(|test| !alone.contains(test)).collect();
+    (0..24).flat_map(|kind| [(others[kind], kind), (others[kind + 45], kind)]).collect()
+}
 
 #[test]
 fn an_edit_selects_the_tests_that_need_what_another_function_keeps() {
     let workspace = TestWorkspace::empty();
     // The last one is called by none.
-    let functions = (0..16).map(|kind| format!("\n\ndef v{kind}():\n    return {kind} + 0\n"));
+    let functions = (0..25).map(|kind| format!("\n\ndef v{kind}():\n    return {kind} + 0\n"));
     let text = [KEEPING.to_owned()].into_iter().chain(functions).collect::<String>();
+    let kinds = kinds_of_tests();
     write_before_run(&workspace.path, "requirements.txt", "pytest\n");
     write_before_run(&workspace.path, "keeping.py", &text);
-    write_before_run(&workspace.path, "test_keeping.py", TESTS_OF_KEEPING);
+    write_before_run(&workspace.path, "test_keeping.py", &format!("KINDS = {kinds:?}\n{TESTS_OF_KEEPING}"));
     let report = proctor(&workspace, &["run", "--output", "json"]).json();
-    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 60), "{report}");
-    for kind in 0..16 {
+    assert_eq!((&report["outcome"], report["tests"].as_array().unwrap().len()), (&json!("passed"), 120), "{report}");
+    for kind in 0..25 {
         write_before_run(&workspace.path, "keeping.py", &text.replace(&format!("return {kind} + 0"), "return 1"));
-        let both = [2 * kind, 30 + 2 * kind].map(|test| format!("test_kept[{test}]"));
+        let both = kinds.iter().filter(|(_, own)| **own == kind).map(|(test, _)| format!("test_kept[{test}]"));
+        let mut both: Vec<String> = both.collect();
+        both.sort();
         let found = affected(&workspace);
-        if kind == 15 {
-            assert_eq!(found, [""; 0]);
-        } else if kind < 13 {
+        if kind < 23 {
             assert!(both.iter().all(|test| found.contains(test)), "{kind}: {found:?}");
         } else {
             assert_eq!(found, both, "{kind}");

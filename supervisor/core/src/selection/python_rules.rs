@@ -16,7 +16,7 @@ use super::text::LineMap;
 use super::{FullReason, Reason};
 
 use crate::bounds::{SELECTION_LINES_MAX, SELECTION_NAMED_FILES_MAX};
-use crate::coverage::{SourceLines, contains_line};
+use crate::coverage::{LineSpan, SourceLines, contains_line, united};
 use crate::test_case::TestId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -202,7 +202,17 @@ impl PythonRules<'_> {
         let Some((old, new)) = change.old.as_ref().zip(change.new.as_ref()) else { return true };
         let changed = LineMap::new(old, new).changed_lines();
         let text = self.input.sources.get(&change.path);
-        changed.len() > SELECTION_LINES_MAX || text.is_none_or(|text| stores_outside(text, &changed))
+        let is_executed = |lines: LineSpan| self.is_executed(change, lines);
+        changed.len() > SELECTION_LINES_MAX || text.is_none_or(|text| stores_outside(text, &changed, is_executed))
+    }
+
+    /// Whether a test is known to have executed one of these lines of the new text.
+    fn is_executed(&self, change: &ChangedFile, lines: LineSpan) -> bool {
+        let texts = self.input.baseline.measured_texts(&change.path).unwrap_or_default();
+        texts.iter().zip(change.new.iter().cycle()).any(|(text, new)| {
+            let measured = united(LineMap::new(text, new).old_lines_around(lines).into_iter().collect());
+            !self.input.index.tests_of_lines(&change.path, &measured).tests.is_empty()
+        })
     }
 
     /// Selects the tests that may import a file, of those that are `wanted`, and all tests of files that are new.

@@ -185,8 +185,8 @@ class Lines:
     def keep(self, names):
         """Functions with these names keep values."""
         for code in list(self._codes.values()) if self.knows_kept and names else ():
-            if code.co_name in names:
-                self._keep(code, proctor_keeping.RETURNED)
+            if proctor_keeping.is_named(code, names):
+                self._keep(code, proctor_keeping.Keeps())
 
     def _keep(self, code, kept):
         pass
@@ -230,7 +230,7 @@ class StoredLines(Lines):
 
     def __init__(self, monitoring, tool, stored):
         self._stored = stored
-        # Functions that keep values, by id, with the lines that do.
+        # Functions that keep values, by id, with how they do.
         self._keeping = {}
         stored.start(None, monitoring.DISABLE, monitoring.restart_events, lambda code: self.loaded(code))
         super().__init__(monitoring, tool)
@@ -242,9 +242,8 @@ class StoredLines(Lines):
         self._stored.watch(code, base, code.co_firstlineno, count, flags)
 
     def _keep(self, code, kept):
-        last, lines, in_self = kept
-        self._keeping[id(code)] = code, lines or (0,)
-        self._stored.keep(code, last, IN_SELF if in_self else 0)
+        self._keeping[id(code)] = code, kept
+        self._stored.keep(code, (IN_SELF if kept.in_self else 0) | (SUSPENDS if kept.suspends else 0))
         events = self._monitoring.events
         wanted = events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
         self._monitoring.set_local_events(self._tool, code, wanted | self._monitoring.get_local_events(self._tool, code))
@@ -253,12 +252,11 @@ class StoredLines(Lines):
     def kept(self, collect=gc.collect):
         # An object that is in a circle is no longer there.
         collect()
-        functions = 0
-        for code, lines in self._keeping.values():
-            for line in lines:
-                functions |= self._stored.kept(code, line)
+        for code, kept in self._keeping.values():
+            for line in kept.lines or (0,):
+                self._stored.count(code, line)
         words = array.array("I")
-        words.frombytes(self._stored.below(functions))
+        words.frombytes(self._stored.below())
         return words
 
     def forget(self):
@@ -461,16 +459,18 @@ class Measurement:
             self._loading.append(id(code))
 
     def _keeps(self, code, lines, around):
-        """Where a function keeps values; None if it keeps none. A module or class may have them kept of others."""
+        """How a function keeps values; None if it keeps none. It, a module or a class may have those of others kept."""
         path = os.path.join(self._start, code.co_filename)
         if self._source.path != path:
             self._source = proctor_keeping.Source(path)
-        if code.co_flags & CO_OPTIMIZED:
-            return proctor_keeping.RETURNED if code.co_name in self._kept_names else self._source.keeps(code, lines, around)
         names = self._source.kept_names(code, lines) - self._kept_names
-        self._kept_names |= names
-        self._lines.keep(names)
-        return None
+        if names:
+            self._kept_names |= names
+            self._lines.keep(names)
+        if not code.co_flags & CO_OPTIMIZED:
+            return None
+        is_kept = proctor_keeping.is_named(code, self._kept_names)
+        return proctor_keeping.Keeps() if is_kept else self._source.keeps(code, lines, around)
 
     def _loaded(self, code):
         """The code of a module ends. What a test or fixture executed meanwhile, no other will: the module is loaded once."""

@@ -1,51 +1,70 @@
 """Finds the functions of a source that keep values for later calls, as caches do.
 
 What is executed while such a function is on the stack, a later test may need that does not execute it: the value is kept. Functions are
-told by what their code stores, and where the source has it, so that it is rather too many. What a test itself keeps is for no other test.
+told by the instructions that store, and by the source at these places, so that it is rather too many. What a test itself keeps is for no
+other test.
 """
 
+import io
 import opcode
 import os
 import re
+import tokenize
 
 # Parts of the names of decorators and other functions that keep what a function returns.
 CACHING = re.compile(rb"cache|memo|once|lazy|singleton|jit|tf\.function|compile", re.IGNORECASE)
 
 # Decorators of the standard library that keep what a function returns: those in test files have many names.
-CACHES = re.compile(rb"lru_cache|@cache|functools\.cache|cached_property")
+CACHES = re.compile(rb"lru_cache|^cache$|functools\.cache|cached_property")
 
-# What the standard library compiles keeps no function's value.
-COMPILES = re.compile(rb"\bre\.compile\b")
+# The name of a decorator.
+DECORATOR = re.compile(rb"@\s*([\w.]+)")
 
-# A default of a parameter that can change: it is made once.
-DEFAULT = re.compile(rb"=\s*(?:\{\s*\}|\[\s*\]|dict\(\)|set\(\))")
+# A call that keeps the values of a function that it is given.
+KEEPER = re.compile(rb"(?:cache|memo|once|lazy|singleton|jit|defaultdict|tf\.function|torch\.compile)\w*\(", re.IGNORECASE)
+
+# A value that can change, which is made once: a parameter's default, or an attribute of a class.
+CHANGEABLE = rb"(?:[{\[]|[\w.]*(?:dict|set|list|Dict|Counter|deque|Dictionary|Set)\()"
+DEFAULT = re.compile(rb"(\w+)\s*(?::[^=]+)?=\s*" + CHANGEABLE)
+SHARED = re.compile(rb"\s*(\w+)\s*(?::[^=]+)?=\s*" + CHANGEABLE)
 
 # The class of an object, or the names of a module.
 OF_CLASS = re.compile(rb"cls\b|type\(self\)|self\.__class__\b|globals\(\)")
 
 # Methods that change what they are of, and one of them behind the expression for it.
-METHODS = ("setdefault", "append", "appendleft", "add", "update", "insert", "extend")
+METHODS = ("setdefault", "append", "appendleft", "add", "update", "insert", "extend", "__setitem__")
 CHANGING = re.compile(rb"\.\s*(?:%s)$" % "|".join(METHODS).encode())
 
-# A call that sets an attribute, and the object.
-SETTING = re.compile(rb"setattr\(\s*([\w.\[\]]+)")
+# Calls that set an attribute, with the object.
+SETTERS = ("setattr", "__setattr__")
+SETTING = re.compile(rb"(?:setattr|__setattr__)\(\s*([\w.\[\]]+)")
 
 # A line in which a name begins to stand for what another expression does.
-ALIAS = re.compile(rb"\s*(\w+)\s*=\s*([A-Za-z_][\w.]*)(?:\[[^\]]*\])?\s*$")
+ALIAS = re.compile(rb"\s*(?:for\s+)?(\w+)\s*(?::[^=]+)?(?:=|\bin\b)\s*([A-Za-z_][\w.]*)(?:\[[^\]]*\])?\s*(?:#.*|:\s*)?$")
 
-# An attribute of a class that can change, and is one for all its objects.
-SHARED = re.compile(rb"\s*(\w+)\s*(?::[^=]+)?=\s*(?:[{\[]|\w*(?:dict|set|list|Dict|Counter|deque|Dictionary|Set)\()")
+# What a counter adds: a number keeps nothing of what was executed.
+COUNTS = re.compile(rb"[^=]*[+-]=\s*\d+\s*(?:#.*)?$")
 
-# A condition for a value that an object does not have yet, and the attributes that a line asks for.
-MISSING = re.compile(rb"\bif\b.*(?:\bnot\b|\bis None\b|hasattr\(|getattr\(|__dict__)")
-HAS_FAILED = re.compile(rb"\s*except\b.*\b(?:AttributeError|KeyError|LookupError|IndexError)\b")
-ATTRIBUTE = re.compile(rb"\bself(?:\.|,\s*[\"'])(\w+)")
+# A condition for what an object that is being made does not have yet.
+MISSING = re.compile(rb"\bif\b.*(?:\bnot\b|\bis None\b|hasattr\(|getattr\(|__dict__|self\.\w+\s*:)")
+
+ATTRIBUTE = re.compile(rb"self\.(\w+)")
+NAME = re.compile(rb"[A-Za-z_]\w*")
+
+# What the objects of a file assign to themselves.
+ASSIGNED = re.compile(rb"self\.(\w+)\s*(?::[^=\n]+)?=(?!=)")
 
 # The set-up of a package: tests need it that are in other files.
 SET_UP = ("setup_module", "setUpModule", "setup_package", "setup")
 
 # Fixtures of a class, of which it is known which tests use them.
 SET_UP_OF_CLASS = ("setUpClass", "setup_class")
+
+# What Python calls for an attribute of another object.
+OF_OTHERS = ("__get__", "__set_name__")
+
+# What lets others run for a function, and it go on.
+BEGINS_OTHERS = {"create_task", "ensure_future", "gather", "submit", "run_in_executor", "Thread", "Timer", "greenlet", "spawn"}
 
 # Lines of a module or class that assign nothing.
 NO_ASSIGNMENT = (b"#", b"@", b"def ", b"async ", b"class ", b"import ", b"from ")
@@ -56,21 +75,28 @@ PARTS = {opcode.opmap.get(name) for name in ("STORE_ATTR", "STORE_SUBSCR", "STOR
 # Those that read an attribute or a name, before it is called.
 READS = {opcode.opmap.get(name) for name in ("LOAD_ATTR", "LOAD_GLOBAL")}
 
-# Those that go back, as a loop does, and that give the next one a larger argument.
-BACK = {opcode.opmap.get(name) for name in ("JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")}
-EXTENDED = opcode.opmap.get("EXTENDED_ARG")
-
-# Where a function keeps what it returns: behind its last instruction. No line of it says so, and it is not in an object alone.
-RETURNED = 2**31 - 1, (), False
-
 # Of what an expression is a part.
 OWN, IN_SELF, OUTSIDE = range(3)
 
-# Flag of the code of a function, as opposed to that of a module or class.
-CO_OPTIMIZED = 1
+# Flags of code: of a function, as opposed to a module or class; of a generator.
+CO_OPTIMIZED, CO_GENERATOR = 1, 0x20
 
 # Most lines before the body of a function: its decorators, and its head.
 HEAD_MAX = 100
+
+
+def is_named(code, names):
+    """Whether a function, or the class of which it makes the objects, has one of these names."""
+    is_maker = code.co_name in ("__init__", "__new__")
+    return code.co_name in names or is_maker and code.co_qualname.split(".")[-2:][0] in names
+
+
+class Keeps:
+    """How a function keeps values: the lines that do, none for what it returns; whether in its `self` alone; and whether it may be
+    suspended while others run for it."""
+
+    def __init__(self, lines=(), in_self=False, suspends=False):
+        self.lines, self.in_self, self.suspends = lines, in_self, suspends
 
 
 class Source:
@@ -84,39 +110,61 @@ class Source:
         self._lines = None
         # By the id of a class's code, which is kept: the names of its attributes that can change and are no object's own.
         self._shared = {}
+        self._assigned = None
+        # Lines in which a cache is given a function that has no name.
+        self._kept_lines = set()
 
     # Bound before a test can replace it.
-    def _line(self, number, open=open):
+    def _read(self, open=open):
+        """The lines in UTF-8, in which columns are counted."""
+        try:
+            with open(self.path, "rb") as file:
+                content = file.read()
+            if not content.isascii():
+                encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+                content = content.decode(encoding, "replace").encode()
+        except (OSError, SyntaxError, LookupError):
+            content = b""
+        return content.splitlines()
+
+    def _line(self, number):
         if self._lines is None:
-            try:
-                with open(self.path, "rb") as file:
-                    self._lines = file.read().splitlines()
-            except OSError:
-                self._lines = []
+            self._lines = self._read()
         return self._lines[number - 1] if 0 < number <= len(self._lines) else b""
 
     def keeps(self, code, lines, around):
-        """Where a function with this code and these lines keeps values: the place of the last instruction that does, or from which one
-        can be reached, the lines of them all, and whether they are in its `self` alone. None if it keeps none. `around` has the codes that
-        it is in, the outermost first."""
+        """How a function with this code and these lines keeps values; None if it keeps none. `around` has the codes that it is in, the
+        outermost first."""
         classes = [one for one in around[1:] if not one.co_flags & CO_OPTIMIZED]
+        functions = [one.co_name for one in (*around[1:], code) if one.co_flags & CO_OPTIMIZED]
+        suspends = not BEGINS_OTHERS.isdisjoint(code.co_names)
         decorators, head = self._head(code)
-        decorators = b"".join([*decorators, *(self._decorators_of_class(one) for one in classes)])
-        if (CACHES if self._is_of_tests else CACHING).search(decorators):
-            return RETURNED
-        if self._is_package and code.co_name in SET_UP:
-            return RETURNED
-        if self._is_of_tests and any(name.startswith("test") for name in code.co_qualname.split(".")):
+        decorators = [name for text in (decorators, *map(self._decorators_of_class, classes)) for name in DECORATOR.findall(text)]
+        if any(map((CACHES if self._is_of_tests else CACHING).search, decorators)):
+            return Keeps(suspends=suspends)
+        if self._is_package and code.co_name in SET_UP or not code.co_name.isidentifier() and code.co_firstlineno in self._kept_lines:
+            return Keeps(suspends=suspends)
+        if self._is_of_tests and functions[0].startswith("test"):
             return None
-        if DEFAULT.search(b"".join(head)):
-            return RETURNED
-        places, in_self = self._changes(code, lines, classes)
-        if not places:
+        kept, in_self = self._stores(code, lines, classes, head)
+        if not kept:
             return None
-        return self._reaching(code, max(places)), set(places.values()), in_self
+        if code.co_flags & CO_GENERATOR:
+            # What a statement waits for that stores its value. Python does not report where a generator goes on with an exception.
+            suspends = suspends or any(b"yield" in self._line(line) or self._is_in_handler(line) for line in kept)
+        return Keeps(kept, in_self, suspends)
+
+    def _is_in_handler(self, number):
+        """Whether the block of a line is one that handles an exception."""
+        indent = len(self._line(number)) - len(self._line(number).lstrip())
+        for number in range(number - 1, max(number - HEAD_MAX, 0), -1):
+            line = self._line(number)
+            if line.strip() and len(line) - len(line.lstrip()) < indent:
+                return line.lstrip().startswith(b"except")
+        return False
 
     def _head(self, code):
-        """The lines of decorators and of the head of a function. A lambda has none."""
+        """The lines of decorators and those of the head of a function. A lambda has none."""
         decorators, head = [], []
         for number in range(code.co_firstlineno, code.co_firstlineno + HEAD_MAX) if code.co_name.isidentifier() else ():
             line = self._line(number)
@@ -124,100 +172,110 @@ class Source:
             (head if is_head else decorators).append(line)
             if is_head and line.rstrip().endswith(b":"):
                 break
-        return decorators, head
+        return b"\n".join(decorators), b"\n".join(head)
 
     def _decorators_of_class(self, code):
         decorators = []
         for number in range(code.co_firstlineno, code.co_firstlineno + HEAD_MAX):
             if re.match(rb"\s*class\b", self._line(number)):
-                return b"".join(decorators)
+                return b"\n".join(decorators)
             decorators.append(self._line(number))
         return b""
 
-    def _changes(self, code, lines, classes):
-        """The places of instructions that change what is not the function's own, each with its line, and whether all of them change
-        what its `self` has kept."""
+    def _stores(self, code, lines, classes, head):
+        """The lines in which a function changes what is not its own, and whether all of that is in its `self`."""
         operations = code.co_code[::2]
         used = set(operations)
-        is_called = not {*METHODS, "setattr"}.isdisjoint(code.co_names)
+        is_called = not {*METHODS, *SETTERS}.isdisjoint(code.co_names)
         if not is_called and used.isdisjoint({GLOBAL, *PARTS}) and not (code.co_freevars and AROUND in used):
-            return {}, False
-        owner, owners = self._owner(code, lines, classes), set()
-        places, positions = {}, list(code.co_positions())
-        # A call begins where its function is read.
-        calls = {(first, begin): number for number, (first, _, begin, _) in enumerate(positions)}
-        for number, (operation, position) in enumerate(zip(operations, positions)):
+            return set(), False
+        owner, owners, kept = self._owner(code, lines, classes, head), set(), set()
+        for operation, position in zip(operations, code.co_positions()):
+            of = OWN
             if operation in PARTS:
-                of = owner(self._at(position))
+                expression = self._at(position)
+                of = OWN if COUNTS.match(expression) else owner(expression)
+                if code.co_name in OF_OTHERS:
+                    of = OUTSIDE
             elif operation in READS:
                 changed = self._changed(position)
                 of = owner(changed) if changed else OWN
-            elif operation == AROUND:
-                name = re.match(rb"\w*", self._at(position)).group().decode()
-                of = OUTSIDE if name in code.co_freevars else OWN
-            else:
-                of = OUTSIDE if operation == GLOBAL else OWN
+                if changed and code.co_name in OF_OTHERS:
+                    of = OUTSIDE
+            elif operation == GLOBAL:
+                of = OWN if COUNTS.match(self._at(position)) else OUTSIDE
+            elif operation == AROUND and code.co_freevars:
+                expression = self._at(position)
+                name = NAME.match(expression)
+                is_around = name is None or name.group().decode() in code.co_freevars
+                of = OUTSIDE if is_around and not COUNTS.match(expression) else OWN
             if of != OWN:
                 owners.add(of)
-                first, _, begin, _ = position
-                number = calls[first, begin] if operation in READS else number
-                places[2 * number] = first or 0
-        return places, owners == {IN_SELF}
-
-    @staticmethod
-    def _reaching(code, last):
-        """The last instruction, by its place, from which the one at `last` can be reached."""
-        operations, arguments, more = code.co_code[::2], code.co_code[1::2], 0
-        for number, (operation, argument) in enumerate(zip(operations, arguments)):
-            argument |= more << 8
-            more = argument if operation == EXTENDED else 0
-            # An argument counts from behind the instruction, whose length is not known here.
-            if operation in BACK and 2 * (number + 1 - argument) <= last:
-                last = max(last, 2 * number)
-        return last
+                kept.add(position[0] or 0)
+        return kept, owners == {IN_SELF}
 
     def _at(self, position):
-        """The source from where an instruction is."""
+        """The source from where an instruction is; something that is no function's own if Python does not say where."""
         line, _, column, _ = position
-        return self._line(line or 0)[column or 0 :].lstrip(b"(* ")
+        return b"\xff" if column is None else self._line(line or 0)[column:].lstrip(b"(* ")
 
     def _changed(self, position):
         """The expression that a call changes whose function is read here; none if it changes none."""
         first, last, begin, end = position
+        if begin is None:
+            return b"\xff"
         line = self._line(last or 0)
-        setting = SETTING.match(line, begin or 0) if line[begin or 0 : end] == b"setattr" else None
-        if setting:
-            return setting.group(1)
+        setter = next((name for name in SETTERS if line[:end].endswith(name.encode())), None)
+        if setter:
+            setting = SETTING.match(line, end - len(setter))
+            return setting.group(1) if setting else b"\xff"
         method = CHANGING.search(line[:end])
-        return self._at(position) if method and (first != last or method.start() > (begin or 0)) else b""
+        if not method:
+            # The method of an expression in lines before.
+            is_further = line[begin:end].decode() in METHODS and first == last
+            return b"\xff" if is_further and line[:begin].strip() in (b"", b".") else b""
+        return self._at(position) if first != last or method.start() > begin else b"\xff"
 
-    def _owner(self, code, lines, classes):
+    def _owner(self, code, lines, classes, head):
         """A function that says of what an expression is a part: of what is the function's own, as an object that it was given or made, of
-        what its `self` has kept, or of what is outside."""
+        its `self`, or of what is outside."""
         local = {*code.co_varnames, *code.co_cellvars, "self", "super"}
+        local.difference_update(name.decode() for name in DEFAULT.findall(head))
         of_class = OWN if self._is_of_tests and code.co_name in SET_UP_OF_CLASS else OUTSIDE
         shared = self._shared_of(classes[-1]) if classes else set()
         text = [self._line(line) for line in sorted(lines)]
-        # An object that is being made has no value yet.
-        missing = self._missing(text) if code.co_name != "__init__" else set()
+        # An object that is being made is new, unless the function looks what it has.
+        is_new = code.co_name in ("__init__", "__post_init__") and not any(map(MISSING.search, text))
+        of_self, aliases = OWN if is_new else IN_SELF, {}
 
         def owner(expression):
             if OF_CLASS.match(expression):
                 return of_class
-            name = re.match(rb"[A-Za-z_]\w*", expression)
+            name = NAME.match(expression)
             if name is None:
-                return OWN
-            attribute = ATTRIBUTE.match(expression)
-            if attribute is None:
+                return OUTSIDE if expression[:1] > b"\x7f" else OWN
+            if name.group() in aliases:
+                return aliases[name.group()]
+            if name.group() != b"self":
                 return OWN if name.group().decode() in local else OUTSIDE
-            if attribute.group(1) in shared and expression[attribute.end() : attribute.end() + 1] in (b".", b"["):
-                return OUTSIDE
-            return IN_SELF if attribute.group(1) in missing else OWN
+            attribute = ATTRIBUTE.match(expression)
+            # What no object of this file assigns to itself may be one for many.
+            is_part = attribute and expression[attribute.end() : attribute.end() + 1] in (b".", b"[")
+            is_shared = is_part and (attribute.group(1) in shared or attribute.group(1) not in self._assigned_names())
+            return OUTSIDE if is_shared else of_self
 
         for alias in filter(None, map(ALIAS.match, text)):
-            if alias.group(2) not in (b"None", b"True", b"False") and owner(alias.group(2) + b".") == OUTSIDE:
-                local.discard(alias.group(1).decode())
+            if alias.group(2) not in (b"None", b"True", b"False", alias.group(1)):
+                of = owner(alias.group(2) + b".")
+                if of != OWN:
+                    aliases[alias.group(1)] = of
         return owner
+
+    def _assigned_names(self):
+        if self._assigned is None:
+            self._line(1)
+            self._assigned = {name for line in self._lines for name in ASSIGNED.findall(line)}
+        return self._assigned
 
     def _shared_of(self, code):
         if id(code) not in self._shared:
@@ -226,21 +284,15 @@ class Source:
             self._shared[id(code)] = code, {one.group(1) for one in found if one}
         return self._shared[id(code)][1]
 
-    @staticmethod
-    def _missing(text):
-        """The attributes of an object that a function computes if they are not there yet."""
-        conditions = text if any(HAS_FAILED.match(line) for line in text) else filter(MISSING.search, text)
-        return {name for line in conditions for name in ATTRIBUTE.findall(line)}
-
     def kept_names(self, code, lines):
-        """The names in assignments, among these lines of a module or class, that keep the values of a function, as
-        `get = lru_cache(None)(_get)` does."""
+        """The names of functions of which assignments among these lines keep the values, as `get = lru_cache(None)(_get)` does."""
         words, end = set(), 0
         for first in () if self._is_of_tests else sorted(lines):
             line = self._line(first)
             if first < end or b"=" not in line or b"(" not in line or line.lstrip().startswith(NO_ASSIGNMENT):
                 continue
-            if not CACHING.search(COMPILES.sub(b"", line)):
+            keeper = KEEPER.search(line)
+            if keeper is None:
                 continue
             # With the lines to which its brackets reach.
             indent, end = len(line) - len(line.lstrip()), first + 1
@@ -250,6 +302,7 @@ class Source:
                 if not is_further and not following.lstrip().startswith(b")"):
                     break
                 end += 1
-            for number in range(first, end):
-                words.update(word.decode() for word in re.findall(rb"\w+", self._line(number)))
+            self._kept_lines.update(range(first, end))
+            given = line[keeper.end() :], *map(self._line, range(first + 1, end))
+            words.update(word.decode() for text in given for word in re.findall(rb"\w+", text))
         return words.intersection(code.co_names)

@@ -15,7 +15,7 @@ typedef struct _object PyObject;
 typedef __PTRDIFF_TYPE__ Py_ssize_t;
 typedef __SIZE_TYPE__ size_t;
 typedef __UINT32_TYPE__ word;
-typedef __UINT64_TYPE__ set;
+typedef unsigned __int128 set;
 typedef PyObject *(*function)(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
 
 typedef struct {
@@ -47,9 +47,7 @@ typedef struct _frame PyFrameObject;
 PyObject *PyModule_Create2(PyModuleDef *definition, int version);
 PyObject *PyBytes_FromStringAndSize(const char *bytes, Py_ssize_t size);
 PyObject *PyLong_FromLong(long number);
-PyObject *PyLong_FromUnsignedLongLong(unsigned long long number);
 long PyLong_AsLong(PyObject *number);
-unsigned long long PyLong_AsUnsignedLongLong(PyObject *number);
 void *PyMem_RawMalloc(size_t size);
 void *PyMem_RawRealloc(void *memory, size_t size);
 void *PyMem_RawCalloc(size_t count, size_t size);
@@ -61,7 +59,6 @@ PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *arguments, si
 PyFrameObject *PyEval_GetFrame(void);
 PyFrameObject *PyFrame_GetBack(PyFrameObject *frame);
 PyObject *PyFrame_GetCode(PyFrameObject *frame);
-int PyFrame_GetLasti(PyFrameObject *frame);
 PyObject *PyFrame_GetVarString(PyFrameObject *frame, const char *name);
 PyObject *PyWeakref_NewRef(PyObject *object, PyObject *callback);
 void PyErr_Clear(void);
@@ -78,17 +75,17 @@ typedef struct {
    it keeps values in its `self` alone; and that a test had this object from another one. */
 enum { ONE_LINE = 1, KEEPS = 2, SUSPENDS = 4, IN_SELF = 8, HANDED_ON = 16 };
 
-/* The functions that keep values have numbers, in the order in which they begin. The last one stands for all others. */
-#define NUMBERS 64
-#define OTHERS ((set)1 << (NUMBERS - 1))
+/* The functions that keep values have numbers, in the order in which they begin. Some of them share one, so that too many count. Number 0
+   is none. Those that keep values in their `self` alone, of which few count, have the others. */
+#define NUMBERS 128
+#define OUTSIDE_MAX 32
 
 /* A code object, which proctor_coverage.py keeps alive. */
 typedef struct {
     PyObject *code;
     word flags;
-    /* Of a function that keeps values: its number, and the last instruction before which it may keep any. */
-    set number;
-    int last;
+    /* Of a function that keeps values. */
+    word number;
     /* The word of line 0. */
     word base;
     /* The first line, and how many follow with it. */
@@ -104,6 +101,9 @@ typedef struct {
 
 /* Most objects in which functions keep values that are watched at once; a power of 2. */
 #define OBJECTS_MAX 4096
+
+/* So many objects may be gone before they are watched no more. */
+#define OBJECTS_GONE 256
 
 /* Most frames of a stack that are searched for a function that keeps values. Beyond, there may be one. */
 #define FRAMES_MAX 4096
@@ -126,6 +126,9 @@ static word now = 1, has_disabled, restarts;
 /* The functions that keep values, of which some may not be on the stack any more, and the thread in which the last one began. One that
    Python suspends, as a coroutine, has begun other tasks meanwhile: all until the end of the test may be for it. */
 static set keeping, suspended;
+
+/* Those of which lines count that were executed below them. */
+static set counted;
 static unsigned long keeping_thread;
 
 /* An object, by a weak reference, with the function that keeps values in it, and the test in which it did so first. */
@@ -136,13 +139,18 @@ typedef struct {
 
 /* By reference and function, at most half of the places taken. */
 static object objects[2 * OBJECTS_MAX];
-static word watched;
+static word watched, watched_most = OBJECTS_GONE;
 
 /* How often `forget` was called: it is as a test begins. */
 static word tests;
 
-/* How many functions that keep values have begun, and how often each has begun and not ended, unless an exception ended it. */
-static word begun, nesting[NUMBERS];
+/* How many functions that keep values have begun, without and with IN_SELF, and how often those of a number have begun and not ended,
+   unless an exception ended them. */
+static word begun[2], nesting[NUMBERS];
+
+static set bit(word number) {
+    return number ? (set)1 << number : 0;
+}
 
 /* None, sys.monitoring.DISABLE and sys.monitoring.restart_events, and what is called as the code of a module ends. */
 static PyObject *none, *disable, *restart, *loaded;
@@ -173,7 +181,7 @@ static void store(word one) {
     words[count++] = one;
 }
 
-/* The functions that keep values on the stack of this thread, and have yet to keep what they are to. */
+/* The functions that keep values on the stack of this thread; all that ever began if it is very deep. */
 static set on_stack(void) {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_IncRef((PyObject *)frame);
@@ -182,15 +190,15 @@ static set on_stack(void) {
     for (; frame && depth < FRAMES_MAX; depth++) {
         PyObject *code = PyFrame_GetCode(frame);
         entry *of = find(entries, places, code);
-        if (of->code && of->flags & KEEPS && PyFrame_GetLasti(frame) <= of->last)
-            found |= of->number;
+        if (of->code && of->flags & KEEPS)
+            found |= bit(of->number);
         Py_DecRef(code);
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DecRef((PyObject *)frame);
         frame = back;
     }
     Py_DecRef((PyObject *)frame);
-    return depth < FRAMES_MAX ? found : OTHERS;
+    return depth < FRAMES_MAX ? found : ~(set)0;
 }
 
 /* The functions that keep values for which what runs now may be. */
@@ -203,12 +211,6 @@ static set may_keep(void) {
                 nesting[number] = 0;
     }
     return keeping;
-}
-
-/* Whether a function that keeps values, in which a line begins, is on the stack once, and has kept what it is to. */
-static int has_kept(entry *of) {
-    return nesting[__builtin_ctzll(of->number)] == 1 && keeping_thread == PyThread_get_thread_ident() &&
-           PyFrame_GetLasti(PyEval_GetFrame()) > of->last;
 }
 
 static object *find_object(PyObject *reference, PyObject *code) {
@@ -244,7 +246,7 @@ static void clear_objects(int all) {
             Py_DecRef(one.reference);
     }
     watched = 0;
-    all |= count > OBJECTS_MAX / 2;
+    all |= count > OBJECTS_MAX - OBJECTS_GONE;
     for (word at = 0; at < count; at++)
         if (all) {
             find(entries, places, left[at].code)->flags |= HANDED_ON;
@@ -253,6 +255,7 @@ static void clear_objects(int all) {
             *find_object(left[at].reference, left[at].code) = left[at];
             watched++;
         }
+    watched_most = watched + OBJECTS_GONE;
 }
 
 /* A function that keeps values in its `self` begins. Nobody makes a second weak reference to an object, so that it stands for it. */
@@ -266,7 +269,7 @@ static void watch_self(entry *of) {
         of->flags |= HANDED_ON;
         return;
     }
-    if (watched == OBJECTS_MAX)
+    if (watched >= watched_most)
         clear_objects(0);
     object *one = find_object(reference, of->code);
     if (!one->reference) {
@@ -293,12 +296,8 @@ static PyObject *record(PyObject *code, word number) {
         one->executions = 0;
         store(of->base + number);
     }
-    if (keeping & ~one->below && !(one->below & OTHERS)) {
-        if (keeping & of->number && has_kept(of))
-            keeping &= ~of->number | suspended;
-        if (keeping & ~one->below)
-            one->below |= may_keep();
-    }
+    if (keeping & ~one->below)
+        one->below |= may_keep();
     if (one->executions < EXECUTIONS_MAX)
         one->executions++;
     if (one->executions < EXECUTIONS_MAX || restarts > RESTARTS_MAX)
@@ -320,12 +319,18 @@ static PyObject *began(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
     if (!of || !of->code)
         return answer(none);
     if (of->flags & KEEPS) {
-        if (!of->number)
-            of->number = (set)1 << (begun < NUMBERS - 1 ? begun++ : NUMBERS - 1);
-        keeping |= of->number;
-        nesting[__builtin_ctzll(of->number)]++;
-        suspended |= of->flags & SUSPENDS ? of->number : 0;
-        keeping_thread = PyThread_get_thread_ident();
+        if (!of->number && of->flags & IN_SELF)
+            of->number = OUTSIDE_MAX + begun[1]++ % (NUMBERS - OUTSIDE_MAX);
+        else if (!of->number)
+            of->number = 1 + begun[0]++ % (OUTSIDE_MAX - 1);
+        unsigned long thread = PyThread_get_thread_ident();
+        /* What other threads keep is known no more. */
+        if (keeping && keeping_thread != thread)
+            suspended |= keeping;
+        keeping_thread = thread;
+        keeping |= bit(of->number);
+        nesting[of->number]++;
+        suspended |= of->flags & SUSPENDS ? bit(of->number) : 0;
         if ((of->flags & (IN_SELF | HANDED_ON)) == IN_SELF)
             watch_self(of);
         if (has_disabled && restarts <= RESTARTS_MAX) {
@@ -351,12 +356,10 @@ static PyObject *ended(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
     if (!(of->flags & KEEPS))
         return PyObject_Vectorcall(loaded, arguments, 1, 0);
     /* One that began before it was known to keep values has no number. */
-    if (of->number) {
-        word *times = &nesting[__builtin_ctzll(of->number)];
-        *times -= *times > 0;
-        if (!*times)
-            keeping &= ~of->number | suspended;
-    }
+    word *times = &nesting[of->number];
+    *times -= *times > 0;
+    if (!*times)
+        keeping &= ~bit(of->number) | suspended;
     return answer(none);
 }
 
@@ -384,36 +387,32 @@ static PyObject *watch(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
         return PyLong_FromLong(0);
     taken++;
     word base = (word)PyLong_AsLong(arguments[1]), first = (word)PyLong_AsLong(arguments[2]);
-    *one = (entry){arguments[0], (word)PyLong_AsLong(arguments[4]), 0, 0, base, first, lines, memory};
+    *one = (entry){arguments[0], (word)PyLong_AsLong(arguments[4]), 0, base, first, lines, memory};
     return PyLong_FromLong(1);
 }
 
-/* keep(code, last, flags): a code object that was added is of a function that keeps values, before it comes behind the instruction
-   `last`. */
+/* keep(code, flags): a code object that was added is of a function that keeps values. */
 static PyObject *keep(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    entry *of = number == 3 && places ? find(entries, places, arguments[0]) : 0;
-    if (of && of->code) {
-        of->flags = (of->flags & ~(word)IN_SELF) | KEEPS | (word)PyLong_AsLong(arguments[2]);
-        of->last = (int)PyLong_AsLong(arguments[1]);
-    }
+    entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
+    if (of && of->code)
+        of->flags = (of->flags & ~(word)IN_SELF) | KEEPS | (word)PyLong_AsLong(arguments[1]);
     return answer(none);
 }
 
-/* kept(code, line): the number of such a function that has begun, as a set, if the line was executed; a line of 0 is not asked for. No
-   number if it keeps values in its `self`, and no test had such an object from another one, or has left one behind. */
-static PyObject *kept(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+/* count(code, line): lines below such a function count, if it has begun and the line was executed; a line of 0 is not asked for. They do
+   not if it keeps values in its `self`, and no test had such an object from another one, or has left one behind. */
+static PyObject *count_lines(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
     entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
-    set found = 0;
     if (watched)
         clear_objects(1);
     if (of && of->code && (of->flags & (IN_SELF | HANDED_ON)) != IN_SELF) {
         word at = (word)PyLong_AsLong(arguments[1]), offset = at - of->first;
         if (!at || (offset < of->count && of->lines[offset].time))
-            found = of->number;
+            counted |= bit(of->number);
     }
-    return PyLong_FromUnsignedLongLong(found);
+    return answer(none);
 }
 
 /* The stored words as bytes, which are no longer stored. */
@@ -435,15 +434,13 @@ static PyObject *take(PyObject *self, PyObject *const *arguments, Py_ssize_t num
     return bytes;
 }
 
-/* below(functions): the words of all lines that were ever executed below one of these functions that keep values, as bytes. What was not
-   taken is lost. */
+/* below(): the words of all lines that were ever executed below functions that count, as bytes. What was not taken is lost. */
 static PyObject *below(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
-    (void)self;
-    set wanted = (number == 1 ? PyLong_AsUnsignedLongLong(arguments[0]) : 0) | OTHERS;
+    (void)self, (void)arguments, (void)number;
     count = 0;
     for (size_t at = 0; at < places; at++)
         for (word line = 0; entries[at].code && line < entries[at].count; line++)
-            if (entries[at].lines[line].below & wanted)
+            if (entries[at].lines[line].below & counted)
                 store(entries[at].base + entries[at].first + line);
     return stored();
 }
@@ -485,7 +482,7 @@ static PyMethodDef methods[] = {
     {"began", began, METH_FASTCALL, 0},
     {"ended", ended, METH_FASTCALL, 0},
     {"take", take, METH_FASTCALL, 0},
-    {"kept", kept, METH_FASTCALL, 0},
+    {"count", count_lines, METH_FASTCALL, 0},
     {"below", below, METH_FASTCALL, 0},
     {"forget", forget, METH_FASTCALL, 0},
     {"disabled", disabled, METH_FASTCALL, 0},
