@@ -41,6 +41,7 @@ fn parse_set(bytes: &[u8]) -> CoverageMeasurement {
         complete: bytes[1] & 0x80 != 0,
         attribution: Attribution::Package,
         started_processes: false,
+        kept: Vec::new(),
         calibration: Calibration::None,
         files: vec![(FILES[usize::from(bytes[0] >> 1) % FILES.len()].to_owned(), vec![LineSpan { first, last }])],
     }

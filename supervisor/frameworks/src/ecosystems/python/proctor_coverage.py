@@ -253,6 +253,9 @@ class StoredLines(Lines):
         # An object that is in a circle is no longer there.
         collect()
         for code, kept in self._keeping.values():
+            # An attribute that no object assigns to itself may be one for many.
+            if kept.in_self and not kept.names <= proctor_keeping.assigned:
+                self._stored.keep(code, 0)
             for line in kept.lines or (0,):
                 self._stored.count(code, line)
         words = array.array("I")

@@ -29,10 +29,10 @@ DEFAULT = re.compile(rb"(\w+)\s*(?::[^=]+)?=\s*" + CHANGEABLE)
 SHARED = re.compile(rb"\s*(\w+)\s*(?::[^=]+)?=\s*" + CHANGEABLE)
 
 # The class of an object, or the names of a module.
-OF_CLASS = re.compile(rb"cls\b|type\(self\)|self\.__class__\b|globals\(\)")
+OF_CLASS = re.compile(rb"(?:cls|klass|mcs|mcls|metacls)\b|type\(self\)|self\.__class__\b|globals\(\)")
 
 # Methods that change what they are of, and one of them behind the expression for it.
-METHODS = ("setdefault", "append", "appendleft", "add", "update", "insert", "extend", "__setitem__")
+METHODS = ("setdefault", "append", "appendleft", "add", "update", "insert", "extend", "__setitem__", "set", "put", "push", "store")
 CHANGING = re.compile(rb"\.\s*(?:%s)$" % "|".join(METHODS).encode())
 
 # Calls that set an attribute, with the object.
@@ -51,8 +51,9 @@ MISSING = re.compile(rb"\bif\b.*(?:\bnot\b|\bis None\b|hasattr\(|getattr\(|__dic
 ATTRIBUTE = re.compile(rb"self\.(\w+)")
 NAME = re.compile(rb"[A-Za-z_]\w*")
 
-# What the objects of a file assign to themselves.
+# What objects assign to themselves, and the names of it in all sources so far.
 ASSIGNED = re.compile(rb"self\.(\w+)\s*(?::[^=\n]+)?=(?!=)")
+assigned = set()
 
 # The set-up of a package: tests need it that are in other files.
 SET_UP = ("setup_module", "setUpModule", "setup_package", "setup")
@@ -92,11 +93,11 @@ def is_named(code, names):
 
 
 class Keeps:
-    """How a function keeps values: the lines that do, none for what it returns; whether in its `self` alone; and whether it may be
-    suspended while others run for it."""
+    """How a function keeps values: the lines that do, none for what it returns; whether in its `self` alone, which holds if some object
+    assigns each of these names to itself; and whether it may be suspended while others run for it."""
 
-    def __init__(self, lines=(), in_self=False, suspends=False):
-        self.lines, self.in_self, self.suspends = lines, in_self, suspends
+    def __init__(self, lines=(), in_self=False, names=frozenset(), suspends=False):
+        self.lines, self.in_self, self.names, self.suspends = lines, in_self, names, suspends
 
 
 class Source:
@@ -110,7 +111,6 @@ class Source:
         self._lines = None
         # By the id of a class's code, which is kept: the names of its attributes that can change and are no object's own.
         self._shared = {}
-        self._assigned = None
         # Lines in which a cache is given a function that has no name.
         self._kept_lines = set()
 
@@ -125,7 +125,9 @@ class Source:
                 content = content.decode(encoding, "replace").encode()
         except (OSError, SyntaxError, LookupError):
             content = b""
-        return content.splitlines()
+        lines = content.splitlines()
+        assigned.update(name for line in lines for name in ASSIGNED.findall(line))
+        return lines
 
     def _line(self, number):
         if self._lines is None:
@@ -146,21 +148,23 @@ class Source:
             return Keeps(suspends=suspends)
         if self._is_of_tests and functions[0].startswith("test"):
             return None
-        kept, in_self = self._stores(code, lines, classes, head)
+        kept, in_self, names = self._stores(code, lines, classes, head)
         if not kept:
             return None
         if code.co_flags & CO_GENERATOR:
             # What a statement waits for that stores its value. Python does not report where a generator goes on with an exception.
             suspends = suspends or any(b"yield" in self._line(line) or self._is_in_handler(line) for line in kept)
-        return Keeps(kept, in_self, suspends)
+        return Keeps(kept, in_self, names, suspends)
 
     def _is_in_handler(self, number):
-        """Whether the block of a line is one that handles an exception."""
+        """Whether a block around a line handles an exception."""
         indent = len(self._line(number)) - len(self._line(number).lstrip())
         for number in range(number - 1, max(number - HEAD_MAX, 0), -1):
             line = self._line(number)
             if line.strip() and len(line) - len(line.lstrip()) < indent:
-                return line.lstrip().startswith(b"except")
+                indent = len(line) - len(line.lstrip())
+                if line.lstrip().startswith((b"except", b"def ", b"async def ")):
+                    return line.lstrip().startswith(b"except")
         return False
 
     def _head(self, code):
@@ -183,13 +187,15 @@ class Source:
         return b""
 
     def _stores(self, code, lines, classes, head):
-        """The lines in which a function changes what is not its own, and whether all of that is in its `self`."""
+        """The lines in which a function changes what is not its own, whether all of that is in its `self`, and the names of the attributes
+        of which it changes a part."""
         operations = code.co_code[::2]
         used = set(operations)
         is_called = not {*METHODS, *SETTERS}.isdisjoint(code.co_names)
         if not is_called and used.isdisjoint({GLOBAL, *PARTS}) and not (code.co_freevars and AROUND in used):
-            return set(), False
-        owner, owners, kept = self._owner(code, lines, classes, head), set(), set()
+            return set(), False, set()
+        names, owners, kept = set(), set(), set()
+        owner = self._owner(code, lines, classes, head, names)
         for operation, position in zip(operations, code.co_positions()):
             of = OWN
             if operation in PARTS:
@@ -212,7 +218,7 @@ class Source:
             if of != OWN:
                 owners.add(of)
                 kept.add(position[0] or 0)
-        return kept, owners == {IN_SELF}
+        return kept, owners == {IN_SELF}, names
 
     def _at(self, position):
         """The source from where an instruction is; something that is no function's own if Python does not say where."""
@@ -236,9 +242,9 @@ class Source:
             return b"\xff" if is_further and line[:begin].strip() in (b"", b".") else b""
         return self._at(position) if first != last or method.start() > begin else b"\xff"
 
-    def _owner(self, code, lines, classes, head):
+    def _owner(self, code, lines, classes, head, names):
         """A function that says of what an expression is a part: of what is the function's own, as an object that it was given or made, of
-        its `self`, or of what is outside."""
+        its `self`, or of what is outside. It adds the attribute of which it is a part to `names`."""
         local = {*code.co_varnames, *code.co_cellvars, "self", "super"}
         local.difference_update(name.decode() for name in DEFAULT.findall(head))
         of_class = OWN if self._is_of_tests and code.co_name in SET_UP_OF_CLASS else OUTSIDE
@@ -259,10 +265,10 @@ class Source:
             if name.group() != b"self":
                 return OWN if name.group().decode() in local else OUTSIDE
             attribute = ATTRIBUTE.match(expression)
-            # What no object of this file assigns to itself may be one for many.
-            is_part = attribute and expression[attribute.end() : attribute.end() + 1] in (b".", b"[")
-            is_shared = is_part and (attribute.group(1) in shared or attribute.group(1) not in self._assigned_names())
-            return OUTSIDE if is_shared else of_self
+            if attribute and expression[attribute.end() : attribute.end() + 1] in (b".", b"["):
+                names.add(attribute.group(1))
+                return OUTSIDE if attribute.group(1) in shared else of_self
+            return of_self
 
         for alias in filter(None, map(ALIAS.match, text)):
             if alias.group(2) not in (b"None", b"True", b"False", alias.group(1)):
@@ -270,12 +276,6 @@ class Source:
                 if of != OWN:
                     aliases[alias.group(1)] = of
         return owner
-
-    def _assigned_names(self):
-        if self._assigned is None:
-            self._line(1)
-            self._assigned = {name for line in self._lines for name in ASSIGNED.findall(line)}
-        return self._assigned
 
     def _shared_of(self, code):
         if id(code) not in self._shared:
