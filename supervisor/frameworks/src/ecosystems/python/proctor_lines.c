@@ -111,7 +111,6 @@ typedef struct {
 /* How often in one test all lines are turned on again for functions that keep values. Then none is turned off any more. */
 #define RESTARTS_MAX 8
 
-
 /* Code objects by address, at most half of the places taken; the number of places is a power of 2. */
 static entry *entries;
 static size_t places, taken;
@@ -126,10 +125,10 @@ static word now = 1, has_disabled, restarts;
 /* The functions that keep values, of which some may not be on the stack any more, and the thread in which the last one began. One that
    Python suspends, as a coroutine, has begun other tasks meanwhile: all until the end of the test may be for it. */
 static set keeping, suspended;
+static unsigned long keeping_thread;
 
 /* Those of which lines count that were executed below them. */
 static set counted;
-static unsigned long keeping_thread;
 
 /* An object, by a weak reference, with the function that keeps values in it, and the test in which it did so first. */
 typedef struct {
@@ -148,12 +147,13 @@ static word tests;
    unless an exception ended them. */
 static word begun[2], nesting[NUMBERS];
 
+/* None, sys.monitoring.DISABLE and sys.monitoring.restart_events, and what is called as the code of a module ends. */
+static PyObject *none, *disable, *restart, *loaded;
+
+/* The set of one number. */
 static set bit(word number) {
     return number ? (set)1 << number : 0;
 }
-
-/* None, sys.monitoring.DISABLE and sys.monitoring.restart_events, and what is called as the code of a module ends. */
-static PyObject *none, *disable, *restart, *loaded;
 
 static entry *find(entry *table, size_t size, PyObject *code) {
     size_t at = ((size_t)code >> 4) * (size_t)0x9E3779B97F4A7C15ull >> 20;
