@@ -393,6 +393,11 @@ import threading
 known = {}
 
 
+def of_accents():
+    return (accented_
+        .é.éé.append(1))
+
+
 def of_global():
     global first
     if first is None:

@@ -33,7 +33,8 @@ OF_CLASS = re.compile(rb"(?:cls|klass|mcs|mcls|metacls)\b|type\(self\)|self\.__c
 
 # Methods that change what they are of, and one of them behind the expression for it.
 METHODS = ("setdefault", "append", "appendleft", "add", "update", "insert", "extend", "__setitem__", "set", "put", "push", "store")
-CHANGING = re.compile(rb"\.\s*(?:%s)$" % "|".join(METHODS).encode())
+CHANGES = [name.encode() for name in METHODS]
+CHANGING = re.compile(rb"\.\s*(?:%s)$" % b"|".join(CHANGES))
 
 # Calls that set an attribute, with the object.
 SETTERS = ("setattr", "__setattr__")
@@ -84,6 +85,10 @@ CO_OPTIMIZED, CO_GENERATOR = 1, 0x20
 
 # Most lines before the body of a function: its decorators, and its head.
 HEAD_MAX = 100
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
 
 
 def is_named(code, names):
@@ -158,11 +163,11 @@ class Source:
 
     def _is_in_handler(self, number):
         """Whether a block around a line handles an exception."""
-        indent = len(self._line(number)) - len(self._line(number).lstrip())
+        least = indent(self._line(number))
         for number in range(number - 1, max(number - HEAD_MAX, 0), -1):
             line = self._line(number)
-            if line.strip() and len(line) - len(line.lstrip()) < indent:
-                indent = len(line) - len(line.lstrip())
+            if line.strip() and indent(line) < least:
+                least = indent(line)
                 if line.lstrip().startswith((b"except", b"def ", b"async def ")):
                     return line.lstrip().startswith(b"except")
         return False
@@ -238,7 +243,7 @@ class Source:
         method = CHANGING.search(line[:end])
         if not method:
             # The method of an expression in lines before.
-            is_further = line[begin:end].decode() in METHODS and first == last
+            is_further = first == last and line[begin:end] in CHANGES
             return b"\xff" if is_further and line[:begin].strip() in (b"", b".") else b""
         return self._at(position) if first != last or method.start() > begin else b"\xff"
 
@@ -295,11 +300,10 @@ class Source:
             if keeper is None:
                 continue
             # With the lines to which its brackets reach.
-            indent, end = len(line) - len(line.lstrip()), first + 1
+            end = first + 1
             while end < first + HEAD_MAX:
                 following = self._line(end)
-                is_further = len(following) - len(following.lstrip()) > indent
-                if not is_further and not following.lstrip().startswith(b")"):
+                if indent(following) <= indent(line) and not following.lstrip().startswith(b")"):
                     break
                 end += 1
             self._kept_lines.update(range(first, end))
