@@ -3,6 +3,7 @@
 
 use super::body::Body;
 use crate::script_text::is_word;
+use std::ops::Range;
 
 /// Most formatted strings that stand within each other.
 const NESTED_STRINGS_MAX: usize = 32;
@@ -16,6 +17,21 @@ const STATEMENTS: [&[u8]; 6] = [b"def ", b"async ", b"class ", b"@", b"import ",
 /// The logical lines of a text; `None` if it is no Python that can be read.
 pub(super) fn statements(text: &str) -> Option<Vec<Statement>> {
     Scanner::new(text).statements()
+}
+
+/// A text in which the contents of strings are `_`, comments are spaces, and nothing else differs: the fields of formatted strings are
+/// code. `None` if it is no Python that can be read.
+pub(super) fn without_literals(text: &str) -> Option<String> {
+    let mut scanner = Scanner::new(text);
+    scanner.statements()?;
+    let mut bytes = text.as_bytes().to_vec();
+    for (range, filling) in &scanner.literals {
+        bytes[range.clone()]
+            .iter_mut()
+            .filter(|byte| !matches!(**byte, b'\n' | b'\r'))
+            .for_each(|byte| *byte = *filling);
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// For each line the body of the outermost function around it. Without any where the text is no Python that can be read.
@@ -63,15 +79,18 @@ struct Scanner<'t> {
     /// Number of all lines.
     lines: usize,
     has_yield: bool,
+    /// The contents of strings and the comments so far, with what they are filled with in a text without them.
+    literals: Vec<(Range<usize>, u8)>,
 }
 
 impl<'t> Scanner<'t> {
     fn new(text: &'t str) -> Scanner<'t> {
-        Scanner { text: text.as_bytes(), at: 0, line: 0, lines: text.split_inclusive('\n').count(), has_yield: false }
+        let lines = text.split_inclusive('\n').count();
+        Scanner { text: text.as_bytes(), at: 0, line: 0, lines, has_yield: false, literals: Vec::new() }
     }
 
     /// All statements; `None` if a string or bracket has no end, or a line ends as no other editor's lines do.
-    fn statements(mut self) -> Option<Vec<Statement>> {
+    fn statements(&mut self) -> Option<Vec<Statement>> {
         let is_alone = |pair: &[u8]| pair[0] == b'\r' && pair[1] != b'\n';
         if self.text.windows(2).any(is_alone) {
             return None;
@@ -135,7 +154,9 @@ impl<'t> Scanner<'t> {
     /// To the end of the line.
     fn comment(&mut self) {
         let rest = &self.text[self.at..];
-        self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        let end = self.at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        self.literals.push((self.at..end, b' '));
+        self.at = end;
     }
 
     fn ends_statement(byte: u8) -> bool {
@@ -198,10 +219,12 @@ impl<'t> Scanner<'t> {
         let is_format = prefix.iter().any(|byte| b"fFtT".contains(byte));
         let is_raw = prefix.iter().any(|byte| b"rR".contains(byte));
         self.pass(length);
+        let mut from = self.at;
         while self.at < self.text.len() {
             let rest = &self.text[self.at..];
             match self.byte(0) {
                 byte if byte == quote && rest.iter().take(length).filter(|byte| **byte == quote).count() == length => {
+                    self.literals.push((from..self.at, b'_'));
                     self.pass(length);
                     return Some(());
                 }
@@ -214,7 +237,11 @@ impl<'t> Scanner<'t> {
                 b'\\' if self.byte(1) == b'\r' => self.pass(3),
                 b'\\' => self.pass(2),
                 b'{' if is_format && self.byte(1) == b'{' => self.pass(2),
-                b'{' if is_format => self.field(quote, length, nested + 1)?,
+                b'{' if is_format => {
+                    self.literals.push((from..self.at, b'_'));
+                    self.field(quote, length, nested + 1)?;
+                    from = self.at;
+                }
                 _ => self.pass(1),
             }
         }
@@ -340,10 +367,27 @@ mod tests {
         assert_eq!(in_bodies(&deep), [0; 0]);
     }
 
+    #[test]
+    fn a_text_without_literals_has_the_code_of_formatted_strings() {
+        for (text, code) in [
+            ("a['k = 1']['é'] = 2  # for b in c\n", "a['_____']['__'] = 2              \n"),
+            ("r\"\"\"a = 1\n  b\"\"\"\r\n", "r\"\"\"_____\n___\"\"\"\r\n"),
+            ("f'a; {a.pop(\"b;\")!r:>{w}} b'\n", "f'___{a.pop(\"__\")!r:>{w}}__'\n"),
+            ("f'{{a = {b}}}' + ''\n", "f'______{b}__' + ''\n"),
+        ] {
+            assert_eq!(without_literals(text).as_deref(), Some(code), "{text}");
+        }
+        assert_eq!(without_literals("a = '\n"), None);
+    }
+
     proptest! {
         #[test]
         fn every_text_has_as_many_lines_as_answers(text in "(def f\\(\\):|    |\t|\n|\r\n|'|\"|\"\"\"|f'|[{}():\\\\#]|yield|é|x){0,60}") {
             prop_assert_eq!(python_bodies(&text).len(), text.split_inclusive('\n').count());
+            if let Some(code) = without_literals(&text) {
+                let ends = |text: &str| text.split_inclusive('\n').map(str::len).collect::<Vec<_>>();
+                prop_assert_eq!(ends(&code), ends(&text));
+            }
         }
     }
 }

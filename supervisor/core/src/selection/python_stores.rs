@@ -2,7 +2,7 @@
 //! execute the function. What functions stored before the edit was measured (`proctor_keeping.py`). Told by words, so that it is rather
 //! too many.
 
-use super::python_bodies::{Statement, statements};
+use super::python_bodies::{Statement, statements, without_literals};
 use crate::coverage::LineSpan;
 use std::collections::BTreeSet;
 
@@ -37,11 +37,14 @@ const SETTING: [&str; 4] = ["setattr(", "delattr(", "__setattr__(", "__setitem__
 /// Beginnings of expressions for the class of an object, or the module.
 const OF_CLASS: [&str; 5] = ["cls.", "cls[", "type(self).", "self.__class__.", "globals()"];
 
+/// Calls that run a text, which may store anything.
+const RUNNING: [&str; 2] = ["exec(", "eval("];
+
 /// Whether one of the statements with these lines of a text stores a value outside of its function, or another one of this function does
 /// that `is_executed` by no test, and which may run now.
 pub(super) fn stores_outside(text: &str, changed: &[LineSpan], is_executed: impl Fn(LineSpan) -> bool) -> bool {
-    let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let Some(statements) = statements(text) else { return true };
+    let Some((statements, code)) = statements(text).zip(without_literals(text)) else { return true };
+    let lines: Vec<&str> = code.split_inclusive('\n').collect();
     let span = |statement: &Statement| {
         let number = |index: usize| u32::try_from(index + 1).unwrap_or(u32::MAX);
         LineSpan { first: number(statement.first), last: number(statement.last) }
@@ -51,22 +54,54 @@ pub(super) fn stores_outside(text: &str, changed: &[LineSpan], is_executed: impl
         changed.iter().any(|lines| lines.first <= own.last && own.first <= lines.last)
     };
     let text_of = |statement: &Statement| lines[statement.first..=statement.last].concat();
-    let class_has = |name: &str| {
-        let has = |line: &&str| {
-            line.trim_start().strip_prefix(name).is_some_and(|rest| rest.trim_start().starts_with(['=', ':']))
-        };
-        lines.iter().any(has)
-    };
+    let of_classes = names_of_classes(&statements, text_of);
     let mut known: BTreeSet<usize> = BTreeSet::new();
     (0..statements.len()).filter(|at| is_changed(&statements[*at])).any(|at| {
         let around = function_around(&statements, at);
         let texts = around.iter().map(text_of).collect::<Vec<_>>();
         let function = Function::new(&texts);
-        let stores = |text: &str| text.split(';').any(|part| function.stores(part.trim(), class_has));
+        let stores = |text: &str| parts(text).any(|part| function.stores(part, &of_classes));
         let is_first = around.first().is_some_and(|head| known.insert(head.first));
         let may_run = |(statement, text): (&Statement, &String)| stores(text) && !is_executed(span(statement));
-        stores(&text_of(&statements[at])) || is_first && around.iter().zip(&texts).skip(1).any(may_run)
+        let own = text_of(&statements[at]);
+        // Python executes nothing for a declaration: with an unchanged one, the statements that assign to its names count.
+        let is_declaration = parts(&own).any(|part| declared_names(part).is_some());
+        is_declaration || stores(&own) || is_first && around.iter().zip(&texts).skip(1).any(may_run)
     })
+}
+
+/// The names that the classes of a text have, as far as their own statements tell.
+fn names_of_classes(statements: &[Statement], text_of: impl Fn(&Statement) -> String) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    // The functions and classes around a statement, and whether each is a class.
+    let mut around: Vec<(usize, bool)> = Vec::new();
+    for statement in statements {
+        while around.pop_if(|(indent, _)| *indent >= statement.indent).is_some() {}
+        let is_of_class = around.last().is_some_and(|(_, is_class)| *is_class);
+        let text = text_of(statement);
+        if is_of_class {
+            // Of a method, its name and not its parameters.
+            let text = if statement.is_function { text.split('(').next().unwrap_or_default() } else { &text };
+            names.extend(parts(text).flat_map(bound_names).map(str::to_owned));
+        }
+        let is_class = text.trim_start().starts_with("class ");
+        if is_class || statement.is_function {
+            around.push((statement.indent, is_class));
+        }
+    }
+    names
+}
+
+/// The simple statements of a logical line.
+fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(';').map(str::trim)
+}
+
+/// The names that a statement declares to be outside of its function.
+fn declared_names(text: &str) -> Option<impl Iterator<Item = &str>> {
+    // It may be behind the head of a block.
+    let last = text.rsplit(':').next().unwrap_or_default().trim_start();
+    DECLARATIONS.iter().find_map(|word| last.strip_prefix(word)).map(words_of)
 }
 
 /// The head and the statements of the innermost function around a statement; none if it is in none.
@@ -97,11 +132,10 @@ impl<'t> Function<'t> {
         let mut function = Function { texts, local: BTreeSet::new(), declared: BTreeSet::new() };
         if let Some((head, body)) = texts.split_first() {
             function.local.extend(parameters(head));
-            // What is a string binds nothing.
-            for text in body.iter().map(|text| text.trim()).filter(|text| !text.starts_with(['"', '\''])) {
-                match DECLARATIONS.iter().find_map(|word| text.strip_prefix(word)) {
-                    Some(names) => function.declared.extend(words_of(names)),
-                    None => function.local.extend(bound_names(text)),
+            for part in body.iter().flat_map(|text| parts(text)) {
+                match declared_names(part) {
+                    Some(names) => function.declared.extend(names),
+                    None => function.local.extend(bound_names(part)),
                 }
             }
         }
@@ -110,30 +144,38 @@ impl<'t> Function<'t> {
     }
 
     /// Whether a statement changes what is not the function's own.
-    fn stores(&self, text: &str, class_has: impl Fn(&str) -> bool) -> bool {
-        let is_outside = |expression: &str| self.is_outside(expression, &class_has);
+    fn stores(&self, text: &str, of_classes: &BTreeSet<String>) -> bool {
+        let is_outside = |expression: &str| self.is_outside(expression, of_classes);
         let is_part = |target: &str| {
             let is_part = |one: &&str| one.contains(['.', '[']) || self.declared.contains(one.trim());
             without_annotation(target).split([',', ':']).filter(is_part).any(is_outside)
         };
         let receiver = |before: &str| before[before.rfind(ends_expression).map_or(0, |at| at + 1)..].to_owned();
-        DECLARATIONS.iter().any(|word| text.starts_with(word))
+        self.assigns_declared(text)
             || targets(text).any(is_part)
             || loop_and_context_targets(text).any(is_part)
             || text.strip_prefix("del ").is_some_and(is_part)
             || SETTING.iter().any(|call| text.split_once(call).is_some_and(|(_, given)| is_outside(given)))
             || CHANGING.iter().any(|call| text.match_indices(call).any(|(at, _)| is_outside(&receiver(&text[..at]))))
+            || RUNNING.iter().any(|call| text.match_indices(call).any(|(at, _)| is_bare(&text[..at])))
             || self.names_what_is_changed(text)
     }
 
-    fn is_outside(&self, expression: &str, class_has: impl Fn(&str) -> bool) -> bool {
+    /// Whether a statement assigns to a name that the function declares to be outside of it, as a pattern may do, too.
+    fn assigns_declared(&self, text: &str) -> bool {
+        let is_declared = |name: &str| self.declared.contains(name);
+        declared_names(text).is_none() && bound_names(text).into_iter().any(is_declared)
+            || text.starts_with("case ") && words_of(text).any(is_declared)
+    }
+
+    fn is_outside(&self, expression: &str, of_classes: &BTreeSet<String>) -> bool {
         let expression = expression.trim_start_matches(|c: char| matches!(c, '(' | '*') || c.is_whitespace());
         let name = words_of(expression).next().unwrap_or_default();
         let is_name = expression.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let of_self = expression.strip_prefix("self.").map_or("", |rest| words_of(rest).next().unwrap_or_default());
         let is_shared = || {
             let rest = expression.trim_end().strip_prefix("self.").and_then(|rest| rest.strip_prefix(of_self));
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])) && class_has(of_self)
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])) && of_classes.contains(of_self)
         };
         OF_CLASS.iter().any(|start| expression.starts_with(start))
             || is_name && name != "self" && !self.local.contains(name)
@@ -216,6 +258,11 @@ fn without_annotation(target: &str) -> &str {
     if is_expression && !matches!(before.trim(), "else" | "try" | "finally") { before } else { target }
 }
 
+/// Whether a name behind this text is not a part of another one.
+fn is_bare(before: &str) -> bool {
+    !before.ends_with(|c: char| is_word(c) || c == '.')
+}
+
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
@@ -249,6 +296,31 @@ fn ends_expression(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A function around a statement.
+    const AROUND: &str = "
+class C:
+    shared = {}
+    if shared:
+        least = most = {}; values: dict
+    def around(self, fewest=0):
+        around = {}
+        def f(self, a,
+          other=D):
+            r'D: the table'
+            global MODE
+            own = {}
+            for item in a:
+                pass
+            with a as one, b as two:
+                pass
+            given['k'] = call(
+                D=D, D,
+                E=E,
+            )
+            LINE
+        return f
+";
 
     #[test]
     fn finds_statements_that_store_outside_of_their_function() {
@@ -296,16 +368,28 @@ mod tests {
             ("del KNOWN['k']", true),
             ("KNOWN.clear()", true),
             ("del own['k']", false),
+            ("return f'a; {KNOWN.append(a)}'", true),
+            ("return f'KNOWN.append({a})'", false),
+            ("'for KNOWN.k in a as KNOWN.l'", false),
+            ("own[0] = 1  # KNOWN['k'] = 2", false),
+            ("KNOWN['an own'].append(1)", true),
+            ("KNOWN['('] = a", true),
+            ("exec('KNOWN.append(1)')", true),
+            ("own.eval(literal_eval(a))", false),
+            ("self.other = a", false),
+            ("self.shared = a", true),
+            ("self.least['k'] = 9", true),
+            ("self.around.last = 9", true),
+            ("self.fewest['k'] = 9", false),
+            ("self.values['k'] = 9", true),
+            ("if a: nonlocal around", true),
+            ("(MODE := 3)", true),
+            ("import MODE", true),
+            ("case [MODE, *_]: pass", true),
         ] {
-            let text = format!(
-                "class C:\n    shared = {{}}\n    def around():\n        around = {{}}\n        def f(self, a,\n          other=D):\n            'D: the \
-                 table'\n            global MODE\n            own = {{}}\n            for item in a:\n                pass\n            with a \
-                 as one, b as two:\n                pass\n            given['k'] = call(\n                D=D, D,\n                E=E,\n            \
-                 )\n            {line}\n        return f\n"
-            );
-            let first =
-                u32::try_from(text[..text.find(&format!("            {line}")).unwrap()].matches('\n').count() + 1)
-                    .unwrap();
+            let text = AROUND.replace("LINE", line);
+            let before = AROUND[..AROUND.find("LINE").unwrap()].matches('\n').count();
+            let first = u32::try_from(before + 1).unwrap();
             let lines = [LineSpan { first, last: first }];
             assert_eq!(stores_outside(&text, &lines, |_| true), stores, "{line}");
         }
@@ -313,6 +397,12 @@ mod tests {
         let last = [LineSpan { first: 4, last: 9 }];
         assert!(!stores_outside(text, &last, |_| true));
         assert!(stores_outside(text, &last, |_| false), "another store may run now");
+        let declaring = "def f(a):\n    '''Fills KNOWN for a; as KNOWN[1] = a.'''\n    global MODE\n    return 2\n    ";
+        assert!(!stores_outside(declaring, &last, |_| false), "neither a documentation string nor a declaration runs");
+        for store in ["MODE = a", "KNOWN[1] = a", "for MODE in a: pass"] {
+            let text = format!("{declaring}{store}\n");
+            assert!(stores_outside(&text, &[LineSpan { first: 4, last: 4 }], |_| false), "{store}");
+        }
         assert!(stores_outside("def f(:\n", &[LineSpan { first: 1, last: 1 }], |_| true), "a text that cannot be read");
     }
 }
