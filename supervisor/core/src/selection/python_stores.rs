@@ -7,7 +7,8 @@ use crate::coverage::LineSpan;
 use std::collections::BTreeSet;
 
 /// Statements with which a function assigns to names outside of itself.
-const DECLARATIONS: [&str; 2] = ["global ", "nonlocal "];
+const DECLARATIONS: [&str; 2] = ["global ", NONLOCAL];
+const NONLOCAL: &str = "nonlocal ";
 
 /// Most signs of equality of a statement that are read.
 const TARGETS_MAX: usize = 16;
@@ -59,13 +60,13 @@ pub(super) fn stores_outside(text: &str, changed: &[LineSpan], is_executed: impl
     (0..statements.len()).filter(|at| is_changed(&statements[*at])).any(|at| {
         let around = function_around(&statements, at);
         let texts = around.iter().map(text_of).collect::<Vec<_>>();
-        let function = Function::new(&texts);
+        let function = Function::new(around, &texts);
         let stores = |text: &str| parts(text).any(|part| function.stores(part, &of_classes));
         let is_first = around.first().is_some_and(|head| known.insert(head.first));
         let may_run = |(statement, text): (&Statement, &String)| stores(text) && !is_executed(span(statement));
         let own = text_of(&statements[at]);
         // Python executes nothing for a declaration: with an unchanged one, the statements that assign to its names count.
-        let is_declaration = parts(&own).any(|part| declared_names(part).is_some());
+        let is_declaration = parts(&own).any(|part| declaration(part).is_some());
         is_declaration || stores(&own) || is_first && around.iter().zip(&texts).skip(1).any(may_run)
     })
 }
@@ -73,7 +74,7 @@ pub(super) fn stores_outside(text: &str, changed: &[LineSpan], is_executed: impl
 /// The names that the classes of a text have, as far as their own statements tell.
 fn names_of_classes(statements: &[Statement], text_of: impl Fn(&Statement) -> String) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    // The functions and classes around a statement, and whether each is a class.
+    // The indents of the functions and classes around a statement, and whether each is a class.
     let mut around: Vec<(usize, bool)> = Vec::new();
     for statement in statements {
         while around.pop_if(|(indent, _)| *indent >= statement.indent).is_some() {}
@@ -84,9 +85,8 @@ fn names_of_classes(statements: &[Statement], text_of: impl Fn(&Statement) -> St
             let text = if statement.is_function { text.split('(').next().unwrap_or_default() } else { &text };
             names.extend(parts(text).flat_map(bound_names).map(str::to_owned));
         }
-        let is_class = text.trim_start().starts_with("class ");
-        if is_class || statement.is_function {
-            around.push((statement.indent, is_class));
+        if is_class(&text) || statement.is_function {
+            around.push((statement.indent, is_class(&text)));
         }
     }
     names
@@ -97,11 +97,15 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(';').map(str::trim)
 }
 
-/// The names that a statement declares to be outside of its function.
-fn declared_names(text: &str) -> Option<impl Iterator<Item = &str>> {
+/// The declaration in a statement that names are outside of its function: its word, and the names.
+fn declaration(text: &str) -> Option<(&'static str, impl Iterator<Item = &str>)> {
     // It may be behind the head of a block.
     let last = text.rsplit(':').next().unwrap_or_default().trim_start();
-    DECLARATIONS.iter().find_map(|word| last.strip_prefix(word)).map(words_of)
+    DECLARATIONS.into_iter().find_map(|word| Some((word, words_of(last.strip_prefix(word)?))))
+}
+
+fn is_class(text: &str) -> bool {
+    text.trim_start().starts_with("class ")
 }
 
 /// The head and the statements of the innermost function around a statement; none if it is in none.
@@ -128,17 +132,28 @@ struct Function<'t> {
 }
 
 impl<'t> Function<'t> {
-    fn new(texts: &'t [String]) -> Function<'t> {
+    /// A function with these statements, the first of which is its head, and their texts.
+    fn new(statements: &[Statement], texts: &'t [String]) -> Function<'t> {
         let mut function = Function { texts, local: BTreeSet::new(), declared: BTreeSet::new() };
-        if let Some((head, body)) = texts.split_first() {
-            function.local.extend(parameters(head));
-            for part in body.iter().flat_map(|text| parts(text)) {
-                match declared_names(part) {
-                    Some(names) => function.declared.extend(names),
+        function.local.extend(texts.first().into_iter().flat_map(|head| parameters(head)));
+        // What it binds outside of inner functions and classes is what their declarations mean.
+        let (mut own, mut of_inner) = (function.local.clone(), BTreeSet::new());
+        let mut inner: Vec<usize> = Vec::new();
+        for (statement, text) in statements.iter().zip(texts).skip(1) {
+            while inner.pop_if(|indent| *indent >= statement.indent).is_some() {}
+            for part in parts(text) {
+                match declaration(part) {
+                    Some((NONLOCAL, names)) if !inner.is_empty() => of_inner.extend(names),
+                    Some((_, names)) => function.declared.extend(names),
                     None => function.local.extend(bound_names(part)),
                 }
+                own.extend(targets(part).map(without_annotation).map(str::trim).filter(|_| inner.is_empty()));
+            }
+            if statement.is_function || is_class(text) {
+                inner.push(statement.indent);
             }
         }
+        function.declared.extend(of_inner.difference(&own));
         function.local.retain(|name| !function.declared.contains(name));
         function
     }
@@ -164,7 +179,7 @@ impl<'t> Function<'t> {
     /// Whether a statement assigns to a name that the function declares to be outside of it, as a pattern may do, too.
     fn assigns_declared(&self, text: &str) -> bool {
         let is_declared = |name: &str| self.declared.contains(name);
-        declared_names(text).is_none() && bound_names(text).into_iter().any(is_declared)
+        declaration(text).is_none() && bound_names(text).into_iter().any(is_declared)
             || text.starts_with("case ") && words_of(text).any(is_declared)
     }
 
@@ -399,6 +414,14 @@ class C:
         assert!(stores_outside(text, &last, |_| false), "another store may run now");
         let declaring = "def f(a):\n    '''Fills KNOWN for a; as KNOWN[1] = a.'''\n    global MODE\n    return 2\n    ";
         assert!(!stores_outside(declaring, &last, |_| false), "neither a documentation string nor a declaration runs");
+        let outer = |binding: &str| {
+            let inner = "def inner():\n        nonlocal hits\n        hits += 1\n    return inner\n";
+            stores_outside(&format!("def f():\n    {binding}\n    {inner}"), &[LineSpan { first: 2, last: 2 }], |_| {
+                false
+            })
+        };
+        assert!(!outer("hits = misses = 0") && !outer("hits: int = 0"), "a variable of the function itself");
+        assert!(outer("misses = 0") && outer("class C: hits = 0") && outer("nonlocal hits; hits = 0"));
         for store in ["MODE = a", "KNOWN[1] = a", "for MODE in a: pass"] {
             let text = format!("{declaring}{store}\n");
             assert!(stores_outside(&text, &[LineSpan { first: 4, last: 4 }], |_| false), "{store}");
