@@ -201,25 +201,30 @@ class Source:
             return set(), False, set()
         names, owners, kept = set(), set(), set()
         owner = self._owner(code, lines, classes, head, names)
+        is_of_others = code.co_name in OF_OTHERS
+
+        # Of what each instruction changes a part, by its position.
+        def global_name(position):
+            return OWN if COUNTS.match(self._at(position)) else OUTSIDE
+
+        def name_around(position):
+            name = NAME.match(self._at(position))
+            is_around = name is None or name.group().decode() in code.co_freevars
+            return global_name(position) if is_around else OWN
+
+        def part(position):
+            expression = self._at(position)
+            return OUTSIDE if is_of_others else OWN if COUNTS.match(expression) else owner(expression)
+
+        def called(position):
+            changed = self._changed(position)
+            return OWN if not changed else OUTSIDE if is_of_others else owner(changed)
+
+        changed_by = {GLOBAL: global_name, **dict.fromkeys(PARTS, part), **dict.fromkeys(READS, called)}
+        if code.co_freevars:
+            changed_by[AROUND] = name_around
         for operation, position in zip(operations, code.co_positions()):
-            of = OWN
-            if operation in PARTS:
-                expression = self._at(position)
-                of = OWN if COUNTS.match(expression) else owner(expression)
-                if code.co_name in OF_OTHERS:
-                    of = OUTSIDE
-            elif operation in READS:
-                changed = self._changed(position)
-                of = owner(changed) if changed else OWN
-                if changed and code.co_name in OF_OTHERS:
-                    of = OUTSIDE
-            elif operation == GLOBAL:
-                of = OWN if COUNTS.match(self._at(position)) else OUTSIDE
-            elif operation == AROUND and code.co_freevars:
-                expression = self._at(position)
-                name = NAME.match(expression)
-                is_around = name is None or name.group().decode() in code.co_freevars
-                of = OUTSIDE if is_around and not COUNTS.match(expression) else OWN
+            of = changed_by[operation](position) if operation in changed_by else OWN
             if of != OWN:
                 owners.add(of)
                 kept.add(position[0] or 0)
