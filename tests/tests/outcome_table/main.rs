@@ -20,6 +20,7 @@ mod mcp_client;
 mod mcp_texts;
 mod oldest_javascript_runners;
 mod pytest_playwright;
+mod python_keeping;
 mod python_lines;
 mod python_mcp_sdk;
 mod python_mcp_transports;
