@@ -305,3 +305,27 @@ fn an_edit_selects_the_tests_that_need_what_another_function_keeps() {
         }
     }
 }
+
+/// Functions that keep the value of another file's, called as the kinds of [`TESTS_OF_KEEPING`]; the second is known by an assignment.
+const KEEPING_OTHERS: &str = "import functools\nimport values\n\nknown = {}\n\n\ndef of_dictionary():\n    if 0 not in known:\n        \
+                              known[0] = values.v0()\n    return known[0]\n\n\nof_assignment = functools.lru_cache(None)(values.v1)\n\
+                              kinds = [of_dictionary, of_assignment] + [lambda: 0] * 22\n";
+
+#[test]
+fn a_file_that_cannot_be_read_for_what_it_keeps_leaves_no_test_out() {
+    for (method, kind) in [("keeps", 0), ("kept_names", 1)] {
+        let workspace = TestWorkspace::empty();
+        let values = "def v0():\n    return 1 + 0\n\n\ndef v1():\n    return 1 + 1\n";
+        write_before_run(&workspace.path, "values.py", values);
+        let conftest = format!(
+            "import proctor_keeping\nimport pytest\n\nwith pytest.MonkeyPatch.context() as patch:\n    \
+             patch.setattr(proctor_keeping.Source, '{method}', None)\n    import keeping\n"
+        );
+        write_before_run(&workspace.path, "conftest.py", &conftest);
+        let kinds = run_tests_of_keeping(&workspace, KEEPING_OTHERS);
+        write_before_run(&workspace.path, "values.py", &values.replace(&format!("1 + {kind}"), "2"));
+        let (both, found) = (tests_of_kind(&kinds, kind), affected(&workspace));
+        assert!(both.iter().all(|test| found.contains(test)), "{method}: {found:?}");
+        assert!(found.len() < 120, "{method}: the edit was one of a function");
+    }
+}

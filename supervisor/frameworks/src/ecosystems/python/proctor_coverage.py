@@ -182,11 +182,11 @@ class Lines:
     def _add(self, code, base, count, flags):
         self._bases[id(code)] = base
 
-    def keep(self, names):
-        """Functions with these names keep values."""
-        for code in list(self._codes.values()) if self.knows_kept and names else ():
-            if proctor_keeping.is_named(code, names):
-                self._keep(code, proctor_keeping.Keeps())
+    def keep(self, is_keeping, suspends=False):
+        """The functions that are watched so far keep values for which `is_keeping(code)` holds."""
+        for code in list(self._codes.values()) if self.knows_kept else ():
+            if is_keeping(code):
+                self._keep(code, proctor_keeping.Keeps(suspends=suspends))
 
     def _keep(self, code, kept):
         pass
@@ -345,6 +345,8 @@ class Measurement:
         self._described = set()
         # Names of functions whose values an assignment keeps, and the file that was loaded last.
         self._kept_names, self._source = set(), proctor_keeping.Source("")
+        # Names of files of which it is not known what their functions keep.
+        self._unread = set()
         # Words that are written already, by the tests that share them.
         self._shared = {}
         self._test = None
@@ -463,17 +465,33 @@ class Measurement:
 
     def _keeps(self, code, lines, around):
         """How a function keeps values; None if it keeps none. It, a module or a class may have those of others kept."""
+        try:
+            names, kept = self._read_keeping(code, lines, around)
+        except Exception:
+            # No function that keeps values may be missed: all of the file count, and all that have a name which is used here.
+            names, kept = set(code.co_names), None
+            self._unread.add(code.co_filename)
+            self._lines.keep(self._is_unread, suspends=True)
+        names -= self._kept_names
+        if names:
+            self._kept_names |= names
+            self._lines.keep(lambda one: proctor_keeping.is_named(one, names))
+        if self._is_unread(code):
+            return proctor_keeping.Keeps(suspends=True)
+        is_kept = code.co_flags & CO_OPTIMIZED and proctor_keeping.is_named(code, self._kept_names)
+        return proctor_keeping.Keeps() if is_kept else kept
+
+    def _is_unread(self, code):
+        """Whether it is not known what a function keeps."""
+        return code.co_flags & CO_OPTIMIZED and code.co_filename in self._unread
+
+    def _read_keeping(self, code, lines, around):
+        """The names of functions whose values a code has kept, and how it keeps values itself, by its source."""
         path = os.path.join(self._start, code.co_filename)
         if self._source.path != path:
             self._source = proctor_keeping.Source(path)
-        names = self._source.kept_names(code, lines) - self._kept_names
-        if names:
-            self._kept_names |= names
-            self._lines.keep(names)
-        if not code.co_flags & CO_OPTIMIZED:
-            return None
-        is_kept = proctor_keeping.is_named(code, self._kept_names)
-        return proctor_keeping.Keeps() if is_kept else self._source.keeps(code, lines, around)
+        names = self._source.kept_names(code, lines)
+        return names, self._source.keeps(code, lines, around) if code.co_flags & CO_OPTIMIZED else None
 
     def _loaded(self, code):
         """The code of a module ends. What a test or fixture executed meanwhile, no other will: the module is loaded once."""
