@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         scratch_dirs: vec![],
         artifacts: String::new(),
         report: false,
+        alone: false,
         limits: Limits::DEFAULT,
         required_limits,
     };

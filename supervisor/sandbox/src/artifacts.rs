@@ -8,7 +8,7 @@ use proctor_core::artifact::ARTIFACTS_DIRECTORY;
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Levels of directories below the artefact directory that are read.
 const DEPTH_MAX: u32 = 4;
@@ -67,6 +67,14 @@ pub(crate) fn collect(
     }
     let Collector { artifacts, left_out: artifacts_left_out, streamed_artifacts_left_out, .. } = collector;
     CollectedFiles { artifacts, artifacts_left_out, streamed_artifacts_left_out }
+}
+
+/// Reads a file of at most `bytes_max` bytes inside `scratch`; `None` if there is none, or it is not as [`collect`] takes it.
+pub(crate) fn read_below(scratch: BorrowedFd<'_>, path: &str, bytes_max: u64) -> Option<Vec<u8>> {
+    let (file, _) = open(scratch, path, bytes_max).ok()??;
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max + 1).read_to_end(&mut bytes).ok()?;
+    (read as u64 <= bytes_max).then_some(bytes)
 }
 
 /// Path relative to [`ARTIFACTS_DIRECTORY`]; `None` for a path that is not below it.
@@ -181,7 +189,7 @@ impl Collector<'_> {
 
 /// Opens a regular file of at most `bytes_left` bytes and returns its length. A file that is mostly holes would cost
 /// its run nothing and this process its whole size.
-fn open(dir: &OwnedFd, name: &str, bytes_left: u64) -> io::Result<Option<(File, u64)>> {
+fn open(dir: impl AsFd, name: &str, bytes_left: u64) -> io::Result<Option<(File, u64)>> {
     let file = openat2(dir, name, OPEN, Mode::empty(), RESOLVE)?;
     let stat = fstat(&file)?;
     let len = u64::try_from(stat.st_size).unwrap_or(u64::MAX);
@@ -197,7 +205,6 @@ mod tests {
     use super::*;
     use rustix::fs::{CWD, FallocateFlags, fallocate, mkfifoat};
     use std::fs;
-    use std::os::fd::AsFd;
     use std::os::unix::fs::{FileExt, symlink};
 
     fn collected(build: impl FnOnce(&std::path::Path)) -> (Vec<Artifact>, u64) {

@@ -15,7 +15,8 @@
 //!    required layer or limit is not.
 //! 3. The `run_loop` sends init its commands and polls both streams, init's messages, the kill switch, the
 //!    out-of-memory event, the `disk` monitor and the timers until every process is dead. Then the counters are read
-//!    (`ending`), the leaf is removed, and the artefacts are collected (`artifacts`).
+//!    (`ending`), the leaf is removed, and the artefacts are collected (`artifacts`). Before that, commands that the run left
+//!    for later are executed (`alone_commands`).
 //!
 //! **Invariant: no globals, no async, and one thread of its own**, the pool's. `run` uses its caller's thread, which
 //! keeps the short scheduler slice (`sched_slice`) that it gets there; [`shorten_slice`] gives it to other threads that
@@ -23,6 +24,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, reason = "they panic where nothing can be written")]
 
+mod alone_commands;
 mod artifacts;
 mod buffered_writes;
 mod cgroup;

@@ -1,7 +1,9 @@
 //! The one real sandbox: `run` from the validation of the specification to the removal of the leaf.
 
+use crate::alone_commands::EndedRun;
 use crate::artifacts;
 use crate::cgroup::{self, Hierarchies};
+use crate::disk::ChangeCheck;
 use crate::ending::{self, RunObservations};
 use crate::error::SandboxError;
 use crate::host_report::HostReport;
@@ -17,6 +19,7 @@ use crate::workspace_fd::{DirId, open_workspace};
 use crate::zygote::Worker;
 use std::error::Error as _;
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,9 +101,19 @@ impl LinuxSandbox {
         started_at: Instant,
     ) -> Result<Ending, SandboxError> {
         worker.refresh_cpu_boost();
+        let change_check = spec.alone.then(|| ChangeCheck::start(workspace)).and_then(Result::ok);
         let observations = RunLoop::new(spec, workspace, kill, &worker, sink, started_at).run()?;
-        let is_dead = observations.is_empty || is_dead(&worker);
-        let ending = finish(&mut worker, spec, observations, sink);
+        let mut is_dead = observations.is_empty || is_dead(&worker);
+        let (is_idle, wall) = (observations.is_empty && observations.killed.is_none(), observations.wall);
+        let scratch = worker.scratch.take();
+        let mut ending = finish(&worker, spec, observations, scratch.as_ref(), sink);
+        if let Some((change_check, scratch)) = change_check.zip(scratch).filter(|_| is_idle) {
+            let scratch = scratch.as_fd();
+            // Each has keys of its own.
+            let nonce = RandomState::new().hash_one(0);
+            let run = EndedRun { spec, workspace, change_check, kill, worker: &worker, scratch, wall, nonce };
+            is_dead = run.execute_commands(&mut ending.artifacts) || self::is_dead(&worker);
+        }
         // The pool's thread serves all sessions, so a run that is slow to die is waited for on this thread.
         if let Some(pool) = self.pool_for(&spec.jail).filter(|_| is_dead) {
             pool.replenish(&spec.jail, workspace_id, &spec.limits, worker);
@@ -234,17 +247,17 @@ fn is_dead(worker: &Worker) -> bool {
 
 /// Reads the counters and the artefacts. An idle init and the leaf end when the worker is dropped.
 fn finish(
-    worker: &mut Worker,
+    worker: &Worker,
     spec: &RunSpec,
     mut observations: RunObservations,
+    scratch: Option<&OwnedFd>,
     sink: &mut dyn FnMut(SandboxEvent<'_>),
 ) -> Ending {
     if observations.worker_lost {
         observations.host_notes.push(WORKER_LOST_NOTE.to_owned());
     }
-    observations.tmp_full |= worker.scratch.as_ref().is_some_and(ending::is_full);
+    observations.tmp_full |= scratch.is_some_and(ending::is_full);
     let counters = worker.charge_and_read_counters();
-    let scratch = worker.scratch.take();
     let files = scratch.map(|scratch| artifacts::collect(scratch.as_fd(), &spec.artifacts, sink)).unwrap_or_default();
     ending::build(observations, counters, &spec.limits, files)
 }

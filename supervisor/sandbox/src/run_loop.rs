@@ -13,7 +13,7 @@ use crate::open_files::OpenFileMonitor;
 use crate::output_pipes::{OutputPipe, OutputPipes};
 use crate::run_processes::{FreezeOwner, FreezeOwners, RunProcesses};
 use crate::spec::{RunSpec, SandboxEvent, StackRequest};
-use crate::worker_protocol::{CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
+use crate::worker_protocol::{Confinement, CpuTimes, Failure, FromInit, RunPlan, ToInit, pack};
 use crate::zygote::{self, DEATH_WAIT, Worker};
 use proctor_core::event::Stream;
 use proctor_core::isolation::{Isolation, Network};
@@ -136,6 +136,7 @@ pub(crate) struct RunLoop<'a> {
     writes: Option<BufferedWriteLimiter>,
     next_writes_check: Instant,
     freeze_owners: FreezeOwners,
+    confinement: Option<&'a Confinement>,
 }
 
 impl<'a> RunLoop<'a> {
@@ -176,7 +177,13 @@ impl<'a> RunLoop<'a> {
             writes: None,
             next_writes_check: started_at + FIRST_CHECK,
             freeze_owners: FreezeOwners::default(),
+            confinement: None,
         }
+    }
+
+    /// The same for commands that may do less than those of a run.
+    pub(crate) fn confined(self, confinement: &'a Confinement) -> Self {
+        Self { confinement: Some(confinement), ..self }
     }
 
     /// Runs to the end. An error means that no command was started.
@@ -219,7 +226,8 @@ impl<'a> RunLoop<'a> {
             return Ok(());
         }
         let files = self.spec.scratch_files.iter().map(|file| file.bytes.as_slice());
-        let packed = pack(&RunPlan::from_spec(self.spec), files).map_err(SandboxError::kernel("packing a plan"))?;
+        let plan = RunPlan::new(self.spec, self.confinement);
+        let packed = pack(&plan, files).map_err(SandboxError::kernel("packing a plan"))?;
         self.worker.channel.send(&ToInit::Run, &[packed.as_fd()]).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => worker_died_error("taking its plan"),
             _ => SandboxError::from_io(error, "taking its plan", |error| {

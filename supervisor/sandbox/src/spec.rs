@@ -23,6 +23,17 @@ pub const SCRATCH_WRITABLE: [&str; 4] = ["artifacts", "cache", "home", "work"];
 /// FIFO for a command's report, if the run has [`RunSpec::report`]. It is read while the run goes on.
 pub const REPORT: &str = "/tmp/proctor/report";
 
+/// Name of a file below [`RunSpec::artifacts`] in which a run with [`RunSpec::alone`] lists commands for later.
+///
+/// It has texts in UTF-8, each with a first letter that says what it is, and a NUL character at its end: `P` the program, `D` the working
+/// directory, `V` a variable, `A` an argument; and for each command `C`, the milliseconds that it is thought to take, a blank, and its
+/// first argument, which is before the others.
+pub const ALONE_COMMANDS: &str = "alone";
+
+/// Variable of such a command with the path of a file that it may write. If it exits with 0, the file is returned as an artifact beside
+/// the list, as `alone-` and a number.
+pub const ALONE_RECORD: &str = "PROCTOR_ALONE_FILE";
+
 /// One run: commands that are executed one after the other in the same sandbox until one is killed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunSpec {
@@ -44,6 +55,10 @@ pub struct RunSpec {
     pub artifacts: String,
     /// Whether the commands have a FIFO at [`REPORT`] besides their two streams.
     pub report: bool,
+    /// Whether commands that the run lists in files named [`ALONE_COMMANDS`] are executed, each alone, after the last command, if this one
+    /// was not killed and nothing in the workspace has changed since the run started. They change no file but in a directory of their own,
+    /// find no temporary file of the run, and take at most a quarter of its time and 2 s, or a tenth of its time. No event shows them.
+    pub alone: bool,
     /// Limits of the run.
     pub limits: Limits,
     /// Limits that must be in force, or the run is refused.

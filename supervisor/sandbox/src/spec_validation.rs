@@ -161,6 +161,7 @@ mod tests {
             scratch_dirs: vec!["work/b".into()],
             artifacts: String::new(),
             report: false,
+            alone: false,
             limits: Limits::DEFAULT,
             required_limits: vec![],
         }

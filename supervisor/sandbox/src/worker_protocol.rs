@@ -44,7 +44,8 @@ pub(crate) enum FromLauncher {
 pub(crate) enum ToInit {
     /// Enter the leaf through its join files, which are the descriptors, and install the layers.
     Begin(InitLimits),
-    /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`].
+    /// What is in force suffices: run the commands. The one descriptor holds a packed [`RunPlan`]. Sent again, if at all, when the last
+    /// command has ended.
     Run,
     /// Ask the processes of the current command for their stacks, as the plan says, and start no further command.
     PrintStacks,
@@ -67,7 +68,7 @@ pub(crate) enum FromInit {
     /// The program that prints the stacks was started; the descriptor is the reading end of its stdout.
     PrinterStarted,
     /// A command and all its descendants are dead. `cpu` is the sum over all commands so far. After the last command
-    /// nothing follows: init is alone and waits to be killed.
+    /// nothing follows: init is alone and waits for another plan, or to be killed.
     CommandExited { index: usize, exit: Exit, failure: Option<ExecFailure>, cpu: CpuTimes, is_last: bool },
 }
 
@@ -146,7 +147,7 @@ pub(crate) struct InitLimits {
     pub(crate) is_in_v2: bool,
 }
 
-/// The commands and files of one run.
+/// The commands and files of one run. When its last command has ended, an init takes another plan.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RunPlan {
     pub(crate) commands: Vec<CommandSpec>,
@@ -156,6 +157,18 @@ pub(crate) struct RunPlan {
     pub(crate) scratch_files: Vec<PlannedFile>,
     /// Whether the run has a FIFO besides its streams.
     pub(crate) report: bool,
+    /// What its commands may do less than those of a run.
+    pub(crate) confinement: Option<Confinement>,
+}
+
+/// What commands may do that are executed alone, when the run is over: they change nothing of what the run left, and find none of its
+/// temporary files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Confinement {
+    /// The one directory that they may change.
+    pub(crate) writable: PathBuf,
+    /// Directories that they may read although the run could leave files around them.
+    pub(crate) readable: Vec<PathBuf>,
 }
 
 /// A scratch file; the bytes of all files follow the plan in the order of the list.
@@ -167,7 +180,7 @@ pub(crate) struct PlannedFile {
 }
 
 impl RunPlan {
-    pub(crate) fn from_spec(spec: &RunSpec) -> RunPlan {
+    pub(crate) fn new(spec: &RunSpec, confinement: Option<&Confinement>) -> RunPlan {
         let planned = spec.scratch_files.iter().map(|file| PlannedFile {
             path: file.path.clone(),
             len: file.bytes.len(),
@@ -180,6 +193,7 @@ impl RunPlan {
             links: spec.jail.links.clone(),
             scratch_files: planned.collect(),
             report: spec.report,
+            confinement: confinement.cloned(),
         }
     }
 }

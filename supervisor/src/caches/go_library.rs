@@ -182,6 +182,7 @@ impl GoLibrary {
             scratch_dirs: vec![HOME.to_owned()],
             artifacts: String::new(),
             report: false,
+            alone: false,
             limits: Limits { wall_ms_max: WALL_MS_MAX, ..like.limits },
             required_limits: like.required_limits.clone(),
         }

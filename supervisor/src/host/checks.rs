@@ -173,6 +173,7 @@ fn version(
         scratch_dirs: vec![HOME.to_owned()],
         artifacts: String::new(),
         report: false,
+        alone: false,
         limits: Limits { wall_ms_max: 10_000, grace_ms: 100, ..Limits::DEFAULT },
         required_limits: Vec::new(),
     };

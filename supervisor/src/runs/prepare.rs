@@ -306,6 +306,7 @@ pub fn prepare(
         scratch_dirs: plan.dirs.into_iter().chain([HOME.to_owned()]).collect(),
         artifacts: if plan.artifacts { ARTIFACTS.to_owned() } else { String::new() },
         report: plan.report,
+        alone: plan.alone && request.replaced_file.is_none() && request.repetition.is_once(),
         limits,
         required_limits: if policy.require_limits { Limits::ENFORCED.to_vec() } else { request.limits.named() },
     };

@@ -95,6 +95,7 @@ impl BenchSetup {
             scratch_dirs: Vec::new(),
             artifacts: String::new(),
             report: false,
+            alone: false,
             limits: Limits::DEFAULT,
             required_limits: Limits::ENFORCED.to_vec(),
         })

@@ -124,6 +124,7 @@ impl SandboxSetup {
             scratch_dirs: vec![],
             artifacts: String::new(),
             report: false,
+            alone: false,
             limits,
             required_limits: vec![],
         };

@@ -107,6 +107,7 @@ impl Attacker {
             scratch_dirs: vec![],
             artifacts: String::new(),
             report: false,
+            alone: false,
             limits,
             required_limits: vec![],
         };

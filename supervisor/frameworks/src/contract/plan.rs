@@ -93,6 +93,8 @@ pub struct Plan {
     pub artifacts: bool,
     /// Whether the runner writes to the FIFO [`REPORT`], which [`Parser::report`](crate::Parser::report) reads.
     pub report: bool,
+    /// Whether test processes list tests that are to run alone when the run is over.
+    pub alone: bool,
     /// Sentences for the report, such as why coverage is not measured.
     pub notes: Vec<String>,
 }

@@ -28,6 +28,7 @@ use baseline::Baseline;
 use proctor_core::isolation::LimitInForce;
 use proctor_core::limits::{LimitKind, Limits};
 use rustix::io::Errno;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use usage::{DiskUsage, growth};
@@ -119,6 +120,26 @@ pub(crate) enum DiskCheck {
     Within(Duration),
     /// The run exceeds its limit.
     Exceeded,
+}
+
+/// Whether a run has changed and left anything in its workspace.
+#[derive(Debug)]
+pub(crate) struct ChangeCheck(Baseline);
+
+impl ChangeCheck {
+    /// Starts to look; fails if the file system does not report its free space.
+    pub(crate) fn start(workspace: &OwnedFd) -> io::Result<ChangeCheck> {
+        let mut baseline = Baseline::new();
+        baseline.add(workspace.try_clone()?)?;
+        Ok(ChangeCheck(baseline))
+    }
+
+    /// Whether surely no file or directory is new or has another content, name or attributes, but for what was made and removed again or
+    /// removed. No, if that takes longer than [`FINAL_CHECK_BUDGET`].
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let mut walk = Walk::new(DiskUsage::default(), &self.0);
+        walk.advance(&self.0, deadline_after(FINAL_CHECK_BUDGET), Vec::new) && walk.left == 0
+    }
 }
 
 /// Monitor of one run's disk usage.

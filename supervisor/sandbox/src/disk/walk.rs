@@ -5,7 +5,8 @@ use super::baseline::{Baseline, Root, Timestamp};
 use super::usage::DiskUsage;
 use proctor_core::bounds::PATH_BYTES_MAX;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, openat, openat2, statx,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Statx, StatxAttributes, StatxFlags, StatxTimestamp,
+    openat, openat2, statx,
 };
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -27,6 +28,8 @@ pub(super) struct Walk {
     pub(super) missing_at_start: DiskUsage,
     /// Usage found to be the run's, by volume.
     pub(super) found: Vec<DiskUsage>,
+    /// Number of files and directories that the run has changed and left, so that a later one could find what it kept in them.
+    pub(super) left: u64,
     /// Hard-linked files that were counted: volume and inode number.
     linked: HashSet<(usize, u64)>,
     /// Directories still to be read, the next one last.
@@ -66,6 +69,7 @@ impl Walk {
             begun: Instant::now(),
             missing_at_start,
             found: vec![DiskUsage::default(); baseline.volumes.len()],
+            left: 0,
             linked: HashSet::new(),
             pending: Vec::new(),
             changed_dirs: Vec::new(),
@@ -156,6 +160,7 @@ impl Walk {
     /// The run hides something: all missing space of the volume counts as the run's.
     fn attribute_all(&mut self, volume: usize) {
         self.found[volume] = DiskUsage::ALL;
+        self.left += 1;
     }
 
     fn visit_entry(
@@ -177,6 +182,7 @@ impl Walk {
         }
         let entry = Entry::from_statx(&stat);
         self.count(volume, &entry, baseline.since);
+        self.left += u64::from(entry.is_left_since(baseline.since));
         if entry.is_dir {
             let joined: Vec<u8> =
                 if path.is_empty() { name.to_bytes().to_vec() } else { [path, b"/", name.to_bytes()].concat() };
@@ -219,32 +225,51 @@ fn root_dirs(baseline: &Baseline) -> Vec<PendingDir> {
 
 /// Attributes of a file that matter for counting.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+pub(super) struct Entry {
     number: u64,
     links: u32,
     bytes: u64,
     is_dir: bool,
     /// Change time of the inode, which no process can set back.
     changed: Timestamp,
+    /// Change time of the content.
+    modified: Timestamp,
+    /// `None` if the file system does not know it.
+    made: Option<Timestamp>,
 }
 
 impl Entry {
-    fn from_statx(stat: &Statx) -> Entry {
+    /// Whether it was changed since then. A directory in which something was made and removed again is as it was; its content changed at
+    /// the same time as its inode.
+    pub(super) fn is_left_since(&self, since: Timestamp) -> bool {
+        let is_as_it_was = self.is_dir && self.changed == self.modified && self.made.is_some_and(|made| made < since);
+        self.changed >= since && !is_as_it_was
+    }
+
+    pub(super) fn from_statx(stat: &Statx) -> Entry {
         Entry {
             number: stat.stx_ino,
             links: stat.stx_nlink,
             // Blocks are of 512 bytes, whatever the file system's own block size.
             bytes: stat.stx_blocks.saturating_mul(512),
             is_dir: FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Directory,
-            changed: (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
+            changed: timestamp(stat.stx_ctime),
+            modified: timestamp(stat.stx_mtime),
+            made: StatxFlags::from_bits_retain(stat.stx_mask)
+                .contains(StatxFlags::BTIME)
+                .then(|| timestamp(stat.stx_btime)),
         }
     }
+}
+
+fn timestamp(time: StatxTimestamp) -> Timestamp {
+    (time.tv_sec, time.tv_nsec.into())
 }
 
 /// Attributes that the kernel knows without asking a server on a network.
 fn stat_entry(dir: &Dir, name: &CStr, follow: AtFlags) -> Result<Statx, Errno> {
     let at = follow | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
-    statx(dir.fd()?, name, at, StatxFlags::BASIC_STATS)
+    statx(dir.fd()?, name, at, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
 
 fn device(stat: &Statx) -> (u32, u32) {
@@ -272,6 +297,7 @@ mod tests {
             begun: Instant::now(),
             missing_at_start: DiskUsage::default(),
             found: vec![DiskUsage::default(); 2],
+            left: 0,
             linked: HashSet::new(),
             pending: Vec::new(),
             changed_dirs: Vec::new(),
@@ -299,7 +325,9 @@ mod tests {
 
     #[test]
     fn counts_only_changes_since_the_start_and_a_hard_linked_file_once() {
-        let entry = Entry { number: 7, links: 1, bytes: 100, is_dir: false, changed: (5, 0) };
+        let time = (5, 0);
+        let entry =
+            Entry { number: 7, links: 1, bytes: 100, is_dir: false, changed: time, modified: time, made: Some(time) };
         let mut walk = walk();
         walk.count(0, &entry, (5, 0));
         walk.count(0, &entry, (5, 1));
@@ -311,6 +339,20 @@ mod tests {
         let dir = Entry { links: 9, is_dir: true, ..entry };
         (0..2).for_each(|_| walk.count(1, &dir, (5, 0)));
         assert_eq!(walk.found[1], usage(300, 3));
+    }
+
+    #[test]
+    fn a_directory_in_which_something_was_made_and_removed_is_as_it_was() {
+        let (before, start, later) = ((4, 0), (5, 0), (6, 0));
+        let dir =
+            Entry { number: 7, links: 2, bytes: 0, is_dir: true, changed: later, modified: later, made: Some(before) };
+        let file = Entry { is_dir: false, ..dir };
+        let unchanged = Entry { changed: before, ..file };
+        assert!(!dir.is_left_since(start) && !unchanged.is_left_since(start) && file.is_left_since(start));
+        let attributes = Entry { modified: before, ..dir };
+        let new = Entry { made: Some(later), ..dir };
+        let unknown = Entry { made: None, ..dir };
+        assert!([attributes, new, unknown].iter().all(|dir| dir.is_left_since(start)));
     }
 
     #[test]

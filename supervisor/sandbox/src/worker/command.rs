@@ -1,8 +1,10 @@
 //! Starts one command: pipes, a session of its own, the working directory, the environment, `execve`.
 
+use super::confined::confine;
 use crate::exec_failure::{ExecFailure, ExecStage};
 use crate::sched_slice;
 use crate::spec::CommandSpec;
+use crate::worker_protocol::Confinement;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::SigSet;
@@ -15,6 +17,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::thread;
 
 /// POSIX_SPAWN_SETSID: the command gets its own session, so that no terminal of others is its controlling one. Defined
 /// here because the libc crate keeps changing its type.
@@ -89,7 +92,6 @@ pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<StartOutc
     files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
     files.add_dup2(pipes.stdout.as_raw_fd(), 1)?;
     files.add_dup2(pipes.stderr.as_raw_fd(), 2)?;
-    let failed = |stage, errno: i32| StartOutcome::Failed(ExecFailure { stage, errno, uid: geteuid().as_raw() });
     // Init's own working directory does not matter.
     if let Err(errno) = chdir(&command.dir) {
         return Ok(failed(ExecStage::EnterDirectory, errno.raw_os_error()));
@@ -99,4 +101,25 @@ pub(super) fn start(command: &CommandSpec, pipes: Pipes) -> io::Result<StartOutc
         Ok(child) => StartOutcome::Running(child),
         Err(errno) => failed(ExecStage::Execute { exists: command.program.exists() }, errno as i32),
     })
+}
+
+/// The same for a command that may do less than those of a run.
+pub(super) fn start_confined(
+    command: &CommandSpec,
+    pipes: Pipes,
+    confinement: &Confinement,
+) -> io::Result<StartOutcome> {
+    // What restricts a thread holds for it and for what it starts, and not for init.
+    thread::scope(|scope| {
+        let confined = || match confine(confinement) {
+            Ok(()) => start(command, pipes),
+            Err(error) => Ok(failed(ExecStage::Execute { exists: true }, error.raw_os_error().unwrap_or(libc::EIO))),
+        };
+        let thread = thread::Builder::new().spawn_scoped(scope, confined)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts a command panicked")))
+    })
+}
+
+fn failed(stage: ExecStage, errno: i32) -> StartOutcome {
+    StartOutcome::Failed(ExecFailure { stage, errno, uid: geteuid().as_raw() })
 }

@@ -13,7 +13,7 @@ use crate::control_socket::Channel;
 use crate::exec_failure::ExecFailure;
 use crate::layer_plan::Stage;
 use crate::spec::{CommandSpec, StackRequest};
-use crate::worker_protocol::{CpuTimes, Failure, FromInit, RunPlan, ToInit, unpack};
+use crate::worker_protocol::{Confinement, CpuTimes, Failure, FromInit, RunPlan, ToInit, unpack};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::signalfd::SignalFd;
@@ -98,35 +98,32 @@ fn serve(control: &Channel, installer: &mut LayerInstaller) -> Result<(), Halt> 
     let ready = FromInit::Ready { applied: installer.applied(), missing: std::mem::take(&mut installer.missing) };
     let fds_to_send: Vec<BorrowedFd<'_>> = installer.scratch.iter().chain(&installer.mounts).map(AsFd::as_fd).collect();
     control.send(&ready, &fds_to_send).map_err(failed("reporting that all layers are installed"))?;
-    let Some((ToInit::Run, mut fds)) = control.receive().map_err(failed("waiting for a run"))? else {
-        return Ok(());
-    };
-    // The supervisor owns both now.
-    (installer.scratch, installer.mounts) = (None, None);
-    let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
-    let no_scratch = || Halt::Failed { step: "finding the scratch directory", source: Errno::NOENT.into() };
-    let scratch_root = installer.scratch_root.take().ok_or_else(no_scratch)?;
-    run_mounts::fill_scratch(&plan, &files, &scratch_root).map_err(failed("writing the scratch files"))?;
-    drop(files);
-    let open = |previous| ReportFifo::open(&scratch_root, previous).map_err(failed("making the report FIFO"));
-    let mut report = if plan.report { Some(open(None)?) } else { None };
-    let mut init = Init { control, deaths, is_terminating: false, stack_request: None };
-    for (index, command) in plan.commands.iter().enumerate() {
-        init.stack_request = plan.stack_requests.get(index).and_then(Option::as_ref);
-        let ended = init.run_command(index, command, report.as_ref())?;
-        let Some((exit, failure)) = ended else { return Ok(()) };
-        let is_last = init.is_terminating || index + 1 == plan.commands.len();
-        let exited = FromInit::CommandExited { index, exit, failure, cpu: reaped_cpu_times(), is_last };
-        control.send(&exited, &[]).map_err(failed("reporting the exit of a command"))?;
-        if is_last {
-            break;
-        }
-        report = report.map(|previous| open(Some(previous))).transpose()?;
-    }
     // Taking the namespaces apart takes longer than everything that the supervisor still does for the run. So init
     // waits until it is killed, or the supervisor is gone.
-    while control.receive::<ToInit>().map_err(failed("waiting for the end"))?.is_some() {}
+    while let Some((message, mut fds)) = control.receive().map_err(failed("waiting for a run"))? {
+        // A signal for a command that has ended meanwhile concerns none.
+        let ToInit::Run = message else { continue };
+        // The supervisor owns both now.
+        (installer.scratch, installer.mounts) = (None, None);
+        let (plan, files) = unpack::<RunPlan>(fds.pop()).map_err(failed("reading the plan"))?;
+        let no_scratch = || Halt::Failed { step: "finding the scratch directory", source: Errno::NOENT.into() };
+        let scratch_root = installer.scratch_root.as_ref().ok_or_else(no_scratch)?;
+        run_mounts::fill_scratch(&plan, &files, scratch_root).map_err(failed("writing the scratch files"))?;
+        drop(files);
+        let mut init = Init { control, deaths: &deaths, is_terminating: false, stack_request: None };
+        if let Commands::Orphaned = init.run_commands(&plan, scratch_root)? {
+            break;
+        }
+    }
     Ok(())
+}
+
+/// How the commands of a plan ended.
+enum Commands {
+    /// All that were to be started have.
+    Ended,
+    /// The supervisor is gone.
+    Orphaned,
 }
 
 /// Why a wait has ended.
@@ -139,20 +136,39 @@ enum Wakeup {
 
 struct Init<'a> {
     control: &'a Channel,
-    deaths: SignalFd,
+    deaths: &'a SignalFd,
     is_terminating: bool,
     /// How the processes of the current command are asked for their stacks; `None` once they were asked.
     stack_request: Option<&'a StackRequest>,
 }
 
-impl Init<'_> {
+impl<'a> Init<'a> {
+    /// Runs the commands of a plan one after the other, and reports the exit of each.
+    fn run_commands(&mut self, plan: &'a RunPlan, scratch_root: &OwnedFd) -> Result<Commands, Halt> {
+        let open = |previous| ReportFifo::open(scratch_root, previous).map_err(failed("making the report FIFO"));
+        let mut report = if plan.report { Some(open(None)?) } else { None };
+        for (index, command) in plan.commands.iter().enumerate() {
+            self.stack_request = plan.stack_requests.get(index).and_then(Option::as_ref);
+            let ended = self.run_command(index, command, (report.as_ref(), plan.confinement.as_ref()))?;
+            let Some((exit, failure)) = ended else { return Ok(Commands::Orphaned) };
+            let is_last = self.is_terminating || index + 1 == plan.commands.len();
+            let exited = FromInit::CommandExited { index, exit, failure, cpu: reaped_cpu_times(), is_last };
+            self.control.send(&exited, &[]).map_err(failed("reporting the exit of a command"))?;
+            if is_last {
+                break;
+            }
+            report = report.map(|previous| open(Some(previous))).transpose()?;
+        }
+        Ok(Commands::Ended)
+    }
+
     /// Runs one command until it and everything that it has left behind is dead. Returns its exit, and the failure if
     /// it could not be started; `None` if the supervisor is gone.
     fn run_command(
         &mut self,
         index: usize,
         command: &CommandSpec,
-        report: Option<&ReportFifo>,
+        (report, confinement): (Option<&ReportFifo>, Option<&Confinement>),
     ) -> Result<Option<(Exit, Option<ExecFailure>)>, Halt> {
         let (stdout, stderr, pipes) = command::pipes().map_err(failed("making the pipes of a command"))?;
         let ends: Vec<BorrowedFd<'_>> =
@@ -160,7 +176,11 @@ impl Init<'_> {
         let sent = self.control.send(&FromInit::CommandStarted { index }, &ends);
         sent.map_err(failed("reporting the start of a command"))?;
         drop((stdout, stderr));
-        let ended = match command::start(command, pipes).map_err(failed("starting a command"))? {
+        let started = match confinement {
+            None => command::start(command, pipes),
+            Some(confinement) => command::start_confined(command, pipes, confinement),
+        };
+        let ended = match started.map_err(failed("starting a command"))? {
             StartOutcome::Running(main) => match self.wait_for(main)? {
                 Some(exit) => (exit, None),
                 None => return Ok(None),
@@ -192,7 +212,7 @@ impl Init<'_> {
 
     /// Waits for the death of a child or a message of the supervisor.
     fn wait_event(&mut self) -> Result<Wakeup, Halt> {
-        let mut fds = [PollFd::new(self.control, PollFlags::IN), PollFd::new(&self.deaths, PollFlags::IN)];
+        let mut fds = [PollFd::new(self.control, PollFlags::IN), PollFd::new(self.deaths, PollFlags::IN)];
         match poll(&mut fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed("polling")(error)),

@@ -1,9 +1,10 @@
 //! Confines writes to a few directories, and signals and abstract sockets to the run, by Landlock. It holds even if a
-//! mount or a uid fails to.
+//! mount or a uid fails to. `confined` has what
+//! a command may do that is executed alone.
 
 use landlock::{
-    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope, make_bitflags,
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -12,13 +13,13 @@ use std::io;
 use std::path::Path;
 
 /// Directory of devices.
-const DEV: &str = "/dev";
+pub(super) const DEV: &str = "/dev";
 
 /// Rights on devices: they are written and controlled; none is made or removed.
 const ON_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{WriteFile | IoctlDev});
 
 /// Rights that no run needs in its own directories.
-const MAKING_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
+pub(super) const MAKING_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | MakeBlock | IoctlDev});
 
 /// Restricts the calling thread: everything may be read and executed, and only files below the directories `writable`
 /// may be changed. Missing directories are ignored. Devices in [`DEV`] may be used. From ABI 6, processes and abstract
@@ -35,14 +36,7 @@ const MAKING_DEVICES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{MakeChar | 
 pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
     let abi = abi()?;
     let handled = AccessFs::from_write(abi);
-    let scopes = Scope::from_all(abi);
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(handled)
-        .and_then(|rules| if scopes.is_empty() { Ok(rules) } else { rules.scope(scopes) })
-        .and_then(Ruleset::create)
-        .map_err(kernel_error)?
-        .no_new_privs(false);
+    let mut rules = ruleset(handled, abi)?;
     let on_devices = (DEV.as_ref(), ON_DEVICES & handled);
     let in_writable = writable.iter().map(|&path| (path, handled & !MAKING_DEVICES));
     for (path, rights) in std::iter::once(on_devices).chain(in_writable) {
@@ -53,6 +47,23 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
         };
         rules = rules.add_rule(PathBeneath::new(directory, rights)).map_err(kernel_error)?;
     }
+    enforce(rules)
+}
+
+/// A ruleset that allows none of these rights.
+pub(super) fn ruleset(handled: BitFlags<AccessFs>, abi: ABI) -> io::Result<RulesetCreated> {
+    let scopes = Scope::from_all(abi);
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(handled)
+        .and_then(|rules| if scopes.is_empty() { Ok(rules) } else { rules.scope(scopes) })
+        .and_then(Ruleset::create)
+        .map_err(kernel_error)?;
+    Ok(rules.no_new_privs(false))
+}
+
+/// Restricts the calling thread to what the rules allow.
+pub(super) fn enforce(rules: RulesetCreated) -> io::Result<()> {
     let status = rules.restrict_self().map_err(kernel_error)?;
     if status.ruleset == RulesetStatus::FullyEnforced {
         Ok(())
@@ -62,7 +73,7 @@ pub(super) fn restrict(writable: &[&Path]) -> io::Result<()> {
 }
 
 /// The kernel's errno, if any: it distinguishes a transient failure from a kernel without Landlock.
-fn kernel_error(error: RulesetError) -> io::Error {
+pub(super) fn kernel_error(error: RulesetError) -> io::Error {
     let mut cause: Option<&dyn Error> = Some(&error);
     while let Some(here) = cause {
         if let Some(errno) = here.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {

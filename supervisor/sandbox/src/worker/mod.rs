@@ -10,6 +10,7 @@
 mod capabilities;
 mod child_deaths;
 mod command;
+mod confined;
 mod fork;
 mod halt;
 mod identity;

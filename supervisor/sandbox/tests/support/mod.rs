@@ -98,6 +98,7 @@ pub(crate) fn spec(script: &str) -> RunSpec {
         scratch_dirs: vec![],
         artifacts: String::new(),
         report: false,
+        alone: false,
         limits: Limits { wall_ms_max: 600_000, grace_ms: 1_000, ..Limits::DEFAULT },
         required_limits: vec![],
     }
