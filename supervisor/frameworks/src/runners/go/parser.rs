@@ -250,9 +250,14 @@ impl GoParser {
 fn all_tests_ran(package: &str, end: &PackageEnd) -> bool {
     let says_no_tests = |line: &OutputLine| {
         let unmeasured = line.text.strip_prefix('\t').and_then(|text| text.trim_start().strip_prefix(package));
-        line.text.contains("[no test files]") || unmeasured.is_some_and(|rest| rest.contains("coverage: 0.0%"))
+        // Without statements there is no number.
+        let is_unmeasured = |rest: &str| rest.trim().is_empty() || rest.contains("coverage: 0.0%");
+        line.text.contains("[no test files]") || unmeasured.is_some_and(is_unmeasured)
     };
-    end.printed_pass || (end.began == 0 && end.output.iter().any(says_no_tests))
+    // What the go tool says of a process; its tests could print the rest.
+    let is_of_process = |line: &OutputLine| line.text.starts_with("ok  \t");
+    let has_no_tests = || end.output.iter().any(says_no_tests) && !end.output.iter().any(is_of_process);
+    end.printed_pass || (end.began == 0 && has_no_tests())
 }
 
 /// The error that stands for the tests of a package whose process did not print `PASS`.
