@@ -204,7 +204,7 @@ fn rust_targets_follow_functions_and_manifests(framework: &str) {
 
     // What executed the function, and the other test of the same target.
     write_before_run(path, "price/src/lib.rs", &PRICE.replace("    price\n", "    price + 1\n"));
-    let function = "its file or target executed a changed function: price/src/lib.rs";
+    let function = "its file, package or target executed a changed function: price/src/lib.rs";
     let refunds = "tests::refunds executed a changed line: price/src/lib.rs";
     assert_eq!(affected(&workspace, "last_run"), format!("{refunds}, tests::taxes {function}"));
     let some = run_affected(&workspace, 1);

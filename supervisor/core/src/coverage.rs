@@ -24,7 +24,7 @@ use crate::timestamp::Timestamp;
 use line_sets::{LineSets, SetSpan};
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// What a covering entry names. The order is from fine to coarse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -245,6 +245,43 @@ impl CoverageIndex {
         notes
     }
 
+    /// Adds what tests executed alone in an earlier run, if they executed no more now, to what a run of all tests measured of the same
+    /// files with the same settings: of these it is still known what they need. Not all tests run alone in one run.
+    pub fn keep_alone(&self, measured: &mut [CoverageMeasurement]) {
+        let is_single =
+            |complete, attribution, tests: &[String]| complete && attribution == Attribution::Test && tests.len() == 1;
+        let known = (0..).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
+        let known = known.filter(|(_, unit)| {
+            let is_alone = unit.calibration == Calibration::Alone && !unit.is_outdated;
+            is_alone && is_single(unit.complete, unit.attribution, &unit.tests)
+        });
+        let known: HashMap<(&str, &str), u32> =
+            known.map(|(id, unit)| ((unit.package.as_str(), unit.tests[0].as_str()), id)).collect();
+        let alone: RoaringBitmap = known.values().copied().collect();
+        let mut lines: HashMap<u32, BTreeMap<&str, Vec<LineSpan>>> = HashMap::new();
+        for (file, sets) in &self.files {
+            for (span, combination) in sets.runs() {
+                for id in &sets.combinations()[combination] & &alone {
+                    lines.entry(id).or_default().entry(file).or_default().push(span);
+                }
+            }
+        }
+        for set in measured {
+            let is_wanted =
+                set.calibration == Calibration::None && is_single(set.complete, set.attribution, &set.tests);
+            let id = set.tests.first().filter(|_| is_wanted).and_then(|test| known.get(&(&set.package, test)));
+            let Some(before) = id.and_then(|id| lines.get(id)) else { continue };
+            let is_known = |(file, spans): &(String, Vec<LineSpan>)| {
+                let before = before.get(file.as_str()).map_or(&[][..], Vec::as_slice);
+                lines_without(&united(spans.clone()), &united(before.to_vec())).is_empty()
+            };
+            if set.files.iter().all(is_known) {
+                set.files = before.iter().map(|(file, spans)| ((*file).to_owned(), united(spans.clone()))).collect();
+                set.calibration = Calibration::Alone;
+            }
+        }
+    }
+
     /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
@@ -426,21 +463,19 @@ impl CoverageIndex {
         tests
     }
 
-    /// Tests of processes of which a sample ran alone, sorted by package and name, and how many of them did. Of each all lines are
-    /// measured.
+    /// Tests of processes of which a sample ran alone, sorted by package and name, and those that did. Of each all lines are measured.
     #[must_use]
-    pub fn calibrated(&self) -> (Vec<TestId>, usize) {
-        let with = |is_wanted: fn(Calibration) -> bool| -> RoaringBitmap {
-            let is_wanted = |unit: &TestSet| {
-                unit.attribution == Attribution::Test && !unit.is_outdated && is_wanted(unit.calibration)
-            };
-            (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_wanted)).map(|(id, _)| id).collect()
-        };
-        let alone = self.tests_of(&with(|calibration| calibration == Calibration::Alone)).tests.len();
-        let mut tests = self.tests_of(&with(|calibration| calibration != Calibration::None)).tests;
+    pub fn calibrated(&self) -> (Vec<TestId>, Vec<TestId>) {
         let measured = self.completely_measured();
-        tests.retain(|test| measured.binary_search(test).is_ok());
-        (tests, alone)
+        let with = |is_wanted: fn(Calibration) -> bool| -> Vec<TestId> {
+            let is_wanted = |unit: &TestSet| !unit.is_outdated && is_wanted(unit.calibration);
+            let sets =
+                (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_wanted)).map(|(id, _)| id);
+            let mut tests = self.tests_of(&sets.collect()).tests;
+            tests.retain(|test| measured.binary_search(test).is_ok());
+            tests
+        };
+        (with(|calibration| calibration != Calibration::None), with(|calibration| calibration == Calibration::Alone))
     }
 
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {

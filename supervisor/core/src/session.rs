@@ -556,7 +556,7 @@ impl Session {
         if let Some(check) = checked.and_then(|(report, ..)| report.check.as_ref()) {
             Arc::make_mut(&mut self.checks).record(check);
         }
-        if let Some((report, measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
+        if let Some((report, mut measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
             self.ended_runs += 1;
             let extent = report.extent(ended.request.selection.is_whole());
             let whole = extent == RunExtent::AllTests;
@@ -568,6 +568,10 @@ impl Session {
             }
             if has_measured {
                 let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
+                let before = self.baseline.as_ref().zip(seen.as_ref()).filter(|_| whole);
+                if before.is_some_and(|(before, seen)| before.is_same_state(&ended.request, seen)) {
+                    self.index.keep_alone(&mut measured.tests);
+                }
                 let index = Arc::make_mut(&mut self.index);
                 let left_out = index.ingest(measured.tests, whole, report.started_at);
                 // What a test file executes of the files that it loads has to be known.

@@ -2,7 +2,7 @@
 
 use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, command, search_path, wait_for_exit};
-use proctor_tests::test_workspace::{TestWorkspace, copy_go_library, find_on_path, go_build_cache};
+use proctor_tests::test_workspace::{TestWorkspace, copy_go_library, find_on_path, go_build_cache, write_before_run};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -17,6 +17,9 @@ const TOGETHER: [&str; 2] = ["TestLeft", "TestRight"];
 
 /// File and line.
 type Place = (String, u32);
+
+/// Lines that `TestMain` of `store` executes behind all tests, when the toolchain's own profile is written already.
+const BEHIND_TESTS: std::ops::RangeInclusive<u32> = 15..=17;
 
 fn run(workspace: &TestWorkspace) -> Value {
     let mut proctor = workspace.command("proctor");
@@ -86,10 +89,13 @@ fn each_test_has_the_lines_of_a_process_of_its_own() {
     assert_eq!(report["coverage"]["notes"], json!([note]), "{report}");
     let index = index(&workspace);
     let measured = measured(&index);
+    let behind_tests = |package: &str| -> BTreeSet<Place> {
+        BEHIND_TESTS.filter(|_| package == "store").map(|line| ("store/store.go".to_owned(), line)).collect()
+    };
     let alone: BTreeMap<(&str, &str), BTreeSet<Place>> = TESTS
         .iter()
         .flat_map(|(package, tests)| tests.iter().map(move |test| (*package, *test)))
-        .map(|(package, test)| ((package, test), executed_alone(&workspace, package, test)))
+        .map(|(package, test)| ((package, test), &executed_alone(&workspace, package, test) | &behind_tests(package)))
         .collect();
     let together: BTreeSet<Place> = TOGETHER.iter().flat_map(|test| alone[&("store", *test)].iter().cloned()).collect();
     assert_eq!(measured.len(), alone.len(), "{:?}", measured.keys());
@@ -155,4 +161,77 @@ fn a_toolchain_whose_sources_are_not_found_is_measured_by_package() {
     assert!(notes.contains(&json!(note)), "{notes:?}");
     let covering = index(&workspace).covering("store/store.go", Some(29));
     assert_eq!((covering.attribution, covering.tests.len()), (Some(Attribution::Package), 6));
+}
+
+/// Edits a file, and returns the tests that this affects, as `package Test`.
+fn affected_by(workspace: &TestWorkspace, file: &str, old: &str, new: &str) -> Vec<String> {
+    let path = workspace.path.join(file);
+    let before = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(before.matches(old).count(), 1, "{old}");
+    write_before_run(&workspace.path, file, &before.replace(old, new));
+    let mut proctor = workspace.command("proctor");
+    let answer = wait_for_exit(proctor.args(["affected", "--output", "json"]).spawn().unwrap()).json();
+    write_before_run(&workspace.path, file, &before);
+    let tests = answer["tests"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let text = |value: &Value| value.as_str().unwrap().replace("example.com/sample/", "");
+    let mut names: Vec<String> =
+        tests.iter().map(|test| format!("{} {}", text(&test["package"]), text(&test["name"]))).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_cache() {
+    let workspace = TestWorkspace::with_fixture("go/sample");
+    std::fs::remove_dir_all(workspace.path.join("log")).unwrap();
+    let report = run(&workspace);
+    // What runs alone is in no report.
+    assert_eq!(report["tests"].as_array().unwrap().len(), 9, "{report}");
+    let total = ["shop TestTotal", "shop TestTotal/10", "shop TestTotal/20", "shop TestTotal/30"];
+    let all = [&["shop TestDouble", "shop TestFirst", "shop TestSecond", "shop TestThird"], &total[..]].concat();
+    for (file, old, new, expected) in [
+        ("shop/shop.go", "return 2 * amount", "return amount * 2", vec!["shop TestDouble"]),
+        ("shop/shop.go", "return sum", "return sum + 0", total.to_vec()),
+        ("shop/shop.go", "return sum", "sum += 0\n\treturn sum", total.to_vec()),
+        // Executed by one test, and by each of the others that needs it when it runs alone.
+        ("shop/shop.go", "return \"started\"", "return \"started\" + \"\"", vec!["shop TestFirst", "shop TestSecond"]),
+        ("shop/shop.go", "\"b\": 20", "\"b\": 30", vec!["shop TestFirst", "shop TestThird"]),
+        ("shop/shop.go", "once sync.Once", "once, other sync.Once", all),
+        // `go test` vets only packages that it tests.
+        ("price/price.go", "return amount / 10\n", "return amount / 11\n", [&["price TestRound"], &total[..]].concat()),
+        ("price/price.go", "return amount / 10 * 10", "return amount", vec!["price TestRound"]),
+    ] {
+        assert_eq!(affected_by(&workspace, file, old, new), expected, "{new}");
+    }
+    // Tests that ran without others since are known, too, and subtests that are new run with their test.
+    let tests = workspace.path.join("shop/shop.go");
+    let text = std::fs::read_to_string(&tests).unwrap();
+    write_before_run(&workspace.path, "shop/shop.go", &text.replace("return sum", "return sum + 1"));
+    let mut proctor = workspace.command("proctor");
+    proctor.args(["run", "--affected", "--output", "json"]);
+    let report = wait_for_exit(proctor.spawn().unwrap()).json();
+    assert_eq!((&report["outcome"], &report["affected"]["selected"]), (&json!("failed"), &json!(4)), "{report}");
+    let why = report["affected"]["safe_because"].as_str().unwrap();
+    assert!(why.contains("test(s) also ran alone"), "{why}");
+    let mut now = affected_by(&workspace, "shop/shop.go", "return 2 * amount", "return amount * 2");
+    now.retain(|test| !total.contains(&test.as_str()));
+    assert_eq!(now, ["shop TestDouble"], "beside those that failed");
+}
+
+#[test]
+fn no_test_runs_alone_if_one_wrote_in_the_workspace() {
+    let workspace = TestWorkspace::with_fixture("go/sample");
+    run(&workspace);
+    let file = workspace.path.join("log/log.txt");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\n");
+    // From here on the tests leave the file as it is.
+    let log = std::fs::read_to_string(workspace.path.join("log/log.go")).unwrap();
+    write_before_run(&workspace.path, "log/log.go", &log.replace("O_APPEND", "O_TRUNC"));
+    run(&workspace);
+    run(&workspace);
+    let all = ["log TestAdd", "log TestIs"];
+    assert_eq!(affected_by(&workspace, "log/log.go", "return one == other", "return other == one"), all);
+    // Of none it is known what it needs of the others of its package.
+    let affected = affected_by(&workspace, "shop/shop.go", "return 2 * amount", "return amount * 2");
+    assert!(affected.len() == 8 && affected.iter().all(|test| test.starts_with("shop ")), "{affected:?}");
 }

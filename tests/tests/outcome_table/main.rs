@@ -192,6 +192,7 @@ fn command_line_and_mcp_show_every_feature_of_a_report() {
 const FIXTURES_WITHOUT_ROW: &[&str] = &[
     "cargo/lines",
     "go/lines",
+    "go/sample",
     "go/race",
     "jest/lines",
     "mocha/lines",

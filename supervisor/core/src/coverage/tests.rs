@@ -241,9 +241,34 @@ fn names_the_tests_of_which_it_is_known_what_others_executed_for_them() {
     let named = |names: &[&str]| -> Vec<TestId> {
         names.iter().map(|name| TestId { package: "p".into(), name: (*name).into() }).collect()
     };
-    assert_eq!(index.calibrated(), (named(&["A", "B"]), 1));
+    assert_eq!(index.calibrated(), (named(&["A", "B"]), named(&["A"])));
     index.ingest(vec![set(Calibration::BySample, "A")], false, Timestamp(2));
-    assert_eq!(index.calibrated(), (named(&["A", "B"]), 0));
+    assert_eq!(index.calibrated(), (named(&["A", "B"]), Vec::new()));
     index.record_unmeasured(&[("p", "B")].into());
-    assert_eq!(index.calibrated(), (named(&["A"]), 0), "what it executes now is not known");
+    assert_eq!(index.calibrated(), (named(&["A"]), Vec::new()), "what it executes now is not known");
+}
+
+#[test]
+fn tests_that_ran_alone_before_are_known_in_a_run_of_the_same_files() {
+    let alone = |test, spans: &[(u32, u32)]| CoverageMeasurement {
+        calibration: Calibration::Alone,
+        ..measured("p", &[test], "a.go", spans)
+    };
+    let mut index = CoverageIndex::default();
+    let all = ["A", "B", "C", "D"].map(|test| alone(test, &[(1, 3), (7, 7)]));
+    index.ingest(all.into(), true, Timestamp(1));
+    index.record_unmeasured(&[("p", "D")].into());
+    let mut now = vec![
+        measured("p", &["A"], "a.go", &[(2, 2)]),
+        measured("p", &["B"], "a.go", &[(2, 4)]),
+        measured("p", &["C"], "b.go", &[(1, 1)]),
+        measured("p", &["D"], "a.go", &[(2, 2)]),
+        measured("q", &["A"], "a.go", &[(2, 2)]),
+        CoverageMeasurement { attribution: Attribution::Package, ..measured("p", &["A"], "a.go", &[(2, 2)]) },
+    ];
+    let others = now[1..].to_vec();
+    index.keep_alone(&mut now);
+    // B and C executed other lines now, and what D executes is not known.
+    assert_eq!(now[0], alone("A", &[(1, 3), (7, 7)]));
+    assert_eq!(now[1..], others);
 }

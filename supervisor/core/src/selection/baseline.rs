@@ -184,6 +184,12 @@ impl Baseline {
         next
     }
 
+    /// Whether a run with these settings that saw these files measures what all lines of the coverage index are of.
+    #[must_use]
+    pub fn is_same_state(&self, settings: &RunRequest, seen: &SeenFiles) -> bool {
+        self.earlier.is_empty() && self.settings == *settings && self.seen == *seen
+    }
+
     // A run of some tests measured them at the files that it saw.
     fn keep_texts(&mut self, seen: Option<&SeenFiles>) {
         let paths: Vec<String> = self.seen.snapshot.paths().map(str::to_owned).collect();

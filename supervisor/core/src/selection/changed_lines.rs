@@ -11,39 +11,6 @@ use crate::coverage::{LineSpan, united};
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
 
-// Selects the tests that executed a changed line of a function's body. False if these are not all that may be affected: a line
-// outside of functions changed, a line that no test executed, or what was measured is not known.
-pub(super) fn add_executing_tests(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
-    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
-    let map = LineMap::new(old, new);
-    if change.how != HowChanged::Edited || !map.knows_lines() || map.changes_declarations() {
-        return false;
-    }
-    let Some(texts) = input.baseline.measured_texts(&change.path) else { return false };
-    let mut lines: BTreeSet<u32> = BTreeSet::new();
-    for text in &texts {
-        let since_measured = LineMap::new(text, new);
-        if !since_measured.knows_lines() {
-            return false;
-        }
-        let spans = map.changed_lines().into_iter().flat_map(|span| since_measured.old_lines_around(span));
-        lines.extend(spans.flat_map(|span| span.first..=span.last).take(SELECTION_LINES_MAX + 1));
-    }
-    let reason = Reason::ExecutedLine(change.path.clone());
-    if lines.len() > SELECTION_LINES_MAX {
-        let covering = input.index.covering(&change.path, None);
-        picks.covering_packages(&covering, &Reason::TouchedFile(change.path.clone()));
-        return !covering.tests.is_empty();
-    }
-    let mut is_executed = false;
-    for line in lines {
-        let covering = input.index.covering(&change.path, Some(line));
-        is_executed |= !covering.tests.is_empty();
-        picks.covering_packages(&covering, &reason);
-    }
-    is_executed
-}
-
 /// Selects the test files (JavaScript) or targets (Rust) with a test of [`add_tests_of_lines`]. False if these are not all that may be
 /// affected.
 pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {

@@ -8,7 +8,7 @@ mod baseline;
 mod body;
 mod changed_lines;
 mod file_kind;
-mod go_packages;
+mod go;
 mod javascript_bodies;
 mod javascript_files;
 mod javascript_rules;
@@ -48,7 +48,7 @@ pub enum Reason {
     FailedLast,
     /// It executed a changed line of this file.
     ExecutedLine(String),
-    /// It, or another test of its file or target, executed a function in which lines of this file changed.
+    /// It, or another test of its file, package or target, executed a function in which lines of this file changed.
     ExecutedFunction(String),
     /// Its own file or package changed.
     OwnFile(String),
@@ -77,7 +77,7 @@ impl Reason {
         match self {
             Reason::FailedLast => "failed last time",
             Reason::ExecutedLine(_) => "executed a changed line",
-            Reason::ExecutedFunction(_) => "its file or target executed a changed function",
+            Reason::ExecutedFunction(_) => "its file, package or target executed a changed function",
             Reason::OwnFile(_) => "own file or package changed",
             Reason::TouchedFile(_) => "executed lines of a changed file",
             Reason::SetUp(_) => "set up by a changed file",

@@ -24,6 +24,14 @@ pub(super) struct Picks {
 struct Unit {
     whole: Option<Reason>,
     tests: BTreeMap<String, Reason>,
+    /// Those that run with all their subtests, which are no targets themselves.
+    whole_tests: BTreeSet<String>,
+}
+
+impl Unit {
+    fn is_target(&self, test: &str) -> bool {
+        test.match_indices('/').all(|(end, _)| !self.whole_tests.contains(&test[..end]))
+    }
 }
 
 impl Picks {
@@ -83,11 +91,6 @@ impl Picks {
         *whole = Some(whole.take().map_or(reason.clone(), |known| known.min(reason)));
     }
 
-    /// Whether something of a package or file is selected.
-    pub(super) fn has(&self, unit: &str) -> bool {
-        self.units.contains_key(unit)
-    }
-
     /// The packages and files that are selected as a whole.
     pub(super) fn whole_units(&self) -> Vec<(String, Reason)> {
         self.units.iter().filter_map(|(name, unit)| Some((name.clone(), unit.whole.clone()?))).collect()
@@ -111,9 +114,17 @@ impl Picks {
         }
     }
 
-    // One process runs all tests of a Go package, and the first to need something cached executes it for all: so by package.
-    pub(super) fn covering_packages(&mut self, covering: &CoveringTests, reason: &Reason) {
-        covering.tests.iter().for_each(|test| self.whole(&test.package, reason.clone()));
+    /// Selects a test with all its subtests, also those that it did not have before.
+    pub(super) fn whole_test(&mut self, baseline: &Baseline, test: &TestId, reason: &Reason) {
+        self.test(test, reason.clone());
+        let start = format!("{}/", test.name);
+        let tests = baseline.tests().get(&test.package).into_iter().flat_map(|tests| tests.range(start.clone()..));
+        for (name, _) in tests.take_while(|(name, _)| name.starts_with(&start)) {
+            self.test(&TestId { package: test.package.clone(), name: name.clone() }, reason.clone());
+        }
+        if let Some(unit) = self.units.get_mut(&test.package) {
+            unit.whole_tests.insert(test.name.clone());
+        }
     }
 
     pub(super) fn into_answer(
@@ -142,7 +153,8 @@ impl Picks {
             if is_whole {
                 targets.push(RerunTarget::Package(name));
             } else {
-                let tests = unit.tests.into_keys().map(|test| TestId { package: name.clone(), name: test });
+                let tests = unit.tests.keys().filter(|test| unit.is_target(test));
+                let tests = tests.map(|test| TestId { package: name.clone(), name: test.clone() });
                 targets.extend(tests.map(RerunTarget::Test));
             }
         }

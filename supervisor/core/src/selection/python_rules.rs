@@ -27,7 +27,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     check_packages(input, &modules)?;
-    let (calibrated, ran_alone) = input.index.calibrated();
+    let (calibrated, alone) = input.index.calibrated();
     let measured = input.index.completely_measured();
     let mut rules = PythonRules { input, modules, calibrated, measured, has_unknown: false };
     rules.has_unknown = input.baseline.tests().iter().any(|unit| rules.has_unknown_of(unit));
@@ -53,7 +53,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     }
     if let [path, ..] = executed[..] {
         rules.add_reading(picks, path, &executed);
-        picks.ran_alone = ran_alone as u64;
+        picks.ran_alone = alone.len() as u64;
     }
     Ok(())
 }

@@ -1,20 +1,17 @@
 //! Applies the table of files, the coverage index and the imports to the files that changed.
 
-use super::changed_lines::{add_executing_tests, moves_lines};
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
-use super::go_packages::GoPackages;
+use super::go::rules as go_rules;
 use super::javascript_rules;
 use super::picks::Picks;
 use super::python_rules;
 use super::rust_rules;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
-use super::{AffectedTests, Baseline, FullReason, Reason};
+use super::{AffectedTests, Baseline, FullReason};
 use crate::bounds::{SELECTION_CHANGES_MAX, SELECTION_NAMED_FILES_MAX};
 use crate::request::RunRequest;
-use std::collections::{BTreeMap, BTreeSet};
-
-type Rules<'a> = (&'a SelectionInput<'a>, &'a mut Picks);
+use std::collections::BTreeMap;
 
 /// Selects the tests that may be affected.
 #[must_use]
@@ -72,7 +69,7 @@ fn picked(input: &SelectionInput<'_>) -> Result<Picks, FullReason> {
         check_kind(ecosystem, change, input.sources)?;
     }
     match ecosystem {
-        Ecosystem::Go => go((input, &mut picks))?,
+        Ecosystem::Go => go_rules::apply(input, &mut picks)?,
         Ecosystem::Rust => rust_rules::apply(input, &mut picks)?,
         Ecosystem::Python => python_rules::apply(input, &mut picks)?,
         Ecosystem::JavaScript => javascript_rules::apply(input, &mut picks)?,
@@ -140,61 +137,4 @@ fn is_read_by_sources(path: &str, sources: &BTreeMap<String, String>) -> bool {
             || text.contains("go:embed") && is_below(source)
             || text.contains("doctest-glob")
     })
-}
-
-fn go((input, picks): Rules<'_>) -> Result<(), FullReason> {
-    let packages = GoPackages::new(input.sources);
-    let removed = input.changes.iter().filter(|change| change.new.is_none());
-    let left: BTreeSet<String> = removed.filter_map(|change| packages.package_of(&change.path)).collect();
-    picks.sort_out_gone(input.baseline, |unit| packages.has_tests(unit), |unit| left.contains(unit));
-    let mut product: Option<&str> = None;
-    for change in &input.changes {
-        let (path, kind) = (change.path.as_str(), FileKind::of(Ecosystem::Go, &change.path));
-        if kind == FileKind::Documentation {
-            continue;
-        }
-        let package = packages
-            .package_of(path)
-            .ok_or_else(|| FullReason::NoPackage { file: path.into(), how: change.how.word() })?;
-        if kind == FileKind::Data && !packages.has(&package) {
-            return Err(FullReason::Data { file: path.into(), how: change.how.word() });
-        }
-        if kind == FileKind::Test {
-            if packages.has_tests(&package) {
-                picks.whole(&package, Reason::OwnFile(path.to_owned()));
-            }
-            continue;
-        }
-        product.get_or_insert(path);
-        let is_executed = !(packages.knows_lines && moves_lines(change)) && add_executing_tests(input, picks, change);
-        for dependent in packages.dependents(&package) {
-            let is_own = dependent == package;
-            let reason = if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) };
-            // `go test` vets each package that it is called with, also one without tests. Of other modules no line is measured.
-            let is_vetted = is_own && is_executed && !picks.has(&package);
-            if is_vetted
-                || packages.has_tests(&dependent) && (!is_executed || packages.are_of_two_modules(&dependent, &package))
-            {
-                picks.whole(&dependent, reason);
-            }
-        }
-    }
-    if let Some(path) = product {
-        for package in packages.reaching_all().iter().filter(|package| packages.has_tests(package)) {
-            picks.whole(package, Reason::ReachesAll(path.to_owned()));
-        }
-    }
-    // Packages of which nothing was measured, or that ran since without being measured.
-    let mut measured: BTreeSet<String> = BTreeSet::new();
-    for file in input.index.file_names() {
-        measured.extend(input.index.covering(file, None).tests.into_iter().map(|test| test.package));
-    }
-    let outdated = input.index.outdated_packages();
-    let is_unknown = |unit: &&String| !measured.contains(*unit) || outdated.contains(unit.as_str());
-    for unit in input.baseline.tests().keys().filter(is_unknown) {
-        if !picks.gone.contains(unit) {
-            picks.whole(unit, Reason::Unmapped);
-        }
-    }
-    Ok(())
 }

@@ -327,7 +327,8 @@ fn documentation_that_a_source_names_or_embeds_is_data() {
 #[test]
 fn tests_that_may_start_a_process_follow_every_change_of_the_product() {
     let mut before = go_files();
-    before.insert("c/run_test.go".into(), "package c\n\nimport \"os/exec\"\n".into());
+    before
+        .insert("c/run_test.go".into(), "package c\n\nimport \"os/exec\"\n\nfunc TestH() { exec.Command(a) }\n".into());
     let project = Project::new("go", &before, &passed(GO_TESTS), go_coverage());
     let b = B_GO.replace("a.F()", "a.F() + 1");
     check(

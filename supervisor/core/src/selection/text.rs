@@ -3,6 +3,7 @@
 
 use super::body::Body;
 use super::file_kind::Ecosystem;
+use super::go::bodies::go_bodies;
 use super::javascript_bodies::bodies;
 use super::python_bodies::python_bodies;
 use super::rust_bodies::rust_bodies;
@@ -59,9 +60,7 @@ impl FileText {
         if bytes.len() > TEXT_BYTES_MAX || bytes.contains(&0) {
             return FileText::whole(content);
         }
-        let is_go = path.ends_with(".go");
-        let bodies = bodies_of(path, std::str::from_utf8(bytes).unwrap_or_default());
-        let mut is_body = false;
+        let bodies = bodies_of(path, std::str::from_utf8(bytes).unwrap_or_default()).unwrap_or_default();
         let mut hashes = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // A changed line ending alone changes no line; the content's hash shows it.
@@ -70,17 +69,8 @@ impl FileText {
             if hashes.len() == TEXT_LINES_MAX {
                 return FileText::whole(content);
             }
-            if let Some(bodies) = &bodies {
-                let is_body = bodies.get(hashes.len()).is_some_and(Option::is_some);
-                hashes.push(line_hash(line) & !BODY | u32::from(is_body));
-            } else if !matches!(line.first(), None | Some(b' ' | b'\t')) {
-                // gofmt leaves what begins in the first column outside of functions. A function in one line is both, and
-                // counts as a declaration.
-                is_body = is_go && line.starts_with(b"func ") && line.ends_with(b"{");
-                hashes.push(line_hash(line) & !BODY);
-            } else {
-                hashes.push(line_hash(line) & !BODY | u32::from(is_body));
-            }
+            let is_body = bodies.get(hashes.len()).is_some_and(Option::is_some);
+            hashes.push(line_hash(line) & !BODY | u32::from(is_body));
         }
         FileText { content, lines: Some(LineHashes(hashes.into())) }
     }
@@ -300,7 +290,8 @@ pub(super) fn bodies_of(path: &str, text: &str) -> Option<Vec<Option<Body>>> {
         Ecosystem::JavaScript if !has_more => Some(bodies(text)),
         Ecosystem::Rust => Some(rust_bodies(text)),
         Ecosystem::Python => Some(python_bodies(text)),
-        Ecosystem::Go | Ecosystem::JavaScript => None,
+        Ecosystem::Go => Some(go_bodies(text)),
+        Ecosystem::JavaScript => None,
     }
 }
 

@@ -4,10 +4,11 @@ use super::coverage;
 use super::detect::is_excluded_by_go_work;
 use super::scope;
 use super::selection::{PackageGroup, groups};
-use super::testing_overlay::testing_overlay;
+use super::testing_overlay::{PROGRAMS, testing_overlay};
 use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
+use proctor_core::isolation::Network;
 use proctor_core::request::CoverageMode;
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
             Ok(overlay) => {
                 common.push(overlay.flag);
                 plan.files.extend(overlay.files);
+                plan.dirs.push(PROGRAMS.to_owned());
+                // A test that reaches another host must not do so twice.
+                plan.alone = request.network == Network::None;
             }
             Err(why) => plan.notes.push(format!("coverage is known by package, not by test: {why}")),
         }
@@ -48,7 +52,13 @@ pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<
     common.extend(shuffle(request.order));
     common.extend(scope::skip_expression(request.scope).map(|names| format!("-skip={names}")));
     for group in scope::apply(groups(projects, tree, request.selection)?, tree, projects, request.scope)? {
-        plan.steps.push(step(group, tree, request, &common));
+        let mut step = step(group, tree, request, &common);
+        if measured {
+            let variables = [(coverage::MEASURES, coverage::UNITS), (coverage::TEMPORARY, "work")];
+            let variables = variables.map(|(name, dir)| (name.to_owned(), format!("{}/{dir}", request.scratch)));
+            step.env.extend(variables);
+        }
+        plan.steps.push(step);
     }
     // The profile of a test binary covers the packages of its own module only.
     if measured && plan.steps.iter().any(|step| step.dir != plan.steps[0].dir) {

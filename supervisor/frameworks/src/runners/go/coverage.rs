@@ -7,7 +7,7 @@
 //! binary: signals and exit status are the binary's own.
 
 use super::run_expression::{Extent, RunExpression};
-use super::test_sets::TestSets;
+use super::test_sets::{ProcessRecords, TestSets};
 use crate::contract::Project;
 use crate::contract::{CoverageHarvest, InjectedFile, Step};
 use crate::parsing::loaded_sources::LoadedSources;
@@ -23,6 +23,13 @@ pub(super) const UNITS: &str = "artifacts/go";
 
 /// Path of the wrapper below scratch.
 const WRAPPER: &str = "go-test-exec";
+
+/// Variable of a measured step, which no test gets. Where it is, another one has the time at which the run is ended, which no test needs.
+pub(super) const MEASURES: &str = "PROCTOR_COVERAGE";
+
+/// Variable of a measured step with the directory in which the go tool links programs, which no test gets: there they can be given another
+/// name.
+pub(super) const TEMPORARY: &str = "GOTMPDIR";
 
 /// Most packages named in a note.
 const NAMED_MAX: usize = 10;
@@ -48,16 +55,19 @@ pub(super) fn without_coverage(step: &Step) -> Step {
     let mut plain = step.clone();
     let flags = ["-cover", "-exec=", "-overlay="];
     plain.args.retain(|argument| !flags.iter().any(|flag| argument.starts_with(flag)));
+    for name in [MEASURES, TEMPORARY] {
+        plain.env.remove(name);
+    }
     plain
 }
 
 /// The wrapper script. If it cannot create its directory, the measurement is lost and nothing else.
 ///
 /// It records the directory and, on the next line, the `-run` expression if there is one. It works in a subshell, so that
-/// its variables do not change the tests' environment variables of the same name. The file of the records of tests is empty
-/// until the binary writes them.
-pub(super) fn wrapper(scratch: &str, has_records: bool) -> InjectedFile {
-    let records = if has_records { " && : >\"$unit/tests\"" } else { "" };
+/// its variables do not change the tests' environment variables of the same name.
+pub(super) fn wrapper(scratch: &str, records: bool) -> InjectedFile {
+    // The binary writes it.
+    let records = if records { " && : >\"$unit/tests\"" } else { "" };
     let script = format!(
         "#!/bin/sh
 (
@@ -73,6 +83,7 @@ pub(super) fn wrapper(scratch: &str, has_records: bool) -> InjectedFile {
 	while [ -e \"$unit\" ]; do unit=$unit+; done
 	mkdir \"$unit\" && {{ pwd && printf %s \"$run\"; }} >\"$unit/origin\"{records} && ln -s \"$unit/profile\" \"$profile\"
 ) 2>/dev/null
+unset {MEASURES} PROCTOR_DEADLINE {TEMPORARY}
 exec \"$@\"
 "
     );
@@ -87,9 +98,11 @@ struct BinaryArtifacts<'a> {
     profile: &'a [u8],
     /// Records of its tests; `None` if the run records none.
     tests: Option<&'a [u8]>,
+    /// Records of each that ran alone, too.
+    alone: Vec<&'a [u8]>,
 }
 
-/// Parses the profiles. `artifacts` are `…/<unit>/origin`, `…/<unit>/profile` and `…/<unit>/tests`.
+/// Parses the profiles. `artifacts` are `…/<unit>/origin`, `…/<unit>/profile`, `…/<unit>/tests` and `…/<unit>/alone-<number>`.
 pub(super) fn ingest(
     projects: &[Project],
     workspace: &str,
@@ -105,17 +118,19 @@ pub(super) fn ingest(
             "origin" => unit.origin = bytes,
             "profile" => unit.profile = bytes,
             "tests" => unit.tests = Some(bytes),
+            _ if name.starts_with("alone-") => unit.alone.push(bytes),
             _ => {}
         }
     }
     let mut sets = TestSets::new(projects);
     let mut blocks = Blocks::default();
     let mut measured: BTreeSet<String> = BTreeSet::new();
-    for BinaryArtifacts { origin, profile, tests } in units.into_values() {
+    for BinaryArtifacts { origin, profile, tests, alone } in units.into_values() {
         let end = memchr::memchr(b'\n', origin).unwrap_or(origin.len());
         let (dir, run) = (&origin[..end], origin.get(end + 1..).unwrap_or_default());
         let Some(package) = package_at(projects, &paths, dir) else { continue };
         let Some(finished) = finished.get(&package) else { continue };
+        let has_all_tests = run.is_empty();
         let finished = split_by_extent(finished, run);
         // Without finished tests the package's lines cannot be attributed.
         if finished.iter().all(Vec::is_empty) {
@@ -123,7 +138,8 @@ pub(super) fn ingest(
         }
         let Some(files) = parse_profile(profile, projects, &mut blocks) else { continue };
         measured.insert(package.clone());
-        sets.add(&package, finished, &files, tests);
+        let records = tests.map(|tests| ProcessRecords { tests, alone: &alone, has_all_tests });
+        sets.add(&package, finished, &files, records);
     }
     let mut harvest = CoverageHarvest { sources: blocks.into_sources(projects), ..sets.into_harvest() };
     // Other frameworks' packages may have finished in the same run.
@@ -311,6 +327,15 @@ mod tests {
     fn finished(entries: &[(&str, &[&str])]) -> BTreeMap<String, BTreeSet<String>> {
         let names = |tests: &[&str]| tests.iter().map(|test| (*test).to_owned()).collect();
         entries.iter().map(|(package, tests)| ((*package).to_owned(), names(tests))).collect()
+    }
+
+    #[test]
+    fn the_wrapper_makes_a_file_for_records() {
+        let makes = |records| {
+            let script = String::from_utf8(wrapper("/s", records).bytes).unwrap();
+            script.contains(": >\"$unit/tests\"")
+        };
+        assert!(makes(true) && !makes(false));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Reads the records that a test process leaves of its top-level tests (`testing_records.go.txt` writes them): which counters
-//! changed while which tests ran, and tables that say which lines a counter counts.
+//! changed while which tests ran, and tables that say which lines a counter counts; and the same counters of tests that then ran alone
+//! (`testing_alone.go.txt`).
 //!
 //! A test can write this file itself: its size is bounded, and so are the work and the memory that it causes. Records that are cut off,
 //! damaged or of another format measure nothing.
 
 use proctor_core::coverage::LineSpan;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thiserror::Error;
 
@@ -13,6 +15,9 @@ pub(super) const MAGIC: &str = "proctor-go-tests 1";
 
 /// Most bytes of the records of one process: 10,000 tests that execute 1,000 blocks each.
 pub(super) const RECORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most bytes of the records of all processes of a run: some 1,000 packages of a hundred tests.
+pub(super) const ALL_RECORDS_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Most blocks that are read from the tables of one process. A module of a million lines has about 400,000.
 const BLOCKS_MAX: usize = 4_000_000;
@@ -41,13 +46,19 @@ pub(super) enum RecordsError {
 /// A function: number of its table, and its number in it, from 0.
 type Function = (usize, u32);
 
+/// Executed blocks by function.
+type Executed = BTreeMap<Function, BTreeSet<u32>>;
+
 /// What the processes of a package recorded.
 #[derive(Debug)]
 pub(super) struct TestRecords<'a> {
     /// The top-level tests that started.
     pub(super) started: BTreeSet<&'a str>,
-    /// Executed blocks by the tests that ran meanwhile: none, one, or several that ran at the same time.
-    executed: BTreeMap<BTreeSet<&'a str>, BTreeMap<Function, BTreeSet<u32>>>,
+    /// Those that also ran in a process of their own, and executed no less there.
+    pub(super) alone: BTreeSet<&'a str>,
+    /// Executed blocks by the tests that ran meanwhile: none, one, or several that ran at the same time. What a test executed alone is here,
+    /// too.
+    executed: BTreeMap<BTreeSet<&'a str>, Executed>,
     tables: Vec<Table<'a>>,
     /// What is left of [`ITEMS_MAX`].
     items_left: usize,
@@ -56,9 +67,12 @@ pub(super) struct TestRecords<'a> {
 /// Executed lines by file, as the tables name it.
 pub(super) type NamedLines<'a> = HashMap<&'a str, Vec<LineSpan>>;
 
+/// The same by tests.
+pub(super) type LinesByTests<'a> = BTreeMap<BTreeSet<&'a str>, NamedLines<'a>>;
+
 impl<'a> TestRecords<'a> {
-    /// Reads a whole file.
-    pub(super) fn parse(content: &'a [u8]) -> Result<TestRecords<'a>, RecordsError> {
+    /// Reads a whole file, and those of the tests that ran alone; of these one that is damaged says nothing.
+    pub(super) fn parse(content: &'a [u8], alone: &[&'a [u8]]) -> Result<TestRecords<'a>, RecordsError> {
         if content.is_empty() {
             return Err(RecordsError::Missing);
         }
@@ -69,13 +83,17 @@ impl<'a> TestRecords<'a> {
         let mut reader = Reader { rest: rest.ok_or(RecordsError::Damaged)? };
         let mut records = TestRecords {
             started: BTreeSet::new(),
+            alone: BTreeSet::new(),
             executed: BTreeMap::new(),
             tables: Vec::new(),
             items_left: ITEMS_MAX,
         };
         loop {
             match reader.byte().ok_or(RecordsError::Damaged)? {
-                b'E' if reader.rest.is_empty() => return Ok(records),
+                b'E' if reader.rest.is_empty() => {
+                    alone.iter().for_each(|content| records.add_alone(content));
+                    return Ok(records);
+                }
                 b'F' => return Err(RecordsError::TooLarge),
                 b'C' => return Err(RecordsError::Cleared),
                 kind if records.read(kind, &mut reader).is_some() => {}
@@ -91,48 +109,41 @@ impl<'a> TestRecords<'a> {
                 take(&mut self.items_left, 1)?;
                 self.started.insert(reader.text()?);
             }
-            b'I' => self.read_interval(reader)?,
+            b'I' => {
+                let (running, executed) = read_interval(reader, &mut self.items_left)?;
+                add(self.executed.entry(running).or_default(), executed);
+            }
             b'M' => self.tables.push(Table::parse(reader.bytes()?, &mut self.items_left)?),
             _ => return None,
         }
         Some(())
     }
 
-    /// Reads the names of the running tests, then per function: numbers of its package and itself, counters as distances, 0.
-    fn read_interval(&mut self, reader: &mut Reader<'a>) -> Option<()> {
-        let mut running = BTreeSet::new();
-        take(&mut self.items_left, 1)?;
-        for _ in 0..reader.number()? {
-            take(&mut self.items_left, 1)?;
-            running.insert(reader.text()?);
+    /// Adds what a test executed alone. It ran as it does beside the others only if it executed no less there.
+    fn add_alone(&mut self, content: &'a [u8]) {
+        let Some((test, mut executed)) = read_alone(content, &mut self.items_left) else { return };
+        if !self.started.contains(test) {
+            return;
         }
-        let executed = self.executed.entry(running).or_default();
-        loop {
-            // Packages count from 1. Those of the runtime have fixed numbers, which no table has.
-            let package = reader.number()?;
-            if package == 0 {
-                // The writer leaves out what executed nothing.
-                return (!executed.is_empty()).then_some(());
-            }
-            take(&mut self.items_left, 1)?;
-            let function = (usize::try_from(package).ok()? - 1, reader.number()?);
-            let blocks = executed.entry(function).or_default();
-            let mut counter = 0_u32;
-            loop {
-                match reader.number()? {
-                    0 => break,
-                    distance => counter = counter.checked_add(distance)?,
-                }
-                blocks.insert(counter - 1);
-            }
+        let mut beside = self.executed.iter().filter(|(running, _)| running.contains(test));
+        if beside.all(|(_, beside)| has_all_of(&executed, beside)) {
+            self.alone.insert(test);
         }
+        if let Some(of_all) = self.executed.get(&BTreeSet::new()) {
+            for (function, blocks) in &mut executed {
+                let known = of_all.get(function);
+                blocks.retain(|block| !known.is_some_and(|known| known.contains(block)));
+            }
+            executed.retain(|_, blocks| !blocks.is_empty());
+        }
+        add(self.executed.entry(BTreeSet::from([test])).or_default(), executed);
     }
 
     /// The executed lines by the tests that ran meanwhile.
-    pub(super) fn lines(&self) -> Result<BTreeMap<BTreeSet<&'a str>, NamedLines<'a>>, RecordsError> {
+    pub(super) fn lines(&self) -> Result<LinesByTests<'a>, RecordsError> {
         let mut known: HashMap<Function, Option<FunctionBlocks<'a>>> = HashMap::new();
         let mut blocks_left = BLOCKS_MAX;
-        let mut lines: BTreeMap<BTreeSet<&'a str>, NamedLines<'a>> = BTreeMap::new();
+        let mut lines: LinesByTests<'a> = BTreeMap::new();
         for (running, executed) in &self.executed {
             let by_file = lines.entry(running.clone()).or_default();
             for (function, counters) in executed {
@@ -153,6 +164,67 @@ impl<'a> TestRecords<'a> {
             }
         }
         Ok(lines)
+    }
+}
+
+/// Whether all blocks of `some` are in `all`.
+fn has_all_of(all: &Executed, some: &Executed) -> bool {
+    some.iter().all(|(function, blocks)| all.get(function).is_some_and(|all| blocks.is_subset(all)))
+}
+
+fn add(to: &mut Executed, more: Executed) {
+    for (function, blocks) in more {
+        match to.entry(function) {
+            Entry::Vacant(entry) => _ = entry.insert(blocks),
+            Entry::Occupied(mut entry) => entry.get_mut().extend(blocks),
+        }
+    }
+}
+
+/// Reads the names of the running tests, then per function: numbers of its package and itself, counters as distances, 0.
+fn read_interval<'a>(reader: &mut Reader<'a>, items_left: &mut usize) -> Option<(BTreeSet<&'a str>, Executed)> {
+    let mut running = BTreeSet::new();
+    take(items_left, 1)?;
+    for _ in 0..reader.number()? {
+        take(items_left, 1)?;
+        running.insert(reader.text()?);
+    }
+    let mut executed = Executed::new();
+    loop {
+        // Packages count from 1. Those of the runtime have fixed numbers, which no table has.
+        let package = reader.number()?;
+        if package == 0 {
+            // The writer leaves out what executed nothing.
+            return (!executed.is_empty()).then_some((running, executed));
+        }
+        take(items_left, 1)?;
+        let function = (usize::try_from(package).ok()? - 1, reader.number()?);
+        let mut counter = 0_u32;
+        let mut blocks = Vec::new();
+        loop {
+            match reader.number()? {
+                0 => break,
+                distance => counter = counter.checked_add(distance)?,
+            }
+            blocks.push(counter - 1);
+        }
+        // In order, so that the set is built at once.
+        executed.entry(function).or_default().append(&mut blocks.into_iter().collect());
+    }
+}
+
+/// Reads the records of a process that ran one test alone: its name and intervals, and the end.
+fn read_alone<'a>(content: &'a [u8], items_left: &mut usize) -> Option<(&'a str, Executed)> {
+    let mut reader = Reader { rest: content };
+    let (mut test, mut executed) = (None, Executed::new());
+    loop {
+        take(items_left, 1)?;
+        match reader.byte()? {
+            b'T' if test.is_none() => test = Some(reader.text()?),
+            b'I' => add(&mut executed, read_interval(&mut reader, items_left)?.1),
+            b'E' if reader.rest.is_empty() => return Some((test?, executed)),
+            _ => return None,
+        }
     }
 }
 

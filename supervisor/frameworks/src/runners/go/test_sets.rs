@@ -2,7 +2,7 @@
 //! one for all tests of a process. Where its records cannot be used, all tests of a package share the lines of its profile.
 
 use super::coverage::{file_of, merged};
-use super::test_records::{NamedLines, RecordsError, TestRecords};
+use super::test_records::{ALL_RECORDS_BYTES_MAX, NamedLines, RecordsError, TestRecords};
 use crate::contract::{CoverageHarvest, Project};
 use crate::parsing::bounded_measurements::BoundedMeasurements;
 use proctor_core::bounds::COVERED_FILES_MAX;
@@ -29,6 +29,18 @@ pub(super) struct TestSets<'a> {
     unrecorded: BTreeSet<String>,
     /// Number of tests that ran at the same time as another one.
     overlapping: usize,
+    /// What is left of [`ALL_RECORDS_BYTES_MAX`].
+    bytes_left: usize,
+}
+
+/// What a test process recorded.
+pub(super) struct ProcessRecords<'a> {
+    /// Of its tests.
+    pub(super) tests: &'a [u8],
+    /// Of each test that ran alone, too.
+    pub(super) alone: &'a [&'a [u8]],
+    /// Whether it ran all tests of its package. Beside other ones, a test may execute something else.
+    pub(super) has_all_tests: bool,
 }
 
 impl<'a> TestSets<'a> {
@@ -39,54 +51,70 @@ impl<'a> TestSets<'a> {
             by_package: BTreeMap::new(),
             unrecorded: BTreeSet::new(),
             overlapping: 0,
+            bytes_left: ALL_RECORDS_BYTES_MAX,
         }
     }
 
     /// Adds a process of `package`: its finished tests, those first that ran with all their subtests; its whole profile; and
     /// its records, `None` if the run has none.
-    pub(super) fn add(&mut self, package: &str, finished: [Vec<String>; 2], files: &Files, records: Option<&[u8]>) {
+    pub(super) fn add(
+        &mut self,
+        package: &str,
+        finished: [Vec<String>; 2],
+        files: &Files,
+        records: Option<ProcessRecords<'_>>,
+    ) {
         let [whole, part] = &finished;
         let all: BTreeSet<&str> = whole.iter().chain(part).map(String::as_str).collect();
         let part: BTreeSet<&str> = part.iter().map(String::as_str).collect();
-        let push = |harvest: &mut BoundedMeasurements, tests: &BTreeSet<&str>, attribution, files: &Files| {
-            let (partly, wholly): (Vec<&str>, Vec<&str>) = tests.iter().partition(|test| part.contains(**test));
-            for (tests, complete) in
-                [(wholly, true), (partly, false)].into_iter().filter(|(tests, _)| !tests.is_empty())
-            {
-                harvest.push(CoverageMeasurement {
-                    package: package.to_owned(),
-                    tests: tests.into_iter().map(str::to_owned).collect(),
-                    complete,
-                    attribution,
-                    started_processes: false,
-                    kept: Vec::new(),
-                    calibration: Calibration::None,
-                    files: files.clone(),
-                });
-            }
-        };
-        let Some(records) = records else {
-            push(&mut self.harvest, &all, Attribution::Package, files);
+        let push =
+            |harvest: &mut BoundedMeasurements, tests: &BTreeSet<&str>, (attribution, calibration), files: &Files| {
+                let (partly, wholly): (Vec<&str>, Vec<&str>) = tests.iter().partition(|test| part.contains(**test));
+                for (tests, complete) in
+                    [(wholly, true), (partly, false)].into_iter().filter(|(tests, _)| !tests.is_empty())
+                {
+                    harvest.push(CoverageMeasurement {
+                        package: package.to_owned(),
+                        tests: tests.into_iter().map(str::to_owned).collect(),
+                        complete,
+                        attribution,
+                        started_processes: false,
+                        kept: Vec::new(),
+                        calibration,
+                        files: files.clone(),
+                    });
+                }
+            };
+        let by_package = (Attribution::Package, Calibration::None);
+        let Some(ProcessRecords { tests, alone, has_all_tests }) = records else {
+            push(&mut self.harvest, &all, by_package, files);
             return;
         };
-        let read = TestRecords::parse(records).and_then(|records| {
+        let bytes = alone.iter().map(|content| content.len()).sum::<usize>() + tests.len();
+        let is_within = self.bytes_left >= bytes;
+        self.bytes_left = self.bytes_left.saturating_sub(bytes);
+        let parsed = if is_within { TestRecords::parse(tests, alone) } else { Err(RecordsError::TooLarge) };
+        let read = parsed.and_then(|records| {
             let sets = self.sets(&records, &all)?;
-            Ok((records.started, sets))
+            Ok((records, sets))
         });
-        let (started, sets) = match read {
+        let (records, sets) = match read {
             Ok(read) => read,
             Err(why) => {
                 self.by_package.entry(why.to_string()).or_default().insert(package.to_owned());
-                push(&mut self.harvest, &all, Attribution::Package, files);
+                push(&mut self.harvest, &all, by_package, files);
                 return;
             }
         };
         for (tests, (attribution, files)) in &sets {
-            push(&mut self.harvest, tests, *attribution, files);
+            // Each test has a set of its own, which says what is known of it.
+            let ran_alone = has_all_tests && tests.len() == 1 && ran_alone(&records, tests);
+            let calibration = if ran_alone { Calibration::Alone } else { Calibration::None };
+            push(&mut self.harvest, tests, (*attribution, calibration), files);
         }
-        let unrecorded: BTreeSet<&str> = all.difference(&started).copied().collect();
+        let unrecorded: BTreeSet<&str> = all.difference(&records.started).copied().collect();
         self.unrecorded.extend(unrecorded.iter().map(|test| format!("{test} of {package}")));
-        push(&mut self.harvest, &unrecorded, Attribution::Package, files);
+        push(&mut self.harvest, &unrecorded, by_package, files);
     }
 
     /// Sets of those of `finished` that started, with a set of each alone. The lines that ran while no test did are of all.
@@ -161,9 +189,14 @@ impl<'a> TestSets<'a> {
     }
 }
 
+/// Whether the only test of a set ran in a process of its own, so that it needs nothing that others execute before it.
+fn ran_alone(records: &TestRecords<'_>, set: &BTreeSet<&str>) -> bool {
+    records.started.len() == 1 || set.is_subset(&records.alone)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::test_records::sample::{Interval, records, table};
+    use super::super::test_records::sample::{Interval, alone, records, table};
     use super::*;
 
     const INTERVALS: &[Interval<'_>] = &[
@@ -181,6 +214,7 @@ mod tests {
 
     /// `package tests attribution complete: lines` of each set, and the notes.
     fn sets(whole: &[&str], part: &[&str], records: Option<&[u8]>) -> (Vec<String>, Vec<String>) {
+        let records = records.map(|tests| ProcessRecords { tests, alone: &[], has_all_tests: true });
         let projects = [Project { dir: String::new(), name: "m".to_owned() }];
         let mut sets = TestSets::new(&projects);
         let names = |tests: &[&str]| tests.iter().map(|test| (*test).to_owned()).collect();
@@ -244,6 +278,32 @@ mod tests {
             assert_eq!(found, by_package);
             assert_eq!(notes, [format!("coverage of m is known by package, not by test: {why}")]);
         }
+    }
+
+    #[test]
+    fn says_which_tests_ran_alone() {
+        let calibrations = |records: &[u8], alone: &[u8], tests: &[&str], has_all_tests| {
+            let projects = [Project { dir: String::new(), name: "m".to_owned() }];
+            let mut sets = TestSets::new(&projects);
+            let tests = tests.iter().map(|test| (*test).to_owned()).collect();
+            let alone = [alone];
+            let records = ProcessRecords { tests: records, alone: &alone, has_all_tests };
+            sets.add("m", [tests, Vec::new()], &Vec::new(), Some(records));
+            let of_one =
+                |set: CoverageMeasurement| (set.tests.len() == 1).then_some((set.tests.concat(), set.calibration));
+            sets.into_harvest().measured.into_iter().filter_map(of_one).collect::<Vec<_>>()
+        };
+        let tests = ["TestA", "TestB", "TestC"];
+        let of_a = alone("TestA", INTERVALS);
+        let of = |a, b, c| tests.map(str::to_owned).into_iter().zip([a, b, c]).collect::<Vec<_>>();
+        let none = of(Calibration::None, Calibration::None, Calibration::None);
+        let known = of(Calibration::Alone, Calibration::None, Calibration::None);
+        assert_eq!(calibrations(&content(&tests, INTERVALS), &of_a, &tests, true), known);
+        assert_eq!(calibrations(&content(&tests, INTERVALS), &of_a, &tests, false), none, "not beside all others");
+        assert_eq!(calibrations(&content(&tests, INTERVALS), b"", &tests, true), none);
+        assert_eq!(calibrations(&content(&tests, INTERVALS), &of_a[..of_a.len() - 1], &tests, true), none, "damaged");
+        let only = [("TestA".to_owned(), Calibration::Alone)];
+        assert_eq!(calibrations(&content(&["TestA"], &INTERVALS[..2]), b"", &["TestA"], true), only, "the only test");
     }
 
     #[test]

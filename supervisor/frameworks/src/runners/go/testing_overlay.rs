@@ -1,8 +1,8 @@
 //! A copy of Go's package `testing` that records which counters each top-level test changed, for `go test -overlay`.
 //!
-//! Edits of four files call the functions of `testing_records.go.txt`, which is appended to one of them. Each edit is found by
-//! its surrounding text, exactly once, and adds no line: positions in stacks stay those of the toolchain. Nothing is copied of a
-//! version that was not tried, or whose sources differ from what the edits expect.
+//! Edits of four files call the functions of `testing_records.go.txt` and `testing_alone.go.txt`, which are appended to one of
+//! them. Each edit is found by its surrounding text, exactly once, and adds no line: positions in stacks stay those of the
+//! toolchain. Nothing is copied of a version that was not tried, or whose sources differ from what the edits expect.
 
 use super::test_records::{MAGIC, RECORDS_BYTES_MAX};
 use crate::contract::{InjectedFile, ToolchainSources};
@@ -25,6 +25,9 @@ const TRIED: std::ops::RangeInclusive<u32> = 23..=26;
 
 /// Directory of the copies, below scratch.
 const DIRECTORY: &str = "go-testing";
+
+/// Directory below scratch for the programs of tests that are to run alone.
+pub(super) const PROGRAMS: &str = "work/programs";
 
 /// Why there is no overlay.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -74,7 +77,7 @@ const EDITS: &[Edit] = &[
         file: TESTING,
         forms: &[(
             "\n\tt.signal <- true   // Release calling test.\n",
-            "\n\tproctorLeave(t, t.level); t.signal <- true   // Release calling test.\n",
+            "\n\tproctorLeave(t, t.level, true); t.signal <- true   // Release calling test.\n",
         )],
     },
     Edit {
@@ -92,28 +95,33 @@ const EDITS: &[Edit] = &[
     },
     Edit {
         file: TESTING,
-        forms: &[("\n\t\t\tt.signal <- signal\n", "\n\t\t\tproctorLeave(t, t.level); t.signal <- signal\n")],
+        forms: &[(
+            "\n\t\t\tt.signal <- signal\n",
+            "\n\t\t\tproctorLeave(t, t.level, !t.Failed() && !t.Skipped()); t.signal <- signal\n",
+        )],
     },
     Edit {
         file: COVER,
         forms: &[
-            ("\nfunc coverReport() {\n", "\nfunc coverReport() { proctorWrite()\n"),
-            ("\nfunc coverReport2() {\n", "\nfunc coverReport2() { proctorWrite()\n"),
+            ("\nfunc coverReport() {\n", "\nfunc coverReport() { if proctorWrite() { return }\n"),
+            ("\nfunc coverReport2() {\n", "\nfunc coverReport2() { if proctorWrite() { return }\n"),
         ],
     },
     Edit {
         file: COVER,
         forms: &[(
             "\nimport (\n",
-            "\nimport proctorAtomic \"sync/atomic\"; import proctorRtcov \"internal/coverage/rtcov\"; \
-             import proctorStrings \"strings\"; import proctorSync \"sync\"; import proctorUnsafe \"unsafe\"; import (\n",
+            "\nimport proctorAtomic \"sync/atomic\"; import proctorExithook \"internal/runtime/exithook\"; \
+             import proctorRace \"internal/race\"; import proctorRtcov \"internal/coverage/rtcov\"; \
+             import proctorStrings \"strings\"; import proctorSync \"sync\"; \
+             import proctorTime \"time\"; import proctorUnsafe \"unsafe\"; import (\n",
         )],
     },
     Edit {
         file: FUZZ,
         forms: &[(
             "\n\t\t\t\tgo fRunner(f, ft.Fn)\n\t\t\t\t<-f.signal\n",
-            "\n\t\t\t\tproctorEnter(f, f.name, f.level); go fRunner(f, ft.Fn)\n\t\t\t\t<-f.signal; proctorLeave(f, f.level)\n",
+            "\n\t\t\t\tproctorEnter(f, f.name, f.level); go fRunner(f, ft.Fn)\n\t\t\t\t<-f.signal; proctorLeave(f, f.level, !f.Failed() && !f.Skipped())\n",
         )],
     },
     Edit {
@@ -160,7 +168,7 @@ pub(super) fn testing_overlay(
         let after = before.replacen(anchor, replacement, 1);
         copies.insert(file, after);
     }
-    let records = records(text(sources, COVER)?, text(sources, COUNTERS)?)?;
+    let records = records(text(sources, COVER)?, text(sources, COUNTERS)?, scratch)?;
     copies.entry(COVER).or_default().push_str(&records);
     let replaced: BTreeMap<String, String> = copies
         .keys()
@@ -197,7 +205,7 @@ fn check_version(version: &str) -> Result<(), OverlayError> {
 }
 
 /// The appended functions, with the names that differ between versions.
-fn records(cover: &str, counters: &str) -> Result<String, OverlayError> {
+fn records(cover: &str, counters: &str, scratch: &str) -> Result<String, OverlayError> {
     let declares = |name: &str| cover.contains(&format!("\nvar {name} struct {{\n\tmode        string\n"));
     let mode = ["cover", "cover2"].into_iter().find(|name| declares(name));
     let mode = mode.ok_or(OverlayError::Unexpected { file: COVER })?;
@@ -210,9 +218,10 @@ fn records(cover: &str, counters: &str) -> Result<String, OverlayError> {
         ("COVER.mode", &format!("{mode}.mode")),
         ("BYTES_MAX", &RECORDS_BYTES_MAX.to_string()),
         ("MAGIC", MAGIC),
+        ("PROGRAMS", &format!("{scratch}/{PROGRAMS}")),
     ];
-    let filled = values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(name, value));
-    Ok(format!("\n{filled}"))
+    let template = format!("\n{template}\n{}", include_str!("testing_alone.go.txt"));
+    Ok(values.iter().fold(template, |text, (name, value)| text.replace(name, value)))
 }
 
 #[cfg(test)]

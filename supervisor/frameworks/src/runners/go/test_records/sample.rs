@@ -42,25 +42,37 @@ pub(in super::super) type Interval<'a> = (&'a [&'a str], &'a [(usize, usize, &'a
 /// Records of a process, as the test binary writes them.
 pub(in super::super) fn records(started: &[&str], intervals: &[Interval<'_>], tables: &[Vec<u8>]) -> Vec<u8> {
     let mut out = format!("{MAGIC}\n").into_bytes();
-    for test in started {
-        out.push(b'T');
-        text(&mut out, test.as_bytes());
-    }
-    for (running, executed) in intervals {
-        out.push(b'I');
-        number(&mut out, running.len());
-        running.iter().for_each(|test| text(&mut out, test.as_bytes()));
-        for (package, function, distances) in *executed {
-            [*package, *function].into_iter().for_each(|value| number(&mut out, value));
-            distances.iter().for_each(|distance| number(&mut out, *distance));
-            out.push(0);
-        }
-        out.push(0);
-    }
+    add(&mut out, started, intervals);
     for table in tables {
         out.push(b'M');
         text(&mut out, table);
     }
+    out.push(b'E');
+    out
+}
+
+fn add(out: &mut Vec<u8>, started: &[&str], intervals: &[Interval<'_>]) {
+    for test in started {
+        out.push(b'T');
+        text(out, test.as_bytes());
+    }
+    for (running, executed) in intervals {
+        out.push(b'I');
+        number(out, running.len());
+        running.iter().for_each(|test| text(out, test.as_bytes()));
+        for (package, function, distances) in *executed {
+            [*package, *function].into_iter().for_each(|value| number(out, value));
+            distances.iter().for_each(|distance| number(out, *distance));
+            out.push(0);
+        }
+        out.push(0);
+    }
+}
+
+/// Records of a process that ran one test alone.
+pub(in super::super) fn alone(test: &str, intervals: &[Interval<'_>]) -> Vec<u8> {
+    let mut out = Vec::new();
+    add(&mut out, &[test], intervals);
     out.push(b'E');
     out
 }

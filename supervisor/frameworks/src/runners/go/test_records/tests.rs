@@ -1,6 +1,6 @@
 //! Records as a test process writes them, and as a hostile one does.
 
-use super::sample::{Interval, records, table};
+use super::sample::{Interval, alone, records, table};
 use super::*;
 use proptest::prelude::*;
 
@@ -15,7 +15,11 @@ fn sample() -> Vec<u8> {
 }
 
 fn rendered(content: &[u8]) -> Result<Vec<String>, RecordsError> {
-    let records = TestRecords::parse(content)?;
+    rendered_with(content, &[])
+}
+
+fn rendered_with(content: &[u8], alone: &[&[u8]]) -> Result<Vec<String>, RecordsError> {
+    let records = TestRecords::parse(content, alone)?;
     let mut rows = Vec::new();
     for (running, files) in records.lines()? {
         let running: Vec<&str> = running.into_iter().collect();
@@ -32,8 +36,31 @@ fn rendered(content: &[u8]) -> Result<Vec<String>, RecordsError> {
 fn reads_the_lines_of_the_tests_that_ran_meanwhile() {
     let expected = [": m/a.go 5", "TestA TestB: m/a.go 300 301", "TestA: m/a.go 5 7", "TestA: m/b/b.go 3"];
     assert_eq!(rendered(&sample()).unwrap(), expected);
-    let started: Vec<String> = TestRecords::parse(&sample()).unwrap().started.iter().map(|&test| test.into()).collect();
+    let started: Vec<String> =
+        TestRecords::parse(&sample(), &[]).unwrap().started.iter().map(|&test| test.into()).collect();
     assert_eq!(started, ["TestA", "TestB"]);
+}
+
+#[test]
+fn what_a_test_executed_alone_belongs_to_it() {
+    let intervals: &[Interval<'_>] = &[(&["TestA"], &[(1, 0, &[2])]), (&["TestB"], &[(1, 1, &[1])])];
+    let content = records(&["TestA", "TestB"], intervals, &[table("m/a.go", &[&[1, 2], &[10, 11, 12]])]);
+    let of_b: &[Interval<'_>] = &[(&[], &[(1, 0, &[1])]), (&["TestB"], &[(1, 1, &[1, 2])])];
+    let of_a: &[Interval<'_>] = &[(&["TestA"], &[(1, 0, &[1])])];
+    let (lost, of_a, of_b) = (alone("TestLost", of_b), alone("TestA", of_a), alone("TestB", of_b));
+    let without = ["TestA: m/a.go 2", "TestB: m/a.go 10"];
+    let all = [lost.as_slice(), &of_a, &of_b];
+    let mut with_alone = ["TestA: m/a.go 1 2", "TestB: m/a.go 1 10 12"];
+    assert_eq!(rendered_with(&content, &all).unwrap(), with_alone);
+    let ran_alone = |alone: &[&[u8]]| TestRecords::parse(&content, alone).map(|records| records.alone.len());
+    // Of A it is known that it does something else beside the others.
+    assert_eq!(TestRecords::parse(&content, &all).unwrap().alone, BTreeSet::from(["TestB"]));
+    assert_eq!([ran_alone(&all[..2]), ran_alone(&all[2..])], [Ok(0), Ok(1)]);
+    with_alone[0] = without[0];
+    assert_eq!(rendered_with(&content, &all[2..]).unwrap(), with_alone);
+    for cut in 0..of_b.len() {
+        assert_eq!(rendered_with(&content, &[&of_b[..cut]]).unwrap(), without, "cut at {cut}");
+    }
 }
 
 #[test]
@@ -111,5 +138,17 @@ proptest! {
             content[at] = byte;
         }
         _ = rendered(&content);
+    }
+
+    #[test]
+    fn reads_any_records_of_tests_alone_without_a_panic(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut alone = alone("TestB", &[(&["TestB"], &[(1, 1, &[1])])]);
+        for (at, byte) in changes {
+            let at = at.index(alone.len());
+            alone[at] = byte;
+        }
+        prop_assert!(TestRecords::parse(&sample(), &[&alone]).is_ok());
     }
 }

@@ -1,12 +1,14 @@
 //! Which packages of a Go workspace import which, read as text: a quoted path that begins with a module's path counts as an import
 //! wherever it stands.
 
-use super::file_kind::{directory, file_name};
+use super::super::file_kind::{directory, file_name};
+use super::reaching_tests::{ReachingTests, reaching_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Imports of a package whose tests may run or read any other source: as a process, a plugin, or text.
-const REACHES_ALL: [&str; 8] = [
+pub(super) const REACHES_ALL: [&str; 9] = [
     "os/exec",
+    "net/http/cgi",
     "plugin",
     "go/parser",
     "go/build",
@@ -17,26 +19,35 @@ const REACHES_ALL: [&str; 8] = [
 ];
 
 /// What a source has whose tests may start a process without these imports, or depend on how any other source is compiled.
-const REACHES_ALL_WORDS: [&str; 5] =
-    ["os.StartProcess", "syscall.ForkExec", "syscall.StartProcess", "AllocsPerRun", "ReadMemStats"];
+pub(super) const REACHES_ALL_WORDS: [&str; 4] = ["StartProcess(", "ForkExec(", "AllocsPerRun", "ReadMemStats"];
 
 /// What a test file has whose tests may read any file that they find.
-const FINDS_FILES: [&str; 7] =
-    ["os.ReadDir(", "ioutil.ReadDir(", ".Readdir", ".Walk(", ".WalkDir(", "os.DirFS(", "Glob("];
+pub(super) const FINDS_FILES: [&str; 8] =
+    ["ReadDir(", "Readdir", "Walk(", "WalkDir(", "DirFS(", "CopyFS(", "OpenRoot(", "Glob("];
+
+/// What a source has that may read a file which it names.
+const READS_FILES: [&str; 2] = ["ReadFile(", "os.Open"];
 
 /// What a source has that knows the number of a line.
-const KNOWS_LINES: [&str; 11] = [
-    ".Caller(",
-    ".Callers(",
-    ".FuncForPC(",
+const KNOWS_LINES: [&str; 17] = [
+    "Caller(",
+    "Callers(",
+    "CallersFrames(",
+    "FuncForPC(",
     "runtime.Stack(",
     "debug.Stack(",
-    "debug.PrintStack(",
+    "PrintStack(",
+    ".Source()",
+    "runtime/pprof",
     "Lshortfile",
     "Llongfile",
     "AddSource",
     "AddCaller",
     "ReportCaller",
+    // Libraries that do.
+    "github.com/pkg/errors",
+    "github.com/cockroachdb/errors",
+    "go.uber.org/zap",
 ];
 
 /// The packages of a workspace.
@@ -44,6 +55,8 @@ const KNOWS_LINES: [&str; 11] = [
 pub(super) struct GoPackages {
     /// Module paths by directory.
     modules: BTreeMap<String, String>,
+    /// Other paths by which sources import a module of the workspace, with its directory: a `replace` gives it one.
+    replaced: BTreeMap<String, String>,
     packages: BTreeMap<String, Package>,
     /// Whether a source knows numbers of lines.
     pub(super) knows_lines: bool,
@@ -58,7 +71,8 @@ struct Package {
     /// Those that its test files import.
     test_imports: BTreeSet<String>,
     reaches_all: bool,
-    test_reaches_all: bool,
+    /// Of its own tests.
+    reaching_tests: ReachingTests,
     has_tests: bool,
 }
 
@@ -68,25 +82,37 @@ impl GoPackages {
         let modules = sources.iter().filter(|(path, _)| file_name(path) == "go.mod");
         let modules = modules.filter_map(|(path, text)| Some((directory(path).to_owned(), module_path(text)?)));
         let mut found = GoPackages { modules: modules.collect(), ..GoPackages::default() };
+        let settings = sources.iter().filter(|(path, _)| matches!(file_name(path), "go.mod" | "go.work"));
+        let replaced = settings.flat_map(|(path, text)| replaced_modules(directory(path), text));
+        found.replaced = replaced.filter(|(_, dir)| found.modules.contains_key(dir)).collect();
+        let mut test_files: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (path, text) in sources.iter().filter(|(path, _)| path.ends_with(".go")) {
             let Some((name, module)) = found.package_and_module(path) else { continue };
             let (module, imports) = (module.to_owned(), found.imports(text));
-            let has_word = REACHES_ALL_WORDS.iter().any(|word| text.contains(word));
-            let reaches_all = has_word
-                || quoted(text).any(|path| REACHES_ALL.contains(&path))
-                || embeds_sources(directory(path), text, sources);
+            let embeds_sources = embeds_sources(directory(path), text, sources);
             found.knows_lines |= KNOWS_LINES.iter().any(|word| text.contains(word));
-            let package = found.packages.entry(name).or_default();
+            let package = found.packages.entry(name.clone()).or_default();
             package.module = module;
             if path.ends_with("_test.go") {
                 package.test_imports.extend(imports);
-                // A test that names Go sources or finds files may read them as text.
-                let reads = FINDS_FILES.iter().any(|word| text.contains(word));
-                package.test_reaches_all |= reaches_all || reads || quoted(text).any(|piece| piece.ends_with(".go"));
                 package.has_tests = true;
+                if embeds_sources {
+                    package.reaching_tests = ReachingTests::All;
+                }
+                test_files.entry(name).or_default().push(text);
             } else {
+                let has_word = REACHES_ALL_WORDS.iter().any(|word| text.contains(word));
+                let names_sources = READS_FILES.iter().any(|word| text.contains(word))
+                    && quoted(text).any(|piece| piece.ends_with(".go"));
                 package.imports.extend(imports);
-                package.reaches_all |= reaches_all;
+                package.reaches_all |=
+                    embeds_sources || has_word || names_sources || quoted(text).any(|path| REACHES_ALL.contains(&path));
+            }
+        }
+        for (name, files) in test_files {
+            let package = found.packages.get_mut(&name).filter(|package| package.reaching_tests != ReachingTests::All);
+            if let Some(package) = package {
+                package.reaching_tests = reaching_tests(files.into_iter());
             }
         }
         found
@@ -148,28 +174,58 @@ impl GoPackages {
         linked.into_iter().chain(by_tests).map(str::to_owned).collect()
     }
 
-    /// The packages whose tests may run or read any source of the workspace.
-    pub(super) fn reaching_all(&self) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        for (name, package) in &self.packages {
-            if package.reaches_all {
-                found.extend(self.dependents(name));
-            }
-            if package.test_reaches_all {
-                found.insert(name.clone());
-            }
-        }
-        found
+    /// The tests, by package, that may run or read any source of the workspace.
+    pub(super) fn reaching_all(&self) -> BTreeMap<String, ReachingTests> {
+        let reaching = self.packages.iter().filter(|(_, package)| package.reaches_all);
+        let whole: BTreeSet<String> = reaching.flat_map(|(name, _)| self.dependents(name)).collect();
+        let none = ReachingTests::default();
+        let some = self.packages.iter().map(|(name, package)| (name, &package.reaching_tests));
+        let some = some.filter(|(name, tests)| **tests != none && !whole.contains(*name));
+        let some = some.map(|(name, tests)| (name.clone(), tests.clone())).collect::<Vec<_>>();
+        whole.iter().map(|name| (name.clone(), ReachingTests::All)).chain(some).collect()
     }
 
     fn imports(&self, text: &str) -> BTreeSet<String> {
-        let of_module = |path: &&str| {
-            let is_in =
-                |module: &str| path.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-            self.modules.values().any(|module| is_in(module))
+        let replaced = self.replaced.iter().filter_map(|(path, dir)| Some((path, self.modules.get(dir)?)));
+        let paths: Vec<(&str, &str)> = self
+            .modules
+            .values()
+            .map(|module| (module, module))
+            .chain(replaced)
+            .map(|(path, module)| (path.as_str(), module.as_str()))
+            .collect();
+        let of_module = |path: &str| {
+            let below = |(module, name): &(&str, &str)| {
+                let rest = path.strip_prefix(module)?;
+                (rest.is_empty() || rest.starts_with('/')).then(|| format!("{name}{rest}"))
+            };
+            paths.iter().filter_map(below).collect::<Vec<_>>()
         };
-        quoted(text).filter(of_module).map(str::to_owned).collect()
+        quoted(text).flat_map(of_module).collect()
     }
+}
+
+/// The paths that a `go.mod` or `go.work` in this directory replaces by directories of the workspace, with these.
+fn replaced_modules(dir: &str, text: &str) -> Vec<(String, String)> {
+    let replaced = |line: &str| {
+        let line = line.split("//").next()?.trim();
+        let (path, target) = line.strip_prefix("replace ").unwrap_or(line).split_once("=>")?;
+        let path = path.split_whitespace().next()?.trim_matches(['"', '`']);
+        let target = target.trim().trim_matches(['"', '`']);
+        let mut parts: Vec<&str> = dir.split('/').filter(|part| !part.is_empty()).collect();
+        if !target.starts_with('.') {
+            return None;
+        }
+        for part in target.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => _ = parts.pop()?,
+                part => parts.push(part),
+            }
+        }
+        Some((path.to_owned(), parts.join("/")))
+    };
+    text.lines().filter_map(replaced).collect()
 }
 
 /// Whether a source in this directory embeds others: by name, by a pattern that may fit, or in a directory.
@@ -182,7 +238,13 @@ fn embeds_sources(dir: &str, text: &str, sources: &BTreeMap<String, String>) -> 
         text.lines().filter_map(|line| line.trim().strip_prefix("//go:embed ")).flat_map(str::split_whitespace);
     patterns.map(|pattern| pattern.trim_matches(['"', '`'])).any(|pattern| {
         let pattern = pattern.strip_prefix("all:").unwrap_or(pattern).trim_end_matches('/');
-        pattern.ends_with(".go") || pattern.ends_with('*') || pattern == "." || is_below(pattern)
+        // What follows the last asterisk, as in `*.txt`, ends the names that fit.
+        let may_fit = |end: &str| ".go".ends_with(end) || end.ends_with(".go") || end.contains('/');
+        pattern.rsplit_once('*').is_some_and(|(_, end)| may_fit(end))
+            || pattern.contains(['?', '[', '\\'])
+            || pattern.ends_with(".go")
+            || pattern == "."
+            || is_below(pattern)
     })
 }
 
@@ -193,7 +255,7 @@ fn module_path(go_mod: &str) -> Option<String> {
 }
 
 // What stands between two quotes of a line. A quote within a string begins another piece, so that none is overlooked.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split(['"', '`'])).filter(|piece| !piece.is_empty() && !piece.contains(' '))
 }
 
@@ -234,23 +296,45 @@ mod tests {
 
     #[test]
     fn knows_the_packages_that_may_start_a_process_or_read_sources() {
-        let found: Vec<String> = packages().reaching_all().into_iter().collect();
+        let found: Vec<String> = packages().reaching_all().into_keys().collect();
         assert_eq!(found, ["example.com/m/d", "example.com/m/e"]);
         for (test, reaches) in [
-            ("os.ReadFile(\"a.go\")", true),
-            ("filepath.Glob(`*.go`)", true),
-            ("os.StartProcess(os.Args[0], nil, nil)", true),
-            ("testing.AllocsPerRun(1, f)", true),
-            ("os.ReadDir(\".\")", true),
-            ("os.ReadFile(\"a.txt\")", false),
+            ("func TestA() { os.ReadFile(\"a.go\") }", true),
+            ("func TestA() { os.ReadFile(\"a.txt\") }", false),
             ("//go:embed a.go", true),
             ("//go:embed b.txt all:*", true),
             ("//go:embed `sub`", true),
             ("//go:embed other *.txt", false),
+            ("//go:embed *.g?", true),
+            ("//go:embed a.[g]o", true),
+            ("//go:embed \"a\\x2ego\"", true),
+            ("//go:embed *go", true),
+            ("//go:embed */*.txt", false),
+            ("import \"net/http/cgi\"\nfunc TestA() { cgi.Serve(a) }", true),
+            ("import . \"os\"\nfunc TestA() { StartProcess(a) }", true),
+            ("func TestA() { file.ReadDir(-1) }", true),
+            ("func TestA() { os.OpenRoot(a) }", true),
         ] {
             let sources = [("go.mod", "module m\n"), ("a_test.go", test), ("sub/s.go", "package s")];
             let packages = GoPackages::new(&sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
             assert_eq!(!packages.reaching_all().is_empty(), reaches, "{test}");
         }
+    }
+
+    #[test]
+    fn a_module_may_be_imported_by_another_path_that_is_replaced() {
+        let app = "module m\n\nreplace (\n\tother.org/orig v1.2.3 => ../fork // a comment\n\tother.org/far => /elsewhere\n)\n";
+        let sources = [
+            ("app/go.mod", app),
+            ("app/a.go", "package app\n\nimport \"other.org/orig/v\"\n"),
+            ("fork/go.mod", "module example.com/fork\n"),
+            ("fork/v/v.go", "package v\n"),
+            ("go.work", "replace third.org/x => ./fork\n"),
+            ("use/go.mod", "module use\n"),
+            ("use/u_test.go", "package use\n\nimport _ \"third.org/x/v\"\n"),
+        ];
+        let packages = GoPackages::new(&sources.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let dependents: Vec<String> = packages.dependents("example.com/fork/v").into_iter().collect();
+        assert_eq!(dependents, ["example.com/fork/v", "m", "use"]);
     }
 }
