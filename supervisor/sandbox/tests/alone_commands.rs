@@ -150,6 +150,18 @@ fn nothing_is_executed_behind_a_run_that_changed_its_workspace_or_was_killed() {
     assert!(ending.killed.is_some() && ending.artifacts.iter().all(|file| file.path == "unit/alone"), "{ending:?}");
 }
 
+/// The third version of Landlock is the first that keeps files from being truncated.
+#[test]
+fn executes_nothing_that_the_kernel_cannot_confine() {
+    let system = rustix::system::uname();
+    let release = system.release().to_str().unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let can_confine = (numbers.next().unwrap(), numbers.next().unwrap()) >= (6, 2);
+    let expected: &[&str] = if can_confine { &["good\n"] } else { &[] };
+    let (ending, _) = run_in_new_workspace(&["echo good > $PROCTOR_ALONE_FILE"], "");
+    assert_eq!(records(&ending), expected, "{release}");
+}
+
 #[test]
 fn a_worker_that_executed_them_is_replaced_as_any_other() {
     let sandbox = proctor_sandbox::LinuxSandbox::new(support::worker(), proctor_sandbox::PoolBounds::NONE).unwrap();

@@ -242,10 +242,14 @@ fn specs<'s, 't>(rest: &'s [GoToken<'t>]) -> Vec<&'s [GoToken<'t>]> {
 /// Whether a line of a `var` declares a variable with the name of an error, as `ErrGone = newError()`, and no table of them.
 fn is_error(spec: &[GoToken<'_>]) -> bool {
     let mut words = spec.iter().skip_while(|token| token.kind == GoTokenKind::LineEnd);
-    let is_named = words.next().is_some_and(|name| ["Err", "err"].iter().any(|start| name.text.starts_with(start)));
+    let rest = words.next().and_then(|name| ["Err", "err"].iter().find_map(|start| name.text.strip_prefix(start)));
+    let is_named = rest.is_some_and(|rest| rest.starts_with(|letter: char| letter.is_uppercase()));
+    let is_value = words.next().is_some_and(|sign| sign.is_sign("="));
     let is_table =
         |token: &GoToken<'_>| matches!(token.text, "[" | "atomic" | "chan" | "make" | "map" | "new" | "sync");
-    is_named && words.next().is_some_and(|sign| sign.is_sign("=")) && !words.any(is_table)
+    // As in `newError()` and `&HTTPError{}`.
+    let says_error = |token: &GoToken<'_>| token.text.to_ascii_lowercase().contains("err");
+    is_named && is_value && !words.clone().any(is_table) && words.any(says_error)
 }
 
 /// Whether the variables of a line of a `var` hold values that no function can change.

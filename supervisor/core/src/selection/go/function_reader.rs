@@ -164,6 +164,8 @@ impl<'t, 'n> FunctionReader<'t, 'n> {
                     self.bodies.insert(at, names);
                     return at;
                 }
+                // The parameters of a type are no names of the function.
+                "func" if self.text(at + 1) == "(" => at = self.behind(at + 1),
                 "." | "*" | "<-" | "chan" | "map" | "struct" | "interface" | "func" => at += 1,
                 _ if self.is_name(at) => at += 1,
                 _ => return at,
@@ -206,7 +208,11 @@ impl<'t, 'n> FunctionReader<'t, 'n> {
                 let end = self.end_of_value(at + 1);
                 let declaration = &self.tokens[at + 1..end];
                 let equals = declaration.iter().position(|token| token.is_sign("=")).map(|equals| at + 1 + equals);
-                let local = equals.and_then(|equals| self.value_of(equals + 1, end)).unwrap_or(LocalName::Own);
+                let value = match declaration.first() {
+                    Some(first) if first.is_sign("(") => self.value_within(at + 2, end),
+                    _ => equals.and_then(|equals| self.value_of(equals + 1, end)),
+                };
+                let local = value.unwrap_or(LocalName::Own);
                 for name in locally_declared_names(declaration) {
                     self.local.declare(name, local, end);
                 }
@@ -266,14 +272,25 @@ impl<'t, 'n> FunctionReader<'t, 'n> {
         let mut found = None;
         while at < end {
             let is_first = at == from || self.before(at) == ",";
-            if is_first && self.is_name(at) {
-                let operand = self.operand(at);
-                let value = operand.value().filter(|_| operand.end == end || self.text(operand.end) == ",");
-                found = found.or(value);
+            // As in `(table)` and `*settings`.
+            let mut name = at;
+            while matches!(self.text(name), "(" | "*") {
+                name += 1;
+            }
+            if is_first && self.is_name(name) {
+                let operand = self.operand(name);
+                let is_whole = name > at || operand.end == end || self.text(operand.end) == ",";
+                found = found.or(operand.value().filter(|_| is_whole));
             }
             at = self.behind(at);
         }
         found.map(|value| if is_range { LocalName::PartOfVariable } else { value })
+    }
+
+    /// The same for any of several declarations between these tokens.
+    fn value_within(&self, from: usize, end: usize) -> Option<LocalName> {
+        let is_operand = |at: &usize| self.is_name(*at) && self.before(*at) != ".";
+        (from..end).filter(is_operand).find_map(|at| self.operand(at).value())
     }
 
     /// Declares the names before `:=`.

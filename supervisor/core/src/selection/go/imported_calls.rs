@@ -192,12 +192,12 @@ const READING: [(&str, &[&str]); 23] = [
         &["BinarySearch*", "Clone", "Concat", "Contains*", "Equal*", "Index*", "IsSorted*", "Max*", "Min*", "Sorted*"],
     ),
     ("sort", &["IsSorted", "Search*"]),
-    ("strconv", &["*"]),
+    ("strconv", &["Atoi", "Format*", "Itoa", "Parse*", "Quote*", "Unquote*"]),
     ("strings", &["*"]),
     ("time", &["*"]),
     ("unicode", &["*"]),
-    ("unicode/utf16", &["*"]),
-    ("unicode/utf8", &["*"]),
+    ("unicode/utf16", &["Decode*", "Is*", "RuneLen"]),
+    ("unicode/utf8", &["Decode*", "FullRune*", "Rune*", "Valid*"]),
 ];
 
 /// Whether a function of a package leaves an argument as it is.

@@ -11,6 +11,8 @@ pub(super) struct ProductSources<'t> {
     texts: Vec<&'t str>,
     /// Their variables that a call may change, once these are wanted; `None` if a text cannot be read.
     variables: OnceCell<Option<Vec<&'t str>>>,
+    /// Their functions that may store a value outside, once these are wanted.
+    storing: OnceCell<HashSet<&'t str>>,
 }
 
 impl<'t> ProductSources<'t> {
@@ -26,6 +28,16 @@ impl<'t> ProductSources<'t> {
         self.variables.get_or_init(read).as_deref()
     }
 
+    /// The texts.
+    pub(super) fn texts(&self) -> &[&'t str] {
+        &self.texts
+    }
+
+    /// The functions that may store a value outside, as `find` finds them.
+    pub(super) fn storing(&self, find: impl FnOnce() -> HashSet<&'t str>) -> &HashSet<&'t str> {
+        self.storing.get_or_init(find)
+    }
+
     /// The name of the package, as in `package price`.
     fn package_name(&self) -> Option<&'t str> {
         self.texts.iter().find_map(|text| {
@@ -37,7 +49,7 @@ impl<'t> ProductSources<'t> {
 
 impl<'t> FromIterator<&'t str> for ProductSources<'t> {
     fn from_iter<I: IntoIterator<Item = &'t str>>(texts: I) -> ProductSources<'t> {
-        ProductSources { texts: texts.into_iter().collect(), variables: OnceCell::new() }
+        ProductSources { texts: texts.into_iter().collect(), ..ProductSources::default() }
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) const REACHES_ALL: [&str; 9] = [
 pub(super) const REACHES_ALL_WORDS: [&str; 4] = ["StartProcess(", "ForkExec(", "AllocsPerRun", "ReadMemStats"];
 
 /// What a test file has whose tests may read any file that they find.
-pub(super) const FINDS_FILES: [&str; 8] =
-    ["ReadDir(", "Readdir", "Walk(", "WalkDir(", "DirFS(", "CopyFS(", "OpenRoot(", "Glob("];
+pub(super) const FINDS_FILES: [&str; 9] =
+    ["ReadDir", "Readdir", "Walk(", "WalkDir", "DirFS", "CopyFS", "OpenRoot", "Glob", "http.Dir("];
 
 /// What a source has that may read a file which it names.
 const READS_FILES: [&str; 2] = ["ReadFile(", "os.Open"];
@@ -31,12 +31,12 @@ const READS_FILES: [&str; 2] = ["ReadFile(", "os.Open"];
 /// What a source has that knows the number of a line.
 const KNOWS_LINES: [&str; 17] = [
     "Caller(",
+    "runtime.Caller",
     "Callers(",
     "CallersFrames(",
     "FuncForPC(",
     "runtime.Stack(",
-    "debug.Stack(",
-    "PrintStack(",
+    "\"runtime/debug\"",
     ".Source()",
     "runtime/pprof",
     "Lshortfile",

@@ -4,9 +4,10 @@
 //!
 //! Not seen, and accepted:
 //! - a change of an object that the function was given, as a field of its receiver or of a parameter, or that another function returned;
-//! - what the functions do that it calls, beside those of the standard library that are known (`imported_calls`);
-//! - a change through a part of a package variable that is passed on, or is a part of something else, as `fill(config.table)` and
-//!   `Shop{rates: table}`, and messages that `range` takes from the channel of one;
+//! - what the methods do that it calls, and functions of other packages, beside those of the standard library that are known
+//!   (`imported_calls`);
+//! - a change through a part of a package variable that is passed on, or is a part of something else, as `fill(config.table)`,
+//!   `Shop{rates: table}` and `each(counter.Add)`, and messages that `range` takes from the channel of one;
 //! - calls of functions in package variables, as `load(x)`: only their methods count;
 //! - what the text before the edit stored: only the hashes of its lines are kept. A test that also ran alone needs nothing that others
 //!   stored, but if an edit only removes what resets a variable, it may now find what is left there.
@@ -18,7 +19,7 @@ use super::local_names::LocalName;
 use super::outer_names::{OuterNames, ProductSources};
 use super::tokens::{GoToken, GoTokenKind};
 use crate::coverage::LineSpan;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// Predeclared functions that change none of their arguments (<https://go.dev/ref/spec#Predeclared_identifiers>).
 const READING: [&str; 12] =
@@ -39,11 +40,43 @@ pub(super) fn stores_outside(
     let Some(names) = OuterNames::new(&found, package, product_sources) else { return true };
     let functions = found.iter().filter(|one| one.keyword() == "func");
     let functions: Vec<(LineSpan, &str)> = functions.map(|one| (lines_of(one), one.text)).collect();
+    let own = product_sources.get(package);
+    let storing = own.map(|own| own.storing(|| storing_functions(own.texts(), package, product_sources)));
+    let none = HashSet::new();
+    let storing = storing.unwrap_or(&none);
     changed.iter().any(|lines| {
         let mut around =
             functions.iter().filter(|(own, _)| own.first <= lines.last && lines.first <= own.last).peekable();
-        around.peek().is_none() || around.any(|(_, text)| may_store_outside(text, &names))
+        around.peek().is_none() || around.any(|(_, text)| may_store_outside(text, &names, storing))
     })
+}
+
+/// The functions of a package with these texts, without methods, that may store a value outside, or name one that does.
+fn storing_functions<'t>(
+    texts: &[&'t str],
+    package: &str,
+    product_sources: &BTreeMap<String, ProductSources<'_>>,
+) -> HashSet<&'t str> {
+    let mut files = Vec::new();
+    for found in texts.iter().filter_map(|text| declarations(text)) {
+        let Some(names) = OuterNames::new(&found, package, product_sources) else { continue };
+        let functions = found.iter().filter(|one| one.keyword() == "func");
+        let functions: Vec<(&'t str, &'t str)> = functions
+            .filter_map(|one| Some((*one.names().first()?, one.text)).filter(|_| one.names().len() == 1))
+            .collect();
+        files.push((names, functions));
+    }
+    let mut storing: HashSet<&'t str> = HashSet::new();
+    loop {
+        let functions = files.iter().flat_map(|(names, functions)| functions.iter().map(move |one| (names, one)));
+        let unknown = functions.filter(|(_, (name, _))| !storing.contains(name));
+        let found = unknown.filter(|(names, (_, text))| may_store_outside(text, names, &storing));
+        let found: Vec<&str> = found.map(|(_, (name, _))| *name).collect();
+        if found.is_empty() {
+            return storing;
+        }
+        storing.extend(found);
+    }
 }
 
 /// The lines of a declaration, from 1.
@@ -54,11 +87,11 @@ fn lines_of(declaration: &Declaration<'_>) -> LineSpan {
 }
 
 /// Whether a function may store a value outside, by its text from `func` on.
-fn may_store_outside(text: &str, outer: &OuterNames) -> bool {
+fn may_store_outside(text: &str, outer: &OuterNames, storing: &HashSet<&str>) -> bool {
     let Some(mut function) = FunctionReader::new(text, outer) else { return true };
     let mut at = 0;
     while let Some(token) = function.next(at) {
-        if (Stores { function: &function, outer }).stores(at, token) {
+        if (Stores { function: &function, outer, storing }).stores(at, token) {
             return true;
         }
         at = function.read(at);
@@ -70,6 +103,8 @@ fn may_store_outside(text: &str, outer: &OuterNames) -> bool {
 struct Stores<'r, 't, 'n> {
     function: &'r FunctionReader<'t, 'n>,
     outer: &'n OuterNames,
+    /// Functions of the package that do.
+    storing: &'r HashSet<&'r str>,
 }
 
 impl Stores<'_, '_, '_> {
@@ -133,10 +168,15 @@ impl Stores<'_, '_, '_> {
     fn calls_what_stores(&self, at: usize) -> bool {
         let function = self.function;
         if function.before(at) == "." {
-            // As that of `sync.WaitGroup`, which starts a goroutine.
-            return function.text(at) == "Go" && function.text(at + 1) == "(";
+            let name = function.text(at);
+            // As that of `sync.WaitGroup`, which starts a goroutine, and in `Default().SetLevel(5)`.
+            let is_of_call = at > 1 && function.text(at - 2) == ")";
+            return function.text(at + 1) == "(" && (name == "Go" || is_of_call && is_setter("", name));
         }
         let operand = function.operand(at);
+        if operand.is_outside() && self.is_changed(at) {
+            return true;
+        }
         match operand.head {
             Head::Local(LocalName::Own) => false,
             Head::Outer => self.imported_stores(at, operand),
@@ -149,6 +189,12 @@ impl Stores<'_, '_, '_> {
                 !operand.has_parts && (is_called || self.is_given_away(at, operand.end))
             }
         }
+    }
+
+    /// Whether the operand that begins here is the one that a predeclared function changes.
+    fn is_changed(&self, at: usize) -> bool {
+        let is_changing = |called: &str| CHANGING_FIRST.contains(&called) || matches!(called, "clear" | "close");
+        at > 1 && self.function.before(at) == "(" && is_changing(self.function.text(at - 2))
     }
 
     /// Whether what is between these tokens is an argument of a call that may change it.
@@ -171,6 +217,9 @@ impl Stores<'_, '_, '_> {
     fn imported_stores(&self, at: usize, operand: Operand) -> bool {
         let function = self.function;
         let (package, name) = (function.text(at), function.text(at + 2));
+        if self.storing.contains(package) {
+            return true;
+        }
         if function.text(at + 1) != "." || !function.is_name(at + 2) {
             return false;
         }
@@ -331,6 +380,25 @@ mod tests {
             ("func F(b []byte) uint32 { return binary.BigEndian.Uint32(b) }", false),
             ("func F(p *T) uintptr { return uintptr(unsafe.Pointer(p)) }", true),
             ("func F(os T) { os.Chdir(\"/\") }", false),
+            // Functions of the package that do, themselves or by another one.
+            ("func F() { bump() }\nfunc bump() { v++ }", true),
+            ("func F() { each(bump) }\nfunc bump() { deeper() }\nfunc deeper() { v++ }", true),
+            ("func F() { help() }\nfunc help() int { return level }", false),
+            ("func F() { Default().SetLevel(5) }", true),
+            // Parts that predeclared functions change.
+            ("func F() { delete(v.rows, \"a\"); defer clear(v.rows) }", true),
+            ("func F() { t := v.rows; delete(t, \"a\") }", true),
+            ("func F() int { return copy(table[:], names) }", true),
+            ("func F(x []int) int { return len(v.rows) + cap(table[:]) }", false),
+            // What has the name of an error and is none, and types with parameters.
+            ("func F() { errOut.WriteString(\"x\") }\nvar errOut = bytes.NewBuffer(nil)", true),
+            ("func F() { return ErrHTTP }\nvar ErrHTTP = &httpError{}", false),
+            ("func F() func(level int) int { level++; return nil }", true),
+            ("func F() (level func(int)) { level = nil; return }", false),
+            ("func F() { var (\n\tn = 5\n\tt = m\n); t[\"a\"] = n }", true),
+            ("func F() { t := (m); t[\"a\"] = 5 }", true),
+            ("func F() { c := *v; c.rows[\"a\"] = 5 }", true),
+            ("func F(b []byte) { utf8.EncodeRune(b, 5); utf8.RuneLen(5) }\n", false),
             // A text in another form.
             ("func F() { x := 1 /*\n*/ x = 2 }", false),
             ("func F() { return } func G() { v = 1 }", true),
