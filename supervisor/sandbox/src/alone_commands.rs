@@ -29,7 +29,7 @@ const FIRST: usize = 10;
 
 /// Time for one command: so many times the one that the list has for it, and at least this.
 const ONE_FACTOR: u32 = 10;
-const ONE_MIN: Duration = Duration::from_millis(500);
+const ONE_MIN: Duration = Duration::from_secs(1);
 
 /// How long a command that is ended may take to do so.
 const GRACE: Duration = Duration::from_millis(100);

@@ -187,6 +187,13 @@ fn an_edit_selects_the_tests_that_executed_the_function_or_needed_it_behind_a_ca
     let report = run(&workspace);
     // What runs alone is in no report.
     assert_eq!(report["tests"].as_array().unwrap().len(), 9, "{report}");
+    // On a busy host, some have no time; those of each run of the same files are kept.
+    for _ in 0..20 {
+        if index(&workspace).calibrated().1.len() == 6 {
+            break;
+        }
+        run(&workspace);
+    }
     let total = ["shop TestTotal", "shop TestTotal/10", "shop TestTotal/20", "shop TestTotal/30"];
     let all = [&["shop TestDouble", "shop TestFirst", "shop TestSecond", "shop TestThird"], &total[..]].concat();
     for (file, old, new, expected) in [

@@ -52,6 +52,11 @@ const CHECK_BUDGET: Duration = Duration::from_millis(5);
 /// The same when the run is over and nothing waits.
 const FINAL_CHECK_BUDGET: Duration = Duration::from_millis(200);
 
+/// Most entries that are read to find what a run has changed in its workspace, which takes some 100 ms if the kernel has them in memory,
+/// and the longest time.
+const CHANGE_CHECK_ENTRIES_MAX: u32 = 50_000;
+const CHANGE_CHECK_BUDGET: Duration = Duration::from_secs(1);
+
 /// The same when the run is frozen and only its kill waits.
 const FROZEN_CHECK_BUDGET: Duration = Duration::from_millis(20);
 
@@ -135,10 +140,15 @@ impl ChangeCheck {
     }
 
     /// Whether surely no file or directory is new or has another content, name or attributes, but for what was made and removed again or
-    /// removed. No, if that takes longer than [`FINAL_CHECK_BUDGET`].
+    /// removed. No, if there are more than [`CHANGE_CHECK_ENTRIES_MAX`], or reading them takes longer than [`CHANGE_CHECK_BUDGET`].
     pub(crate) fn is_unchanged(&self) -> bool {
         let mut walk = Walk::new(DiskUsage::default(), &self.0);
-        walk.advance(&self.0, deadline_after(FINAL_CHECK_BUDGET), Vec::new) && walk.left == 0
+        let (mut entries, mut is_late) = (0, deadline_after(CHANGE_CHECK_BUDGET));
+        let is_over = || {
+            entries += 1;
+            entries > CHANGE_CHECK_ENTRIES_MAX || is_late()
+        };
+        walk.advance(&self.0, is_over, Vec::new) && walk.left == 0
     }
 }
 
