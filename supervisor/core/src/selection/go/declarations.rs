@@ -2,35 +2,6 @@
 
 use super::tokens::{GoToken, GoTokenKind, go_tokens};
 
-/// Words that name nothing (<https://go.dev/ref/spec#Keywords>).
-const KEYWORDS: [&str; 25] = [
-    "break",
-    "case",
-    "chan",
-    "const",
-    "continue",
-    "default",
-    "defer",
-    "else",
-    "fallthrough",
-    "for",
-    "func",
-    "go",
-    "goto",
-    "if",
-    "import",
-    "interface",
-    "map",
-    "package",
-    "range",
-    "return",
-    "select",
-    "struct",
-    "switch",
-    "type",
-    "var",
-];
-
 /// Types of values that no function can change, without its address.
 const BASIC_TYPES: [&str; 20] = [
     "bool",
@@ -64,11 +35,6 @@ const FIXED_VALUES: [&[&str]; 6] = [
     &["reflect", ".", "TypeOf"],
     &["strings", ".", "NewReplacer"],
 ];
-
-/// Whether a token is a name, and no keyword.
-pub(super) fn is_name(token: &GoToken<'_>) -> bool {
-    token.kind == GoTokenKind::Word && !KEYWORDS.contains(&token.text)
-}
 
 /// Whether a word is a predeclared type of plain values.
 pub(super) fn is_basic_type(word: &str) -> bool {
@@ -258,7 +224,7 @@ fn is_fixed(spec: &[GoToken<'_>]) -> bool {
     let spec = &spec[blank..];
     let declared = declared_part(spec);
     // As in `a, b string`; not in `a []string`.
-    let has_basic_type = matches!(declared, [.., name, of] if is_name(name) && is_basic_type(of.text));
+    let has_basic_type = matches!(declared, [.., name, of] if name.is_name() && is_basic_type(of.text));
     let value = spec.get(declared.len() + 1..).unwrap_or_default();
     let is_plain = |token: &GoToken<'_>| token.kind != GoTokenKind::Word || matches!(token.text, "true" | "false");
     let starts_with =

@@ -1,6 +1,6 @@
 //! Reads the text of a Go function token by token, with what its names stand for at each of them.
 
-use super::declarations::{is_name, locally_declared_names};
+use super::declarations::locally_declared_names;
 use super::local_names::{LocalName, LocalNames};
 use super::outer_names::OuterNames;
 use super::tokens::{GoToken, GoTokenKind, go_tokens};
@@ -118,13 +118,13 @@ impl<'t, 'n> FunctionReader<'t, 'n> {
     }
 
     pub(super) fn is_name(&self, at: usize) -> bool {
-        self.tokens.get(at).is_some_and(is_name)
+        self.tokens.get(at).is_some_and(GoToken::is_name)
     }
 
     /// Whether an operand ends before a token, so that a sign here is an operator between two, and a bracket one of a call.
     pub(super) fn is_behind_operand(&self, at: usize) -> bool {
         let Some(before) = at.checked_sub(1).map(|before| self.tokens[before]) else { return false };
-        is_name(&before) || before.kind == GoTokenKind::Literal || matches!(before.text, ")" | "]" | "}")
+        before.is_name() || before.kind == GoTokenKind::Literal || matches!(before.text, ")" | "]" | "}")
     }
 
     /// The innermost open bracket.

@@ -12,7 +12,7 @@
 //! - what the text before the edit stored: only the hashes of its lines are kept. A test that also ran alone needs nothing that others
 //!   stored, but if an edit only removes what resets a variable, it may now find what is left there.
 
-use super::declarations::{Declaration, declarations, is_basic_type, is_name};
+use super::declarations::{Declaration, declarations, is_basic_type};
 use super::function_reader::{FunctionReader, Head, Operand};
 use super::imported_calls::{changes_process, is_fixed, is_setter, only_reads};
 use super::local_names::LocalName;
@@ -111,7 +111,7 @@ impl Stores<'_, '_, '_> {
     /// Whether the token at `at`, which is read next, stores a value outside.
     fn stores(&self, at: usize, token: GoToken<'_>) -> bool {
         match (token.kind, token.text) {
-            (GoTokenKind::Word, _) if is_name(&token) => self.calls_what_stores(at),
+            (GoTokenKind::Word, _) if token.is_name() => self.calls_what_stores(at),
             (GoTokenKind::Word, keyword) => keyword == "go",
             (GoTokenKind::Sign, "<-") => self.sends_or_receives(at),
             (GoTokenKind::Sign, "&") if !self.function.is_behind_operand(at) => self.takes_address(at),

@@ -33,7 +33,8 @@ const OPERATORS: [&str; 25] = [
     "++", "--", "==", "!=", "<=", ">=", ":=",
 ];
 
-/// Keywords behind which no statement ends.
+/// Keywords behind which a statement may end, and the others (<https://go.dev/ref/spec#Keywords>).
+const ENDING_KEYWORDS: [&str; 4] = ["break", "continue", "fallthrough", "return"];
 const OTHER_KEYWORDS: [&str; 21] = [
     "case",
     "chan",
@@ -59,6 +60,12 @@ const OTHER_KEYWORDS: [&str; 21] = [
 ];
 
 impl GoToken<'_> {
+    /// Whether it is a name, and no keyword.
+    pub(super) fn is_name(&self) -> bool {
+        let is_keyword = ENDING_KEYWORDS.contains(&self.text) || OTHER_KEYWORDS.contains(&self.text);
+        self.kind == GoTokenKind::Word && !is_keyword
+    }
+
     /// Whether a line that ends behind it ends a statement.
     pub(super) fn ends_statement(&self) -> bool {
         match self.kind {
