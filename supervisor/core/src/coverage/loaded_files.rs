@@ -1,4 +1,4 @@
-//! Which files of the workspace each test file loaded, of test files with modules of their own (Jest, Vitest).
+//! Which files of the workspace each test file loaded, of test files with modules of their own (Jest, Vitest, Node).
 
 use crate::bounds::{COVERED_FILES_MAX, LOADED_FILES_BYTES_MAX};
 use base64::Engine as _;

@@ -21,7 +21,7 @@ impl Ecosystem {
             "go" => Some(Ecosystem::Go),
             "cargo" | "nextest" => Some(Ecosystem::Rust),
             "pytest" | "unittest" => Some(Ecosystem::Python),
-            "jest" | "vitest" => Some(Ecosystem::JavaScript),
+            "jest" | "node" | "vitest" => Some(Ecosystem::JavaScript),
             _ => None,
         }
     }

@@ -16,8 +16,14 @@ const TYPE_CHECKERS_OF_JEST: [&str; 3] = ["ts-jest", "jest-preset-angular", "@an
 const TEST_SETTINGS: [&str; 4] = ["testMatch", "testRegex", "testPathPattern", "--config"];
 
 /// Words of settings by which a new file may be loaded although no source names it, and without which it is not.
-const LOADING_SETTINGS: [(&str, Option<&str>); 4] =
-    [("resolver", None), ("haste", None), ("automock", None), ("plugins", Some("vitest"))];
+const LOADING_SETTINGS: [(&str, Option<&str>); 6] = [
+    ("resolver", None),
+    ("haste", None),
+    ("automock", None),
+    ("plugins", Some("vitest")),
+    ("registerHooks", Some("node")),
+    ("loader", Some("node")),
+];
 
 /// The texts of a workspace.
 pub(super) struct JavaScriptFiles<'a> {
@@ -70,8 +76,10 @@ impl<'a> JavaScriptFiles<'a> {
 
     /// What checks the types of files that it does not load; `None` if nothing does.
     pub(super) fn type_checker(&self) -> Option<&'static str> {
-        if self.framework == "jest" {
-            return TYPE_CHECKERS_OF_JEST.into_iter().find(|package| self.is_in_settings(package));
+        match self.framework {
+            "jest" => return TYPE_CHECKERS_OF_JEST.into_iter().find(|package| self.is_in_settings(package)),
+            "node" => return None,
+            _ => {}
         }
         let checks = |(path, text): (&str, &str)| {
             text.contains("--typecheck") || self.is_of_vitest(path) && text.contains("typecheck")
@@ -92,10 +100,17 @@ impl<'a> JavaScriptFiles<'a> {
         words.map(|(word, _)| word).find(|word| self.is_in_settings(word))
     }
 
-    /// Why a new file with an unusual name may be a test file.
-    pub(super) fn unusual_tests<'t>(&self, mut tests: impl Iterator<Item = &'t str>) -> Option<&'static str> {
+    /// Why the new file at `path`, with an unusual name, may be a test file.
+    pub(super) fn unusual_test<'t>(
+        &self,
+        path: &str,
+        mut tests: impl Iterator<Item = &'t str>,
+    ) -> Option<&'static str> {
         if tests.any(|test| !self.is_test_name(test)) {
             return Some("other test files have no usual name, either");
+        }
+        if self.framework == "node" && is_below(path, "test") {
+            return Some("Node runs all that is below a directory `test`");
         }
         let includes = |text: &str| ["include", "includeSource"].iter().any(|word| has_word(text, word));
         let is_unusual = |(path, text): (&str, &str)| {
@@ -107,13 +122,19 @@ impl<'a> JavaScriptFiles<'a> {
     /// Whether the runner takes the file at `path` for a test file where nothing else is set.
     pub(super) fn is_test_name(&self, path: &str) -> bool {
         let name = file_name(path);
-        let is_of_jest = || {
-            name.starts_with("test.")
-                || name.starts_with("spec.")
-                || path.split('/').rev().skip(1).any(|part| part == "__tests__")
+        let is_usual = || name.contains(".test.") || name.contains(".spec.");
+        let is_test = match self.framework {
+            "jest" => {
+                is_usual() || name.starts_with("test.") || name.starts_with("spec.") || is_below(path, "__tests__")
+            }
+            "node" => {
+                name.starts_with("test-")
+                    || name.starts_with("test.")
+                    || [".test.", "-test.", "_test."].iter().any(|part| name.contains(part))
+            }
+            _ => is_usual(),
         };
-        is_script(name)
-            && (name.contains(".test.") || name.contains(".spec.") || self.framework == "jest" && is_of_jest())
+        is_script(name) && is_test
     }
 
     /// The sources that may read, run or load any file.
@@ -193,6 +214,11 @@ impl<'a> JavaScriptFiles<'a> {
         }
         found
     }
+}
+
+/// Whether a directory of this name is above the file at `path`.
+fn is_below(path: &str, name: &str) -> bool {
+    path.split('/').rev().skip(1).any(|part| part == name)
 }
 
 /// The names by which an import may know a file: its own without the end, and for an index its directory's.
@@ -281,8 +307,8 @@ mod tests {
         assert_eq!(with("jest", "config/jest.base.js").type_checker(), Some("jest-preset-angular"));
         assert_eq!(with("jest", "config/jest.base.js").unnamed_loading(), Some("haste"));
         assert_eq!(with("jest", "config/base.mjs").type_checker(), Some("@angular-builders/jest"));
-        assert!(with("vitest", "config/vite.ts").unusual_tests([].into_iter()).is_some());
-        assert!(with("vitest", "src/a.ts").unusual_tests([].into_iter()).is_none());
+        assert!(with("vitest", "config/vite.ts").unusual_test("src/new.js", [].into_iter()).is_some());
+        assert!(with("vitest", "src/a.ts").unusual_test("src/new.js", [].into_iter()).is_none());
         let mut imported = texts.clone();
         imported.insert("jest.config.mjs".into(), "import base from './config/base.mjs'".into());
         assert_eq!(files_of(&imported, "jest").type_checker(), Some("@angular-builders/jest"), "by its import");
@@ -329,9 +355,22 @@ mod tests {
         let config = settings("vitest.config.ts", "test: { typecheck: { enabled: true } }");
         assert_eq!(files_of(&config, "vitest").type_checker(), Some("Vitest"));
         let of = files_of(&other, "jest");
-        assert_eq!(of.unusual_tests(["src/a.test.js", "src/__tests__/b.js"].into_iter()), None);
-        assert!(of.unusual_tests(["test/a.js"].into_iter()).is_some());
+        assert_eq!(of.unusual_test("src/new.js", ["src/a.test.js", "src/__tests__/b.js"].into_iter()), None);
+        assert!(of.unusual_test("src/new.js", ["test/a.js"].into_iter()).is_some());
+        let node = files_of(&other, "node");
+        for (path, is_test) in [
+            ("a.test.mjs", true),
+            ("a/b-test.ts", true),
+            ("test-a.js", true),
+            ("test.cjs", true),
+            ("test/a.js", false),
+            ("a.spec.js", false),
+        ] {
+            assert_eq!(node.is_test_name(path), is_test, "{path}");
+        }
+        assert!(node.unusual_test("test/a/b.js", [].into_iter()).is_some());
+        assert_eq!(node.unusual_test("src/b.js", ["test/a.test.js"].into_iter()), None);
         let matched = settings("jest.config.js", "testMatch: ['**/checks/*.js']");
-        assert!(files_of(&matched, "jest").unusual_tests([].into_iter()).is_some());
+        assert!(files_of(&matched, "jest").unusual_test("src/new.js", [].into_iter()).is_some());
     }
 }

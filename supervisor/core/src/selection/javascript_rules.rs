@@ -161,7 +161,8 @@ impl JavaScriptRules<'_> {
         }
         if self.files.is_test_name(path) {
             picks.whole(path, Reason::OwnFile(path.to_owned()));
-        } else if let Some(why) = self.files.unusual_tests(self.input.baseline.tests().keys().map(String::as_str)) {
+        } else if let Some(why) = self.files.unusual_test(path, self.input.baseline.tests().keys().map(String::as_str))
+        {
             return Err(FullReason::MaybeTest { file: path.to_owned(), how, why });
         }
         self.add_naming(picks, change)

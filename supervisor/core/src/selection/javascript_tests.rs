@@ -111,8 +111,10 @@ fn a_changed_source_selects_the_test_files_that_loaded_it() {
         ("src/__snapshots__/alone.test.js.snap", "2", with_reader(&[alone])),
         ("notes.md", "text", "nothing".to_owned()),
     ] {
-        let edited = select("jest", |now| drop(now.insert(path.into(), text.into())));
-        assert_eq!(edited, expected, "{path}");
+        for framework in ["jest", "node"] {
+            let edited = select(framework, |now| drop(now.insert(path.into(), text.into())));
+            assert_eq!(edited, expected, "{path}, {framework}");
+        }
     }
 }
 

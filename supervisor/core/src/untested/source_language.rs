@@ -51,7 +51,7 @@ impl SourceLanguage {
         let of_one = |name: &str| match name {
             "go" => Some(SourceLanguage::Go),
             "pytest" | "unittest" => Some(SourceLanguage::Python),
-            "jest" | "vitest" | "mocha" => Some(SourceLanguage::JavaScript),
+            "jest" | "mocha" | "node" | "vitest" => Some(SourceLanguage::JavaScript),
             "cargo" | "nextest" => Some(SourceLanguage::Rust),
             _ => None,
         };

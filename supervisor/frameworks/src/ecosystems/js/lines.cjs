@@ -117,6 +117,8 @@ class Lines {
   #shared = new KeptSet();
   #active = new KeptSet();
   #isMixed = false;
+  // Number of the last set of lines of a test and its subtests.
+  #joint = 0;
 
   // `settings`: the directory of the files, and the workspace's.
   constructor(settings, hits) {
@@ -133,13 +135,30 @@ class Lines {
     if (this.#active.size > 1) this.#mix();
   }
 
-  // The test that began has ended. What ran while several were running is shared by all.
-  end(test, file, titles) {
+  // What began beside the tests has ended, such as hooks: what ran meanwhile is shared by all.
+  endShared(work) {
+    if (!this.#active.delete(work)) return;
+    this.outside();
+    if (this.#active.size === 0) this.#isMixed = false;
+  }
+
+  // The test that began has ended. What ran while several were running is shared by all. `subtests`: the names of those that ran as
+  // parts of it, which have its lines.
+  end(test, file, titles, subtests = []) {
     if (!this.#active.delete(test)) return;
     if (this.#isMixed) this.outside();
     const words = this.#isMixed ? [] : this.#take();
     if (this.#active.size === 0) this.#isMixed = false;
-    this.#write('test', { package: relative(this.#workspace, file), name: joinTitles(titles), uses: [], processes: false }, words);
+    if (subtests.length === 0) return this.#writeTest(file, joinTitles(titles), [], words);
+    this.#joint += 1;
+    this.#write('fixture', { of: this.#joint }, words);
+    this.#writeTest(file, joinTitles(titles), [this.#joint], []);
+    for (let at = 0; at < subtests.length; at += 1) this.#writeTest(file, subtests[at], [this.#joint], []);
+  }
+
+  // `uses`: the numbers of sets of lines that the test shares with others.
+  #writeTest(file, name, uses, words) {
+    this.#write('test', { package: relative(this.#workspace, file), name, uses, processes: false }, words);
   }
 
   // From here on lines are shared by all tests, since they cannot be told apart.
@@ -174,13 +193,14 @@ class Lines {
     this.#write('imported', { files: numbers });
   }
 
-  // Says which files the modules of a test file were loaded from, and which project files are among `others`, which Node itself loaded
-  // in this process. Without this record it is not known what the test file loads.
-  loaded(file, others) {
+  // Says which files the modules of a test file were loaded from, those among `more` included, and which project files are among
+  // `others`, which Node itself loaded in this process. Without this record it is not known what the test file loads.
+  loaded(file, others, more = []) {
     this.#noteUnmeasuredFiles();
-    const paths = [];
-    for (let at = 0; at < this.#hits.files.length; at += 1) paths[at] = this.#hits.files[at].path;
-    const files = this.#numbersOf(paths);
+    const paths = new KeptSet();
+    this.#projectPaths(more).forEach((file) => paths.add(file));
+    for (let at = 0; at < this.#hits.files.length; at += 1) paths.add(this.#hits.files[at].path);
+    const files = this.#numbersOf([...paths]);
     const natively = this.#numbersOf(this.#projectPaths(others));
     if (files && natively) this.#write('loads', { package: relative(this.#workspace, file), files, natively });
   }
@@ -362,16 +382,21 @@ const VARIABLES = { directory: 'PROCTOR_COVERAGE', workspace: 'PROCTOR_WORKSPACE
 
 const taken = {};
 
-// Where to write, which workspace is measured, and where code is cached; `undefined` if proctor asked for no measurement. Removed from
-// the environment: a runner that a test starts measures nothing.
-function takeSettings() {
-  const settings = {};
-  for (const [name, variable] of Object.entries(VARIABLES)) {
-    const value = process.env[variable];
-    delete process.env[variable];
-    if (value) settings[name] = taken[variable] = value;
-  }
+// Where to write, which workspace is measured, and where code is cached; `undefined` if proctor asked for no measurement.
+function readSettings() {
+  const found = Object.entries(VARIABLES).map(([name, variable]) => [name, process.env[variable]]);
+  const settings = Object.fromEntries(found.filter(([, value]) => value));
   return settings.directory && settings.workspace ? settings : undefined;
+}
+
+// The same, removed from the environment: a runner that a test starts measures nothing.
+function takeSettings() {
+  const settings = readSettings();
+  for (const variable of Object.values(VARIABLES)) {
+    if (process.env[variable]) taken[variable] = process.env[variable];
+    delete process.env[variable];
+  }
+  return settings;
 }
 
 // Gives the settings to the processes that this one starts from a file whose path matches, and to no other.
@@ -422,4 +447,4 @@ const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
 
 const isProjectSource = (file, workspace) => SOURCE.test(file) && isProjectFile(file, workspace);
 
-module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, noteRunnerFiles, takeSettings };
+module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, noteRunnerFiles, readSettings, takeSettings };

@@ -2,7 +2,7 @@
 // the one that Node brings.
 //
 // Code that a hook of the project has compiled has an inline map, or no lines. ES modules need `module.registerHooks` (Node 22.15), with
-// which Node also loads CommonJS modules in another way: only a package of type `module` gets it.
+// which Node also loads CommonJS modules in another way: in Mocha, only a package of type `module` gets it.
 'use strict';
 
 const { createHash, randomBytes } = require('node:crypto');
@@ -52,10 +52,15 @@ class MeasuredModules {
   #modules = new Set();
   #hasHooks;
   #mayLackLines = true;
+  #entry;
+  // Files that Node loaded through the hooks, of any kind.
+  #files = new Set();
 
-  // `settings`: the directories of the records, of the workspace, and of cached code.
-  constructor(settings) {
+  // `settings`: the directories of the records, of the workspace, and of cached code. `entry`: the file that this process is for, if
+  // all others are loaded for it.
+  constructor(settings, entry) {
     this.#cache = settings.cache;
+    this.#entry = entry;
     this.#workspace = settings.workspace;
     this.lines = new Lines(settings, install(globalThis));
     const { _compile } = Module.prototype;
@@ -63,7 +68,7 @@ class MeasuredModules {
     Module.prototype._compile = function (code, file, ...more) {
       return apply(_compile, this, [withProbes(code, file), file, ...more]);
     };
-    this.#hasHooks = Module.registerHooks !== undefined && isModulePackage(process.cwd());
+    this.#hasHooks = Module.registerHooks !== undefined && (entry !== undefined || isModulePackage(process.cwd()));
     if (this.#hasHooks) {
       const load = (url, context, next) => {
         const found = next(url, context);
@@ -74,11 +79,30 @@ class MeasuredModules {
   }
 
   #loaded(url, found) {
-    if (found.format !== 'module' || found.source === null || !url.startsWith('file:')) return found;
+    if (!url.startsWith('file:')) return found;
     const file = fileURLToPath(url);
+    this.#files.add(file);
+    if (!found.source) return found;
+    // Before Node 24.5 no other place has the text of a CommonJS module that an ES module imports.
+    if (found.format === 'commonjs' && this.#entry) return { ...found, source: this.#withProbes(textOf(found), file) };
+    const text = moduleText(found);
+    if (text === undefined) return found;
     this.#modules.add(file);
-    const source = typeof found.source === 'string' ? found.source : Buffer.from(found.source).toString();
-    return { ...found, source: this.#withProbes(source, file, true) };
+    const source = this.#withProbes(text, file, true);
+    return { ...found, format: 'module', source: file === this.#entry ? this.#withEnd(source) : source };
+  }
+
+  // Tests may run before the entry's own lines have, where these wait for something.
+  #withEnd(code) {
+    const body = {};
+    this.lines.begin(body);
+    globalThis.$proctor_lines.entryEnded = () => attempt(() => this.lines.endShared(body));
+    return `${code}\n;typeof $proctor_lines=="function"&&$proctor_lines.entryEnded()\n`;
+  }
+
+  // All files that this process loaded.
+  loaded() {
+    return [...new Set([...this.#files, ...Object.keys(require.cache)])];
   }
 
   // Says once why a test file has no lines.
@@ -144,6 +168,23 @@ class MeasuredModules {
       for (const child of module.children) found.add(child.filename);
     }
     return found;
+  }
+}
+
+const textOf = ({ source }) => (typeof source === 'string' ? source : Buffer.from(source).toString());
+
+// The text of an ES module, in JavaScript; `undefined` if it is none, or has more of TypeScript than types.
+function moduleText(found) {
+  if (found.format === 'module') return textOf(found);
+  if (found.format !== 'module-typescript' || Module.stripTypeScriptTypes === undefined) return undefined;
+  const { emitWarning } = process;
+  try {
+    process.emitWarning = () => {}; // The function is experimental.
+    return Module.stripTypeScriptTypes(textOf(found));
+  } catch {
+    return undefined;
+  } finally {
+    process.emitWarning = emitWarning;
   }
 }
 

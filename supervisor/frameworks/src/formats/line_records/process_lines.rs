@@ -180,8 +180,7 @@ impl ProcessLines {
             Record::Test { package, name, mut uses, processes, seconds, .. } => {
                 uses.sort_unstable();
                 uses.dedup();
-                // Lines of an import are the test's, and in the way of any other that imports the same module later.
-                self.everywhere.extend(words.iter().filter(|word| **word & OWN_LINE != 0));
+                self.add_imports(&words);
                 sort(&mut words);
                 let package = join(&self.dir, &package);
                 if finished.get(&package).is_some_and(|names| names.contains(&name)) {
@@ -202,7 +201,10 @@ impl ProcessLines {
                     self.packages.entry(package).or_default().extend(&words);
                 }
             }
-            Record::Fixture { of, .. } => self.fixtures.entry(of).or_default().append(&mut words),
+            Record::Fixture { of, .. } => {
+                self.add_imports(&words);
+                self.fixtures.entry(of).or_default().append(&mut words);
+            }
             Record::Kept { .. } => self.kept.append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
             Record::Loads { package, files, mut natively } => {
@@ -214,6 +216,11 @@ impl ProcessLines {
             Record::Sampled { tests, seconds } => self.sampled = Some((tests, seconds)),
             Record::Note { text } => _ = self.notes.insert(text),
         }
+    }
+
+    // Lines of an import are those of the test that was the first to need it, and any other that imports the same module needs them, too.
+    fn add_imports(&mut self, words: &[u32]) {
+        self.everywhere.extend(words.iter().filter(|word| **word & OWN_LINE != 0));
     }
 
     /// Adds the files that the process loaded.

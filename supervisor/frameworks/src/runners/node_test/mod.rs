@@ -17,16 +17,19 @@
 //!
 //! A listing loads every file and runs hooks of suites, and no test. A failing test's output is known where its own file
 //! imports `node:test` and runs its tests one after the other, in a process of the file (`output.cjs`); Node itself reports
-//! output by file only. Coverage is not measured.
+//! output by file only.
+//!
+//! The lines of each test are measured in the process of its file (`ecosystems/js/probes.cjs`): `lines.cjs` gives Node's modules probes
+//! and says which test is running, by Node's own objects for tests (`process_tests.cjs`). A subtest has the lines of its outermost test.
 
 use crate::contract::FileTree;
 use crate::contract::Project;
-use crate::contract::{Manifest, Plan, PlanError, PlanRequest, REPORT, ReservedVariables};
+use crate::contract::{Manifest, OptionSupport, Plan, PlanError, PlanRequest, REPORT, ReservedVariables};
 use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
 };
 use crate::formats::reporter_protocol::RunnerProfile;
-use proctor_core::request::{RerunTarget, Selection};
+use proctor_core::request::{CoverageMode, RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
 /// Adapter for Node's test runner.
@@ -38,6 +41,16 @@ const NAME: &str = "node";
 /// Directory, below the scratch directory, in which a file's process leaves the output of its failing tests and how it ended: one
 /// for each step, since the next step may run the same file.
 const OUTPUT_DIR: &str = "work/node";
+
+/// Injected files, beside those of all JavaScript runners.
+const FILES: &[(&str, &[u8])] = &[
+    ("node/lines.cjs", include_bytes!("lines.cjs")),
+    ("node/listing.cjs", include_bytes!("listing.cjs")),
+    ("node/named.cjs", include_bytes!("named.cjs")),
+    ("node/output.cjs", include_bytes!("output.cjs")),
+    ("node/process_tests.cjs", include_bytes!("process_tests.cjs")),
+    ("node/reporter.cjs", include_bytes!("reporter.cjs")),
+];
 
 /// Options that change reporting, or that wait for something.
 const OMITTED: &[&str] = &[
@@ -75,6 +88,7 @@ static MANIFEST: Manifest = Manifest {
     proof_markers: &[b"end"],
     markers: js::MARKERS,
     extensions: js::EXTENSIONS,
+    options: OptionSupport { coverage: true, ..Manifest::DEFAULT.options },
     node_id_separator: Some(js::TITLE_SEPARATOR),
     build_error_hides_tests: false,
     rerun_names: js::RERUN_NAMES,
@@ -104,13 +118,7 @@ impl JsFramework for NodeTest {
 }
 
 fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists: bool) -> Result<Plan, PlanError> {
-    let files: [(&str, &[u8]); 4] = [
-        ("node/listing.cjs", include_bytes!("listing.cjs")),
-        ("node/named.cjs", include_bytes!("named.cjs")),
-        ("node/output.cjs", include_bytes!("output.cjs")),
-        ("node/reporter.cjs", include_bytes!("reporter.cjs")),
-    ];
-    let mut plan = Plan { files: js::shared_files(&files), report: true, ..Plan::default() };
+    let mut plan = Plan { files: js::shared_files_with_lines(FILES), report: true, ..Plan::default() };
     let selection = js::map_targets(request.selection, with_outer_tests);
     let groups = js::group_selection_with(projects, tree, &selection, NAME, trimmed_expression)?;
     for start in js::runner_starts(tree, groups, (JsRunner::Node, NAME), FORWARDED, &[], &mut plan.notes) {
@@ -130,6 +138,9 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
             None => Launch::for_node(tree, group.project, request, &script),
         };
         launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
+        if request.coverage == CoverageMode::Auto {
+            launch = launch.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache));
+        }
         launch = if lists {
             launch.with_env("PROCTOR_LISTING", "1")
         } else {
@@ -162,12 +173,10 @@ fn arguments(
     let reporter = format!("--test-reporter={}/node/reporter.cjs", request.scratch);
     let destination = "--test-reporter-destination=stdout";
     let mut args: Vec<String> = ["--test", &reporter, destination].map(str::to_owned).into();
-    if lists {
-        args.push(format!("--require={}/node/listing.cjs", request.scratch));
-    } else {
+    if !lists {
         args.extend(["--test-reporter=spec", destination].map(str::to_owned));
-        args.push(format!("--require={}/node/output.cjs", request.scratch));
     }
+    args.extend(preloads(request, lists));
     let mut files = std::mem::take(&mut options.positional);
     if !group.files.is_empty() {
         let asked = if matches!(group.names, NameFilter::Exactly(_)) {
@@ -191,6 +200,17 @@ fn arguments(
     args
 }
 
+/// Options by which Node loads our files before each test file.
+fn preloads(request: &PlanRequest<'_>, lists: bool) -> Vec<String> {
+    let files: &[&str] = match (lists, request.coverage) {
+        (true, _) => &["listing"],
+        // First, so that what the others load for the project has lines, too.
+        (false, CoverageMode::Auto) => &["lines", "output"],
+        (false, CoverageMode::Off) => &["output"],
+    };
+    files.iter().map(|file| format!("--require={}/node/{file}.cjs", request.scratch)).collect()
+}
+
 /// Adds Node's options to the environment: borp starts Node's runner itself.
 fn with_options(
     mut script: js::Invocation,
@@ -198,8 +218,7 @@ fn with_options(
     request: &PlanRequest<'_>,
     lists: bool,
 ) -> js::Invocation {
-    let file = if lists { "listing" } else { "output" };
-    script.node.push(format!("--require={}/node/{file}.cjs", request.scratch));
+    script.node.extend(preloads(request, lists));
     if group.names.expression().is_some() {
         script.node.push(format!("--require={}/node/named.cjs", request.scratch));
     }

@@ -4,10 +4,11 @@
 // Output of tests that run at the same time cannot be attributed: such tests have none.
 'use strict';
 
-const { createHook } = require('node:async_hooks');
 const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
+
+const { atEnd, follow, ownFile } = require('./process_tests.cjs');
 
 // Taken before any test can replace them.
 const { appendFileSync, writeFileSync } = fs;
@@ -128,28 +129,11 @@ class Printed {
   }
 }
 
-// Records when a test begins and ends. Hooks of tests are no way: each makes Node wait once more before a test, so a subtest that
-// is not awaited no longer finishes before its parent, and fails. Node exposes its test class nowhere, but async hooks show every
-// resource as it is created, and the first test of a process is created before any runs.
-function follow(output) {
-  const watched = createHook({
-    init(_id, type, _trigger, made) {
-      const kind = type === 'Test' && Object.getPrototypeOf(made);
-      if (typeof kind?.run !== 'function' || typeof kind.postRun !== 'function') return;
-      watched.disable();
-      const { run, postRun } = kind;
-      const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent;
-      kind.run = function (...rest) {
-        if (isTest(this) && !this.skipped) output.begin(wholeName(this));
-        return run.apply(this, rest);
-      };
-      kind.postRun = function (...rest) {
-        if (isTest(this)) output.end(wholeName(this), this.passed === false);
-        return postRun.apply(this, rest);
-      };
-    },
-  }).enable();
-}
+// Records when a test begins and ends.
+const recorder = (output) => ({
+  begin: (test) => output.begin(wholeName(test)),
+  end: (test) => output.end(wholeName(test), test.passed === false),
+});
 
 // A test's name with those of its parents, in Node's own format.
 function wholeName(test) {
@@ -167,13 +151,11 @@ function isOfTests(file) {
   }
 }
 
-function start(dir) {
-  const file = process.argv[1] && path.resolve(process.argv[1]);
-  if (!file) return;
+function start(dir, file) {
   const place = keptOf(dir, file);
   if (!isOfTests(file)) return watchOther(place);
   const output = new Output(place);
-  follow(output);
+  follow(recorder(output));
   // With a forced exit, a file without tests would wait for this hook for ever.
   if (process.execArgv.includes('--test-force-exit')) output.through();
   else require('node:test').after(() => output.through());
@@ -190,21 +172,12 @@ function watchOther(place) {
   atEnd({ beforeExit: () => (isThrough = true), exit: () => leave(place, { begun: 0, isEarly: !isThrough && hasTests() }) });
 }
 
-// Calls the given functions at events of the process's end. Not by listeners: tests remove those of others.
-function atEnd(calls) {
-  const { emit } = process;
-  const value = function (event, ...rest) {
-    if (Object.hasOwn(calls, event)) calls[event]();
-    return emit.call(this, event, ...rest);
-  };
-  Object.defineProperty(process, 'emit', { value, configurable: true, writable: true });
-}
-
 // Node loads this file before each test file; the reporter only reads.
-const place = process.env.PROCTOR_OUTPUT;
-if (place && process.env.NODE_TEST_CONTEXT) {
+const file = ownFile();
+if (file && process.env.PROCTOR_OUTPUT) {
+  const dir = process.env.PROCTOR_OUTPUT;
   delete process.env.PROCTOR_OUTPUT;
-  start(place);
+  start(dir, file);
 }
 
 module.exports = { Printed };
