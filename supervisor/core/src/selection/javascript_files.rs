@@ -4,8 +4,8 @@
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_text::{
-    build_word, computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files, names_in_path,
-    preloaded_names, process_word, reads_any,
+    build_word, compiles_texts, computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files,
+    names_in_path, preloaded_names, process_word, reads_any,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -138,10 +138,17 @@ impl<'a> JavaScriptFiles<'a> {
     }
 
     /// The sources that may read, run or load any file.
-    pub(super) fn reading(&self) -> impl Iterator<Item = &'a str> {
-        let is_vitest = self.framework == "vitest";
-        let reads = move |text: &str| reads_any(text) || is_vitest && loads_natively(text);
-        self.scripts().filter(move |(_, text)| reads(text)).map(|(path, _)| path)
+    pub(super) fn reading(&self) -> impl Iterator<Item = &'a str> + '_ {
+        self.scripts().filter(|(_, text)| self.may_reach_any(text)).map(|(path, _)| path)
+    }
+
+    fn may_reach_any(&self, text: &str) -> bool {
+        let is_unseen = match self.framework {
+            "node" => false,
+            "vitest" => compiles_texts(text) || loads_natively(text),
+            _ => compiles_texts(text),
+        };
+        is_unseen || reads_any(text)
     }
 
     /// The sources that load whichever files there are, or one with a name that they compute.
@@ -166,7 +173,7 @@ impl<'a> JavaScriptFiles<'a> {
         if paths.is_empty() {
             return None;
         }
-        let readers: Vec<&str> = self.scripts().map(|(_, text)| text).filter(|text| reads_any(text)).collect();
+        let readers: Vec<&str> = self.scripts().map(|(_, text)| text).filter(|text| self.may_reach_any(text)).collect();
         if readers.iter().any(|text| lists_files(text)) {
             return paths.first().copied();
         }
@@ -252,6 +259,14 @@ mod tests {
         let texts = sources(&[("a.js", "const a = require('./b')")]);
         assert_eq!(files_of(&texts, "vitest").reading().count(), 1, "Vite does not see it");
         assert_eq!(files_of(&texts, "jest").reading().count(), 0);
+    }
+
+    #[test]
+    fn what_a_compiled_text_loads_is_seen_by_node_alone() {
+        let texts = sources(&[("a.js", "new Function('return import(name)')"), ("b.js", "eval(text)")]);
+        for (framework, count) in [("jest", 2), ("vitest", 2), ("node", 0)] {
+            assert_eq!(files_of(&texts, framework).reading().count(), count, "{framework}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 const READING_MODULES: [&str; 7] = ["fs", "child_process", "worker_threads", "cluster", "vm", "module", "inspector"];
 
 /// Words of sources that may read, run or load any file: by a process, a worker, a path of their own, or a package for it.
-const READING_WORDS: [&str; 26] = [
+const READING_WORDS: [&str; 25] = [
     "createRequire",
     "__dirname",
     "__filename",
@@ -28,7 +28,6 @@ const READING_WORDS: [&str; 26] = [
     "zx",
     "Worker",
     "SharedWorker",
-    "eval",
     "cwd",
     "memfs",
     "esbuild",
@@ -38,17 +37,8 @@ const READING_WORDS: [&str; 26] = [
 ];
 
 /// Parts of sources with the same meaning.
-const READING_PARTS: [&str; 9] = [
-    "import.meta.",
-    "require.resolve",
-    "new URL(",
-    "new Function",
-    "?raw",
-    "?url",
-    "?worker",
-    "?sharedworker",
-    "?inline",
-];
+const READING_PARTS: [&str; 8] =
+    ["import.meta.", "require.resolve", "new URL(", "?raw", "?url", "?worker", "?sharedworker", "?inline"];
 
 /// Parts of sources that load whichever files there are.
 const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
@@ -141,6 +131,11 @@ pub(super) fn reads_any(text: &str) -> bool {
     READING_WORDS.iter().any(|word| has_word(text, word))
         || READING_PARTS.iter().any(|part| text.contains(part))
         || READING_MODULES.iter().any(|name| is_module(name))
+}
+
+/// Whether a source compiles texts, which may import any file: only Node's own loading shows it.
+pub(super) fn compiles_texts(text: &str) -> bool {
+    has_word(text, "eval") || text.contains("new Function")
 }
 
 /// Whether a source loads modules by `require`: Node loads these, and Vite knows nothing of it.
@@ -268,7 +263,7 @@ mod tests {
             ("import { a } from './evaluate'", false),
             ("import { fsm } from './fsm'", false),
         ] {
-            assert_eq!(reads_any(text), expected, "{text}");
+            assert_eq!(reads_any(text) || compiles_texts(text), expected, "{text}");
         }
     }
 
