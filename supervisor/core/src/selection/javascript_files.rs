@@ -4,8 +4,8 @@
 
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_text::{
-    build_word, compiles_texts, computes_names, has_word, imported_names, lists_files, loads_natively, looks_for_files,
-    names_in_path, preloaded_names, process_word, reads_any,
+    build_word, compiles_or_addresses, computes_names, has_word, imported_names, lists_files, loads_natively,
+    looks_for_files, names_in_path, preloaded_names, process_word, reads_any,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -145,8 +145,8 @@ impl<'a> JavaScriptFiles<'a> {
     fn may_reach_any(&self, text: &str) -> bool {
         let is_unseen = match self.framework {
             "node" => false,
-            "vitest" => compiles_texts(text) || loads_natively(text),
-            _ => compiles_texts(text),
+            "vitest" => compiles_or_addresses(text) || loads_natively(text),
+            _ => compiles_or_addresses(text),
         };
         is_unseen || reads_any(text)
     }
@@ -263,8 +263,9 @@ mod tests {
 
     #[test]
     fn what_a_compiled_text_loads_is_seen_by_node_alone() {
-        let texts = sources(&[("a.js", "new Function('return import(name)')"), ("b.js", "eval(text)")]);
-        for (framework, count) in [("jest", 2), ("vitest", 2), ("node", 0)] {
+        let compiled = "new Function('return import(name)')";
+        let texts = sources(&[("a.js", compiled), ("b.js", "eval(text)"), ("c.js", "new URL(path, base)")]);
+        for (framework, count) in [("jest", 3), ("vitest", 3), ("node", 0)] {
             assert_eq!(files_of(&texts, framework).reading().count(), count, "{framework}");
         }
     }

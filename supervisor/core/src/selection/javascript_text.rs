@@ -37,8 +37,8 @@ const READING_WORDS: [&str; 25] = [
 ];
 
 /// Parts of sources with the same meaning.
-const READING_PARTS: [&str; 8] =
-    ["import.meta.", "require.resolve", "new URL(", "?raw", "?url", "?worker", "?sharedworker", "?inline"];
+const READING_PARTS: [&str; 7] =
+    ["import.meta.", "require.resolve", "?raw", "?url", "?worker", "?sharedworker", "?inline"];
 
 /// Parts of sources that load whichever files there are.
 const LOOKING_PARTS: [&str; 2] = ["require.context", "import.meta.glob"];
@@ -133,9 +133,10 @@ pub(super) fn reads_any(text: &str) -> bool {
         || READING_MODULES.iter().any(|name| is_module(name))
 }
 
-/// Whether a source compiles texts, which may import any file: only Node's own loading shows it.
-pub(super) fn compiles_texts(text: &str) -> bool {
-    has_word(text, "eval") || text.contains("new Function")
+/// Whether a source compiles texts, which may import any file, or makes addresses, by which Vite adds files: of all runners, Node's own
+/// sees the one and does not do the other.
+pub(super) fn compiles_or_addresses(text: &str) -> bool {
+    has_word(text, "eval") || ["new Function", "new URL("].iter().any(|part| text.contains(part))
 }
 
 /// Whether a source loads modules by `require`: Node loads these, and Vite knows nothing of it.
@@ -263,7 +264,7 @@ mod tests {
             ("import { a } from './evaluate'", false),
             ("import { fsm } from './fsm'", false),
         ] {
-            assert_eq!(reads_any(text) || compiles_texts(text), expected, "{text}");
+            assert_eq!(reads_any(text) || compiles_or_addresses(text), expected, "{text}");
         }
     }
 
