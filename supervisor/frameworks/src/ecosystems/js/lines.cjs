@@ -1,5 +1,5 @@
 // Writes the lines that each test of this process executed to a file that proctor reads after the run. Its format is that of
-// `proctor_coverage.py`. What ran comes from `hits.cjs`.
+// `proctor_records.py`. What ran comes from `hits.cjs`.
 'use strict';
 
 const { randomBytes } = require('node:crypto');

@@ -47,10 +47,12 @@ pub(crate) struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
-        let shared: [(&str, &[u8]); 7] = [
+        let shared: [(&str, &[u8]); 9] = [
             ("proctor_python", SHARED),
             ("proctor_sample", include_bytes!("proctor_sample.py")),
             ("proctor_coverage", include_bytes!("proctor_coverage.py")),
+            ("proctor_monitoring", include_bytes!("proctor_monitoring.py")),
+            ("proctor_records", include_bytes!("proctor_records.py")),
             ("proctor_keeping", include_bytes!("proctor_keeping.py")),
             ("proctor_changes", include_bytes!("proctor_changes.py")),
             ("proctor_project_coverage", include_bytes!("proctor_project_coverage.py")),

@@ -1,28 +1,17 @@
 """Measures which lines of the workspace each test executes, and appends them to a file that proctor reads after the run.
 
-Needs `sys.monitoring` (Python 3.12). The tool id is one that nobody uses, so that tracers, debuggers and the project's own coverage
-measurement stay as they are. Only code in the workspace has events, which an extension module stores (`proctor_lines.c`), or this
-module for a Python that cannot load it. An audit hook sees code before
-it is executed, whoever loads it, and sees processes that a test starts, of which no line is measured. No function of the project
-or of Python is replaced.
+Python reports the lines (`proctor_monitoring.py`) of code in the workspace only, and `proctor_records.py` writes them. An audit hook sees
+code before it is executed, whatever loads it, and sees processes that a test starts, of which no line is measured. No function of the
+project or of Python is replaced.
 
 What runs outside of any test (at import, during collection, in fixtures of a class, module or session) is written as shared lines,
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
-
-The file has one record after the other: a line with JSON, and behind it as many words of 32 bits, the lowest byte first, as its
-`n` says. The file of a test that ran alone (`proctor_sample.py`) begins with a record that says so. A record of the kind `lines` has the
-lines of a loaded file that can be executed, and one of the kind `kept` those that were executed below a function that keeps values
-(`proctor_keeping.py`). A word has a file's number (14 bits), whether the line is a module's or a class's own (1
-bit), and the line.
 """
 
 import array
 import contextlib
 import gc
-import importlib.machinery
-import importlib.util
 import itertools
-import json
 import os
 import re
 import stat
@@ -31,22 +20,13 @@ import types
 
 import proctor_changes
 import proctor_keeping
+import proctor_monitoring
 import proctor_python
-
-# A word: line below 2 ** 17, then a flag, then the file's number.
-LINE_BITS = 17
-OWN_LINE = 1 << LINE_BITS
-FILE_SHIFT = LINE_BITS + 1
-FILES_MAX = 1 << (32 - FILE_SHIFT)
-
-# Most code objects that are measured. A large application has 100,000.
-CODES_MAX = 500_000
+from proctor_monitoring import MODULE
+from proctor_records import FILE_SHIFT, FILES_MAX, OWN_LINE, Records, spans
 
 # Most pieces of code of which the lines that can be executed are written: a file is mostly one piece.
 PIECES_MAX = 4 * FILES_MAX
-
-# Most bytes that one process writes: proctor reads 128 MiB of all processes.
-BYTES_MAX = 48 * 1024 * 1024
 
 # Most bytes of source that are searched for imports of test files. Beyond, every test file counts as imported by others.
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
@@ -54,23 +34,13 @@ SOURCE_BYTES_MAX = 64 * 1024 * 1024
 # A line about imports, to its end or that of its brackets.
 IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[][^)\]]*)?", re.MULTILINE)
 
-# Name of the code of a module.
-MODULE = "<module>"
-
-# Flags of code: of a function, as opposed to a module or class; of one that Python may suspend for others, as a coroutine.
+# Flag of the code of a function, as opposed to a module or class.
 CO_OPTIMIZED = 1
-CO_SUSPENDS = 0x80 | 0x200
-
-# What `proctor_lines.c` is to know of a function: it has one line; it may be suspended for others; it keeps values in its `self` alone.
-ONE_LINE, SUSPENDS, IN_SELF = 1, 4, 8
 
 # What Python reports before it starts a process, or becomes another program.
 STARTS = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
 )
-
-# Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
-TOOL_IDS = (4, 3)
 
 # The measurement of this process, if there is any.
 current = None
@@ -81,7 +51,7 @@ def start():
     global current
     directory = os.environ.get("PROCTOR_COVERAGE")
     if directory and current is None:
-        lines = open_lines()
+        lines = proctor_monitoring.open_lines()
         current = Measurement(directory, lines) if lines is not None else Note(directory, why_not())
     return current
 
@@ -90,222 +60,6 @@ def why_not():
     if sys.version_info < (3, 12):
         return "lines are not measured test by test: this needs Python 3.12 or newer, and the project's is %d.%d" % sys.version_info[:2]
     return "lines are not measured test by test: the tool ids of sys.monitoring are in use"
-
-
-def open_lines():
-    """The lines that Python reports to a tool id of our own; None where it has no such events, or no id is left."""
-    monitoring = getattr(sys, "monitoring", None)
-    for tool in TOOL_IDS if monitoring is not None else ():
-        try:
-            monitoring.use_tool_id(tool, "proctor")
-        except ValueError:
-            continue
-        stored = load_storage()
-        return Lines(monitoring, tool) if stored is None else StoredLines(monitoring, tool, stored)
-    return None
-
-
-def load_storage():
-    """The extension module beside the archive of this one; None for a Python that cannot load it."""
-    path = os.path.join(os.path.dirname(os.path.dirname(__file__)), "proctor_lines.so")
-    if sys.implementation.name != "cpython" or "t" in getattr(sys, "abiflags", "") or not os.path.isfile(path):
-        return None
-    try:
-        loader = importlib.machinery.ExtensionFileLoader("proctor_lines", path)
-        module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("proctor_lines", path, loader=loader))
-        loader.exec_module(module)
-    except ImportError:
-        return None
-    return module
-
-
-class Lines:
-    """Words of the lines that were executed since they were last taken."""
-
-    # Whether it is known what was executed below functions that keep values.
-    knows_kept = False
-
-    def __init__(self, monitoring, tool):
-        self._monitoring, self._tool = monitoring, tool
-        # By id, since a code object's hash is computed from all it has. The code is kept, so that no other gets its id.
-        self._codes = {}
-        self._stopped = False
-        # Called with the code of a module that is watched, as it returns.
-        self.loaded = lambda code: None
-        self._listen(*self._callbacks())
-
-    def _callbacks(self):
-        """The callbacks for a line, for the start of a function that has one, and for the end of a module."""
-        self._words, self._bases = [], {}
-
-        def executed(code, line, add=self._words.append, bases=self._bases, number=id, disable=self._monitoring.DISABLE):
-            add(bases[number(code)] + line)
-            return disable
-
-        def began(code, _):
-            return executed(code, code.co_firstlineno)
-
-        def ended(code, *_):
-            self.loaded(code)
-
-        return executed, began, ended
-
-    def _listen(self, executed, began, ended):
-        events = self._monitoring.events
-        for event, callback in (
-            (events.LINE, executed),
-            (events.PY_START, began),
-            (events.PY_RESUME, began),
-            (events.PY_RETURN, ended),
-            (events.PY_YIELD, ended),
-        ):
-            self._monitoring.register_callback(self._tool, event, callback)
-
-    def watch(self, code, base, keeps):
-        """Asks for the lines of a code object, whose words begin at `base`, and `keeps(lines)` where it keeps values. Returns them, or
-        nothing if they are watched already."""
-        if id(code) in self._codes or len(self._codes) >= CODES_MAX or self._stopped:
-            return ()
-        self._codes[id(code)] = code
-        first, lines = code.co_firstlineno, {line for _, _, line in code.co_lines() if line}
-        # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
-        flags = (ONE_LINE if lines == {first} else 0) | (SUSPENDS if code.co_flags & CO_SUSPENDS else 0)
-        self._add(code, base, max(lines, default=first) - first + 1, flags)
-        events = self._monitoring.events
-        wanted = events.LINE | (events.PY_START if flags & ONE_LINE else 0) | (events.PY_RETURN if code.co_name == MODULE else 0)
-        self._monitoring.set_local_events(self._tool, code, wanted)
-        kept = keeps(lines) if self.knows_kept else None
-        if kept is not None:
-            self._keep(code, kept)
-        return lines
-
-    def _add(self, code, base, count, flags):
-        self._bases[id(code)] = base
-
-    def keep(self, is_keeping, suspends=False):
-        """The functions that are watched so far keep values for which `is_keeping(code)` holds."""
-        for code in list(self._codes.values()) if self.knows_kept else ():
-            if is_keeping(code):
-                self._keep(code, proctor_keeping.Keeps(suspends=suspends))
-
-    def _keep(self, code, kept):
-        pass
-
-    def kept(self):
-        """The words of all lines that were executed below functions that keep values."""
-        return array.array("I")
-
-    def forget(self):
-        """A test begins: what began before has nothing to do with it."""
-
-    def take(self):
-        """The words since the last call. Each line is reported anew from now on."""
-        # Another thread may add words meanwhile.
-        count = len(self._words)
-        words = array.array("I", self._words[:count])
-        del self._words[:count]
-        # Python prepares all code for this as it runs next, which is most of what such a measurement costs.
-        self._monitoring.restart_events()
-        return words
-
-    def silence(self):
-        """Turns off each line that is executed."""
-        self._stopped = True
-        disable = self._monitoring.DISABLE
-        self._listen(lambda code, line: disable, lambda code, offset: disable, lambda code, offset, value: disable)
-
-    def stop(self):
-        """Gives the tool id back."""
-        self.silence()
-        for code in self._codes.values():
-            self._monitoring.set_local_events(self._tool, code, 0)
-        self._listen(None, None, None)
-        self._monitoring.free_tool_id(self._tool)
-
-
-class StoredLines(Lines):
-    """The same, stored by the extension module."""
-
-    knows_kept = True
-
-    def __init__(self, monitoring, tool, stored):
-        self._stored = stored
-        # Functions that keep values, by id, with how they do.
-        self._keeping = {}
-        stored.start(None, monitoring.DISABLE, monitoring.restart_events, lambda code: self.loaded(code))
-        super().__init__(monitoring, tool)
-
-    def _callbacks(self):
-        return self._stored.executed, self._stored.began, self._stored.ended
-
-    def _add(self, code, base, count, flags):
-        self._stored.watch(code, base, code.co_firstlineno, count, flags)
-
-    def _keep(self, code, kept):
-        self._keeping[id(code)] = code, kept
-        self._stored.keep(code, (IN_SELF if kept.in_self else 0) | (SUSPENDS if kept.suspends else 0))
-        events = self._monitoring.events
-        wanted = events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
-        self._monitoring.set_local_events(self._tool, code, wanted | self._monitoring.get_local_events(self._tool, code))
-
-    # Bound before a test can replace it.
-    def kept(self, collect=gc.collect):
-        # An object that is in a circle is no longer there.
-        collect()
-        for code, kept in self._keeping.values():
-            # An attribute that no object assigns to itself may be one for many.
-            if kept.in_self and not kept.names <= proctor_keeping.assigned:
-                self._stored.keep(code, 0)
-            for line in kept.lines or (0,):
-                self._stored.count(code, line)
-        words = array.array("I")
-        words.frombytes(self._stored.below())
-        return words
-
-    def forget(self):
-        self._stored.forget()
-
-    def take(self):
-        words = array.array("I")
-        words.frombytes(self._stored.take())
-        if self._stored.disabled():
-            self._monitoring.restart_events()
-        return words
-
-
-class Records:
-    """The file of one process. It is opened for each record: a test may close all descriptors, or change the directory."""
-
-    def __init__(self, directory):
-        self._path = os.path.join(directory, "%d-%s" % (os.getpid(), os.urandom(4).hex()))
-        self._left = BYTES_MAX
-        self._owner = os.getpid()
-        self.is_full = False
-
-    # The defaults are bound before a test can replace these functions.
-    def write(self, kind, record, words=None, open=os.open, write=os.write, close=os.close, pid=os.getpid):
-        if self.is_full or pid() != self._owner:
-            return
-        content = b""
-        if words is not None:
-            record = dict(record, n=len(words))
-            if sys.byteorder == "big":
-                words.byteswap()
-            content = words.tobytes()
-        content = json.dumps(dict(record, kind=kind)).encode() + b"\n" + content
-        self._left -= len(content)
-        if self._left < 0:
-            self.is_full = True
-            content = b'{"kind":"note","text":"the lines of some tests are left out: their process executed too many"}\n'
-        try:
-            file = open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-            try:
-                while content:
-                    content = content[write(file, content) :]
-            finally:
-                close(file)
-        except OSError:
-            self.is_full = True  # The measurement is lost, and nothing else.
 
 
 class Note:
@@ -624,17 +378,6 @@ class Measurement:
         stems = (os.path.basename(path[: -len("/__init__.py")] if path.endswith("/__init__.py") else path) for path in self._files)
         stems = (stem.partition(".")[0].encode() for stem in stems)
         return [number for number, stem in enumerate(stems) if names.get(stem, set()) - {number}]
-
-
-def spans(lines):
-    """Lines as text, `3-5,8`."""
-    found = []
-    for line in sorted(lines):
-        if found and line == found[-1][1] + 1:
-            found[-1][1] = line
-        else:
-            found.append([line, line])
-    return ",".join("%d" % first if first == last else "%d-%d" % (first, last) for first, last in found)
 
 
 def processes():

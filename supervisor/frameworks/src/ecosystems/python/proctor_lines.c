@@ -1,4 +1,4 @@
-/* Stores executed lines for proctor_coverage.py.
+/* Stores executed lines for proctor_monitoring.py.
 
    Each line stays on, and its first execution in a test is stored. To turn lines off and all of them on again for each test would be
    dearer: Python then prepares all code anew. Only a line that a test executes very often is turned off until the next test, or until a
@@ -71,7 +71,7 @@ typedef struct {
     set below;
 } line;
 
-/* What is to be known of a code object, as proctor_coverage.py gives it: it has one line; it keeps values; it may be suspended for others;
+/* What is to be known of a code object, as proctor_monitoring.py gives it: it has one line; it keeps values; it may be suspended for others;
    it keeps values in its `self` alone; and that a test had this object from another one. */
 enum { ONE_LINE = 1, KEEPS = 2, SUSPENDS = 4, IN_SELF = 8, HANDED_ON = 16 };
 
@@ -80,7 +80,7 @@ enum { ONE_LINE = 1, KEEPS = 2, SUSPENDS = 4, IN_SELF = 8, HANDED_ON = 16 };
 #define NUMBERS 128
 #define OUTSIDE_MAX 32
 
-/* A code object, which proctor_coverage.py keeps alive. */
+/* A code object, which proctor_monitoring.py keeps alive. */
 typedef struct {
     PyObject *code;
     word flags;

@@ -1,5 +1,5 @@
 //! The records of one file of measured lines: what they say, and the lines by test that they have. The first lines of
-//! `proctor_coverage.py` say what a record is.
+//! `proctor_records.py` say what a record is.
 
 use crate::parsing::loaded_sources::LoadedSources;
 use crate::parsing::workspace_paths::{join, leaves_workspace};
