@@ -616,6 +616,11 @@ fn nodes_tests_follow_what_their_files_loaded() {
         ("src/unused.mjs", "export const unused = 1;\n"),
         ("test/total.test.mjs", &body("total", "total(2)")),
         ("test/tax.test.mjs", &body("tax", "tax(4)")),
+        ("src/later.mjs", "export const later = 1;\n"),
+        (
+            "test/later.test.mjs",
+            "import { describe } from 'node:test';\nimport { later } from '../src/later.mjs';\ndescribe('later', { skip: true }, () => {});\n",
+        ),
         ("test/rates.test.cjs", "require('node:test').test('rates', () => require('../src/rates.json'));\n"),
     ]);
     workspace.search_path = search_path_with_newest_node();
@@ -633,6 +638,8 @@ fn nodes_tests_follow_what_their_files_loaded() {
         ),
         ("src/rates.json", "{ }\n".to_owned(), is_full("src/rates.json was changed, and any test may read it")),
         ("test/new.test.mjs", body("tax", "tax(5)"), "new test/new.test.mjs".to_owned()),
+        // Nothing of this test file runs, but it fails to load.
+        ("src/later.mjs", "export const never = 1;\n".to_owned(), "new test/later.test.mjs".to_owned()),
         (
             "test/helper.mjs",
             String::new(),
@@ -656,6 +663,11 @@ fn nodes_tests_follow_what_their_files_loaded() {
             None => fs::remove_file(path.join(file)).unwrap(),
         }
     }
+    write_before_run(path, "src/later.mjs", "export const later = 2;\n");
+    assert_eq!(run_affected(&workspace, 4)["outcome"], "no_tests", "the suite is skipped");
+    write_before_run(path, "src/later.mjs", "export const never = 1;\n");
+    assert_eq!(run_affected(&workspace, 3)["outcome"], "collection_failed");
+    write_before_run(path, "src/later.mjs", "export const later = 1;\n");
     write_before_run(path, "src/price.mjs", &price.replace("a * 2", "a * 3"));
     let report = run_affected(&workspace, 1);
     assert_eq!((names(&report), &report["affected"]["left_out"]), (vec!["total".to_owned()], &json!(2)), "{report}");

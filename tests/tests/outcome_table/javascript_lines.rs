@@ -76,9 +76,13 @@ const NODE: &[Expected<'_>] = &[
     ("src/price.cjs:10", &[("test/late.test.mjs", &["comes last"]), (PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE), SCRIPT]),
     ("src/price.cjs:14", &[LATE, (PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE), SCRIPT]),
     ("src/shipping.cjs:3", &[(PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE)]),
-    ("test/price.test.cjs:12", &[(PRICE_OF_NODE, &["tax > of a price"])]),
+    ("test/price.test.cjs:17", &[(PRICE_OF_NODE, &["tax > of a price"])]),
+    // A listener for the end of the process.
+    ("test/price.test.cjs:9", &[(PRICE_OF_NODE, ALL_OF_PRICE_OF_NODE)]),
+    ("src/rate.cts:2", &[]),
+    ("src/rate.cts:7", &[(PRICE_OF_NODE, &["tax > of a price"])]),
     // A subtest has the lines of the test around it.
-    ("test/price.test.cjs:31", &[(PRICE_OF_NODE, &["shipping", "shipping/costs"])]),
+    ("test/price.test.cjs:36", &[(PRICE_OF_NODE, &["shipping", "shipping/costs"])]),
     ("src/stock.mjs:6", &[(STOCK_OF_NODE, ALL_OF_STOCK_OF_NODE)]),
     ("src/stock.mjs:10", &[(STOCK_OF_NODE, ALL_OF_STOCK_OF_NODE)]),
     // TypeScript, of which Node removes the types.

@@ -76,6 +76,13 @@ impl JavaScriptRules<'_> {
         self.input.baseline.tests().contains_key(path)
     }
 
+    // The test files that are there and loaded one of `files`. Some have no test that ran.
+    fn test_files_loading<'f>(&self, files: impl IntoIterator<Item = &'f str>) -> Vec<&str> {
+        let mut loading = self.loaded.test_files_loading(files);
+        loading.retain(|test_file| self.is_test(test_file) || self.input.now.file(test_file).is_some());
+        loading
+    }
+
     // Errors for documentation that a source may read although it does not name it.
     fn check_documentation(&self, documentation: &[&ChangedFile]) -> Result<(), FullReason> {
         let paths: Vec<&str> = documentation.iter().map(|change| change.path.as_str()).collect();
@@ -133,7 +140,7 @@ impl JavaScriptRules<'_> {
         if self.is_test(path) {
             picks.whole(path, Reason::OwnFile(path.to_owned()));
         }
-        let loading = self.loaded.test_files_loading([path]);
+        let loading = self.test_files_loading([path]);
         if loading.is_empty() && !self.is_test(path) {
             return if self.is_as_in_last_run(change) { Ok(()) } else { Err(not_loaded(change)) };
         }
@@ -170,7 +177,7 @@ impl JavaScriptRules<'_> {
 
     fn removed(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
         let path = change.path.as_str();
-        let loading = self.loaded.test_files_loading([path]);
+        let loading = self.test_files_loading([path]);
         if loading.is_empty() && !self.is_test(path) && !self.files.is_test_name(path) {
             return Err(not_loaded(change));
         }
@@ -188,7 +195,7 @@ impl JavaScriptRules<'_> {
             return Err(FullReason::InPlaceOf { file: path.to_owned(), how: change.how.word(), other });
         }
         let known = naming.iter().copied().filter(|file| self.is_test(file));
-        let loading = self.loaded.test_files_loading(naming.iter().copied());
+        let loading = self.test_files_loading(naming.iter().copied());
         known.chain(loading).for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
         Ok(())
     }
@@ -239,7 +246,7 @@ impl JavaScriptRules<'_> {
         reaching.extend(new.into_iter().flat_map(|_| self.files.looking()));
         reaching.extend(self.loaded.names().filter(|file| self.is_unread(file)));
         let direct: BTreeSet<&str> = reaching.iter().copied().filter(|file| self.is_test(file)).collect();
-        let through = self.loaded.test_files_loading(reaching.iter().copied());
+        let through = self.test_files_loading(reaching.iter().copied());
         for test_file in direct.into_iter().chain(through) {
             picks.whole(test_file, Reason::ReachesAll(first.to_owned()));
         }

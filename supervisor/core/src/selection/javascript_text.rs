@@ -7,8 +7,9 @@ use std::collections::HashSet;
 /// Names of modules by which a source may read, run or load any file, unseen by the runner's own loading.
 const READING_MODULES: [&str; 7] = ["fs", "child_process", "worker_threads", "cluster", "vm", "module", "inspector"];
 
-/// Words of sources that may read, run or load any file: by a process, a worker, a path of their own, or a package for it.
-const READING_WORDS: [&str; 25] = [
+/// Words of sources that may read, run or load any file: by a worker, a path of their own, or a package for it. Those of
+/// [`PROCESS_WORDS`] have the same meaning.
+const READING_WORDS: [&str; 19] = [
     "createRequire",
     "__dirname",
     "__filename",
@@ -20,12 +21,6 @@ const READING_WORDS: [&str; 25] = [
     "globSync",
     "globby",
     "spawn",
-    "spawnSync",
-    "execSync",
-    "execFile",
-    "execFileSync",
-    "execa",
-    "zx",
     "Worker",
     "SharedWorker",
     "cwd",
@@ -128,7 +123,7 @@ pub(super) fn reads_any(text: &str) -> bool {
                 && bytes.get(at + name.len()).is_some_and(|byte| b"'\"`/-".contains(byte))
         })
     };
-    READING_WORDS.iter().any(|word| has_word(text, word))
+    READING_WORDS.iter().chain(&PROCESS_WORDS).any(|word| has_word(text, word))
         || READING_PARTS.iter().any(|part| text.contains(part))
         || READING_MODULES.iter().any(|name| is_module(name))
 }

@@ -193,15 +193,32 @@ class Lines {
     this.#write('imported', { files: numbers });
   }
 
-  // Says which files the modules of a test file were loaded from, those among `more` included, and which project files are among
-  // `others`, which Node itself loaded in this process. Without this record it is not known what the test file loads.
-  loaded(file, others, more = []) {
+  // Says which files the modules of a test file were loaded from, and which project files are among `others`, which Node itself loaded
+  // in this process. Without this record it is not known what the test file loads.
+  loaded(file, others) {
+    this.#writeLoads(file, [], this.#projectPaths(others));
+  }
+
+  // The same for a process of Node that loads files with probes. A source without them has executed what no line shows.
+  loadedAll(file, all) {
+    const known = new KeptSet();
     this.#noteUnmeasuredFiles();
-    const paths = new KeptSet();
-    this.#projectPaths(more).forEach((file) => paths.add(file));
-    for (let at = 0; at < this.#hits.files.length; at += 1) paths.add(this.#hits.files[at].path);
-    const files = this.#numbersOf([...paths]);
-    const natively = this.#numbersOf(this.#projectPaths(others));
+    for (let at = 0; at < this.#hits.files.length; at += 1) known.add(this.#hits.files[at].path);
+    const more = [];
+    const others = [];
+    this.#projectPaths(all).forEach((path) => {
+      const isUnmeasured = SOURCE.test(path) && !known.has(path);
+      if (isUnmeasured) others[others.length] = path;
+      else if (!known.has(path)) more[more.length] = path;
+    });
+    this.#writeLoads(file, more, others);
+  }
+
+  #writeLoads(file, paths, others) {
+    this.#noteUnmeasuredFiles();
+    for (let at = 0; at < this.#hits.files.length; at += 1) paths[paths.length] = this.#hits.files[at].path;
+    const files = this.#numbersOf(paths);
+    const natively = this.#numbersOf(others);
     if (files && natively) this.#write('loads', { package: relative(this.#workspace, file), files, natively });
   }
 
@@ -396,6 +413,7 @@ function takeSettings() {
     if (process.env[variable]) taken[variable] = process.env[variable];
     delete process.env[variable];
   }
+  delete process.env.PROCTOR_DEADLINE; // Which all runs with a measurement have.
   return settings;
 }
 

@@ -74,10 +74,11 @@ pub(crate) fn shared_files(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
 
 /// The same for a runner whose lines are measured.
 pub(crate) fn shared_files_with_lines(files: &[(&str, &[u8])]) -> Vec<InjectedFile> {
-    let lines: [(&str, &[u8]); 4] = [
+    let lines: [(&str, &[u8]); 5] = [
         ("js/hits.cjs", include_bytes!("hits.cjs")),
         ("js/lines.cjs", include_bytes!("lines.cjs")),
         ("js/modules.cjs", include_bytes!("modules.cjs")),
+        ("js/node_hooks.cjs", include_bytes!("node_hooks.cjs")),
         ("js/probes.cjs", include_bytes!("probes.cjs")),
     ];
     shared_files(&[&lines[..], files].concat())

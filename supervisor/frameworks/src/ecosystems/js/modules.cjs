@@ -1,8 +1,8 @@
 // Gives probes to the project's modules as Node loads them in this process, for runners that load files by themselves. The parser is
 // the one that Node brings.
 //
-// Code that a hook of the project has compiled has an inline map, or no lines. ES modules need `module.registerHooks` (Node 22.15), with
-// which Node also loads CommonJS modules in another way: in Mocha, only a package of type `module` gets it.
+// Code that a hook of the project has compiled has an inline map, or no lines. ES modules need `module.registerHooks`, by which Node also
+// loads CommonJS modules: in Mocha, only a package of type `module` gets it.
 'use strict';
 
 const { createHash, randomBytes } = require('node:crypto');
@@ -11,6 +11,7 @@ const Module = require('node:module');
 const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
+const { HAS_HOOKS, NODES_WITH_HOOKS } = require('./node_hooks.cjs');
 const { install } = require('./hits.cjs');
 const { Lines, attempt, isProjectFile } = require('./lines.cjs');
 const { VERSION, inlineMap, insert } = require('./probes.cjs');
@@ -23,6 +24,10 @@ const OPTIONS = {
   allowReturnOutsideFunction: true,
   allowSuperOutsideMethod: true,
 };
+
+// Formats of Node's loading.
+const MODULES = new Set(['module', 'module-typescript']);
+const TYPESCRIPT = new Set(['typescript', 'commonjs-typescript', 'module-typescript']);
 
 const { readFileSync, writeFileSync, renameSync, mkdirSync } = fs;
 const { stringify } = JSON;
@@ -64,29 +69,39 @@ class MeasuredModules {
     this.#workspace = settings.workspace;
     this.lines = new Lines(settings, install(globalThis));
     const { _compile } = Module.prototype;
-    const withProbes = (code, file) => this.#withProbes(code, file);
-    Module.prototype._compile = function (code, file, ...more) {
-      return apply(_compile, this, [withProbes(code, file), file, ...more]);
+    const compiled = (code, file, format) => attempt(() => this.#withProbes(withoutTypes(code, format), file)) ?? code;
+    Module.prototype._compile = function (code, file, format, ...more) {
+      return apply(_compile, this, [compiled(code, file, format), file, format, ...more]);
     };
-    this.#hasHooks = Module.registerHooks !== undefined && (entry !== undefined || isModulePackage(process.cwd()));
-    if (this.#hasHooks) {
-      const load = (url, context, next) => {
-        const found = next(url, context);
-        return attempt(() => this.#loaded(url, found)) ?? found;
-      };
-      Module.registerHooks({ load });
-    }
+    this.#hasHooks = HAS_HOOKS && (entry !== undefined || isModulePackage(process.cwd()));
+    if (this.#hasHooks) this.#register();
+  }
+
+  // Hooks that are registered later see what those before them return: ours comes after all of the project's.
+  #register() {
+    const { registerHooks } = Module;
+    const load = (url, context, next) => {
+      const found = next(url, context);
+      return attempt(() => this.#loaded(url, found)) ?? found;
+    };
+    let own = registerHooks({ load });
+    Module.registerHooks = (hooks) => {
+      const theirs = registerHooks(hooks);
+      attempt(() => {
+        own.deregister();
+        own = registerHooks({ load });
+      });
+      return theirs;
+    };
+    Module.syncBuiltinESMExports();
   }
 
   #loaded(url, found) {
     if (!url.startsWith('file:')) return found;
     const file = fileURLToPath(url);
     this.#files.add(file);
-    if (!found.source) return found;
-    // Before Node 24.5 no other place has the text of a CommonJS module that an ES module imports.
-    if (found.format === 'commonjs' && this.#entry) return { ...found, source: this.#withProbes(textOf(found), file) };
-    const text = moduleText(found);
-    if (text === undefined) return found;
+    if (!found.source || !MODULES.has(found.format)) return found;
+    const text = withoutTypes(textOf(found), found.format);
     this.#modules.add(file);
     const source = this.#withProbes(text, file, true);
     return { ...found, format: 'module', source: file === this.#entry ? this.#withEnd(source) : source };
@@ -109,7 +124,7 @@ class MeasuredModules {
   noteMissing(file) {
     if (this.#hasHooks || !this.#mayLackLines || this.lines.hasLinesOf(file)) return;
     this.#mayLackLines = false;
-    this.lines.note('the lines of ES modules are only measured in a package of type module, with Node 22.15 or newer');
+    this.lines.note(`the lines of ES modules are only measured in a package of type module, with ${NODES_WITH_HOOKS}`);
   }
 
   // The code as it is if it has no probes.
@@ -139,7 +154,7 @@ class MeasuredModules {
   #make(code, file, isModule) {
     const map = mapOf(code);
     // Without a map nothing says which lines of the source these are, unless types were replaced by blanks.
-    const isSource = code.length === lengthOf(file);
+    const isSource = code.replace(/^\ufeff/, '').length === lengthOf(file);
     if (!map && !isSource) return code;
     if (this.#parse === undefined) {
       this.#parse = parser() ?? null;
@@ -171,18 +186,17 @@ class MeasuredModules {
   }
 }
 
-const textOf = ({ source }) => (typeof source === 'string' ? source : Buffer.from(source).toString());
+const textOf = ({ source }) => (typeof source === 'string' ? source : Buffer.from(source).toString()).replace(/^\ufeff/, '');
 
-// The text of an ES module, in JavaScript; `undefined` if it is none, or has more of TypeScript than types.
-function moduleText(found) {
-  if (found.format === 'module') return textOf(found);
-  if (found.format !== 'module-typescript' || Module.stripTypeScriptTypes === undefined) return undefined;
+// Code as Node runs it: of TypeScript, types become blanks. As it is if it has more of TypeScript than types.
+function withoutTypes(code, format) {
+  if (!TYPESCRIPT.has(format) || Module.stripTypeScriptTypes === undefined) return code;
   const { emitWarning } = process;
   try {
     process.emitWarning = () => {}; // The function is experimental.
-    return Module.stripTypeScriptTypes(textOf(found));
+    return Module.stripTypeScriptTypes(code);
   } catch {
-    return undefined;
+    return code;
   } finally {
     process.emitWarning = emitWarning;
   }

@@ -238,7 +238,7 @@ impl ProcessLines {
         numbers.iter().map(|number| self.files.get(*number as usize)?.as_deref()).collect()
     }
 
-    /// Adds what the test files loaded, of which tests finished. Returns those of which this process does not say it, as where its
+    /// Adds what the test files loaded. Returns those of which this process does not say it, as where its
     /// measurement ended early, or where a number has no file.
     pub(super) fn add_loaded(
         &self,
@@ -251,7 +251,9 @@ impl ProcessLines {
             unknown.extend(self.loads.iter().map(|(package, _)| package.clone()));
             return unknown;
         }
-        for (package, numbers) in self.loads.iter().filter(|(package, _)| finished.contains_key(package)) {
+        // A file of which no test ran, as where all are skipped, may fail to load after an edit.
+        let is_test_file = |package: &str| finished.contains_key(package) || self.tests.is_empty();
+        for (package, numbers) in self.loads.iter().filter(|(package, _)| is_test_file(package)) {
             if let Some(files) = self.names(numbers) {
                 loaded.add(package, files);
                 unknown.remove(package);

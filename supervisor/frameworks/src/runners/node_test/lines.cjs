@@ -6,7 +6,7 @@ const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
 const { attempt, noteFor, noteRunnerFiles, readSettings, takeSettings } = require('../js/lines.cjs');
-const { MeasuredModules } = require('../js/modules.cjs');
+const { HAS_HOOKS, NODES_WITH_HOOKS } = require('../js/node_hooks.cjs');
 const { SEPARATOR, printableTitle } = require('../js/report.cjs');
 const { atEnd, follow, ownFile } = require('./process_tests.cjs');
 
@@ -72,6 +72,7 @@ class TestsOfFile {
   // A file without tests is a test itself.
   endOfProcess() {
     if (!this.#hasTests) {
+      this.#hasTests = true;
       this.#lines.begin(this);
       this.#lines.end(this, this.#file, [path.basename(this.#file)]);
     }
@@ -80,6 +81,8 @@ class TestsOfFile {
 }
 
 function measure(settings, file) {
+  // Loaded here, so that workers and processes that a test starts stay as they are.
+  const { MeasuredModules } = require('../js/modules.cjs');
   const modules = new MeasuredModules(settings, file);
   const { lines } = modules;
   const tests = new TestsOfFile(file, lines);
@@ -88,11 +91,12 @@ function measure(settings, file) {
     end: (test) => attempt(() => tests.end(test)),
     suiteHooks: (suite, done) => attempt(() => tests.suiteHooks(suite, done)),
   });
-  const exit = () => attempt(() => {
+  // A listener may be the last to run, as where it ends the process itself.
+  const end = () => attempt(() => {
     tests.endOfProcess();
-    lines.loaded(file, [], modules.loaded());
+    lines.loadedAll(file, modules.loaded());
   });
-  atEnd({ exit });
+  atEnd({ exit: end, exited: end });
 }
 
 // Says which files the runner's own process loads, such as those of `--import` and of a global set-up.
@@ -109,7 +113,7 @@ function recordRunner(settings) {
 }
 
 function whyNot() {
-  if (Module.registerHooks === undefined) return 'that needs Node 22.15 or newer';
+  if (!HAS_HOOKS) return `that needs ${NODES_WITH_HOOKS}`;
   if (process.execArgv.some((option) => /isolation=none$/.test(option))) return 'they all run in one process';
   const isCoverage = process.execArgv.includes('--experimental-test-coverage') || process.env.NODE_V8_COVERAGE !== undefined;
   return isCoverage ? "the project's own measurement with V8 would count what is added for it" : undefined;
@@ -117,11 +121,12 @@ function whyNot() {
 
 // The runner's process, which gives its environment to those of the files.
 function startRunner() {
-  const why = whyNot();
-  const settings = why === undefined ? readSettings() : takeSettings();
+  const settings = readSettings();
   if (settings === undefined) return;
-  if (why === undefined) recordRunner(settings);
-  else noteFor(settings, `lines are not measured test by test: ${why}`);
+  const why = whyNot();
+  if (why === undefined) return recordRunner(settings);
+  takeSettings();
+  noteFor(settings, `lines are not measured test by test: ${why}`);
 }
 
 function startFile(file) {

@@ -3,6 +3,8 @@
 
 const { createHook } = require('node:async_hooks');
 
+const observers = [];
+
 // Calls `begin` and `end` of an observer for each test that runs, with Node's object for it. `suiteHooks`, if the observer has it, gets
 // each run of the hooks that a suite, or the file, has for all its tests: the suite, and the promise of the hooks' end.
 //
@@ -10,38 +12,46 @@ const { createHook } = require('node:async_hooks');
 // parent, and fails. Node exposes its test class nowhere, but async hooks show every resource as it is created, and the first test of a
 // process is created before any runs.
 function follow(observer) {
+  observers.push(observer);
+  if (observers.length > 1) return;
   const watched = createHook({
     init(_id, type, _trigger, made) {
       const kind = type === 'Test' && Object.getPrototypeOf(made);
       if (typeof kind?.run !== 'function' || typeof kind.postRun !== 'function') return;
       watched.disable();
-      const { run, postRun, runHook } = kind;
-      const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent;
-      kind.run = function (...rest) {
-        if (isTest(this) && !this.skipped) observer.begin(this);
-        return run.apply(this, rest);
-      };
-      kind.postRun = function (...rest) {
-        if (isTest(this)) observer.end(this);
-        return postRun.apply(this, rest);
-      };
-      if (observer.suiteHooks === undefined) return;
-      kind.runHook = function (which, ...rest) {
-        const done = runHook.call(this, which, ...rest);
-        const isOfAll = (which === 'before' || which === 'after') && !isTest(this);
-        if (isOfAll) observer.suiteHooks(this, done);
-        return done;
-      };
+      observe(kind);
     },
   }).enable();
 }
 
-// Calls the given functions at events of the process's end. Not by listeners: tests remove those of others.
+function observe(kind) {
+  const { run, postRun, runHook } = kind;
+  const isTest = (test) => Object.getPrototypeOf(test) === kind && test.parent;
+  kind.run = function (...rest) {
+    if (isTest(this) && !this.skipped) for (let at = 0; at < observers.length; at += 1) observers[at].begin(this);
+    return run.apply(this, rest);
+  };
+  kind.postRun = function (...rest) {
+    if (isTest(this)) for (let at = 0; at < observers.length; at += 1) observers[at].end(this);
+    return postRun.apply(this, rest);
+  };
+  kind.runHook = function (which, ...rest) {
+    const done = runHook.call(this, which, ...rest);
+    const isOfAll = (which === 'before' || which === 'after') && !isTest(this);
+    for (let at = 0; isOfAll && at < observers.length; at += 1) observers[at].suiteHooks?.(this, done);
+    return done;
+  };
+}
+
+// Calls the given functions at events of the process's end: before the project's listeners, and `exited` after those of the exit. Not by
+// listeners: tests remove those of others.
 function atEnd(calls) {
   const { emit } = process;
   const value = function (event, ...rest) {
-    if (Object.hasOwn(calls, event)) calls[event]();
-    return emit.call(this, event, ...rest);
+    if (event !== 'exited' && Object.hasOwn(calls, event)) calls[event]();
+    const hadListeners = emit.call(this, event, ...rest);
+    if (event === 'exit') calls.exited?.();
+    return hadListeners;
   };
   Object.defineProperty(process, 'emit', { value, configurable: true, writable: true });
 }
