@@ -13,7 +13,7 @@ use proctor_proto::v1::{Attribution, LineRange, TestsCoveringRequest, TestsCover
 use std::path::Path;
 
 const DESCRIPTION: &str = "\
-The tests that execute a file, line or function, as measured (Go, Python, Rust, Jest, Vitest, Mocha, Node). Call it before you \
+The tests that execute a file, line or function, as measured (Go, Python, Rust, JavaScript). Call it before you \
 change code, to see what guards it, or after: run_tests with these names runs only them. Needs a run_tests. Runs nothing.";
 
 pub(super) fn spec() -> ToolSpec {

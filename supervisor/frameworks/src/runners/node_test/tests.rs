@@ -24,7 +24,8 @@ fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bo
 fn line(step: &Step) -> String {
     let destination = "--test-reporter-destination=stdout";
     let ours = format!("--test --test-reporter=/s/node/reporter.cjs {destination}");
-    let theirs = format!(" --test-reporter=spec {destination} --require=/s/node/output.cjs");
+    let theirs =
+        format!(" --test-reporter=spec {destination} --require=/s/node/lines.cjs --require=/s/node/output.cjs");
     step.args.join(" ").replace(&ours, "...").replace(&theirs, "")
 }
 
