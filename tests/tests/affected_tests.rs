@@ -673,6 +673,27 @@ fn nodes_tests_follow_what_their_files_loaded() {
     assert_eq!((names(&report), &report["affected"]["left_out"]), (vec!["total".to_owned()], &json!(2)), "{report}");
 }
 
+/// No text says it: a package may start the process.
+#[test]
+fn a_test_of_node_that_starts_a_process_runs_with_any_change() {
+    let start = "import { test } from 'node:test';\nconst { ['exec' + 'FileSync']: run } = await import(['node:child', 'process'].join('_'));\ntest('starts', () => run(process.execPath, ['bin/cli.mjs']));\n";
+    let mut workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"node --test"}}"#),
+        ("bin/cli.mjs", "import { total } from '../src/price.mjs';\nif (total(2) !== 4) process.exitCode = 1;\n"),
+        ("src/price.mjs", "export function total(a) {\n  return a * 2;\n}\n"),
+        ("test/starts.test.mjs", start),
+        (
+            "test/total.test.mjs",
+            "import { test } from 'node:test';\nimport { total } from '../src/price.mjs';\ntest('total', () => void total(2));\n",
+        ),
+        ("test/alone.test.mjs", "import { test } from 'node:test';\ntest('alone', () => {});\n"),
+    ]);
+    workspace.search_path = search_path_with_newest_node();
+    assert_eq!(names(&run_affected(&workspace, 0)), ["alone", "starts", "total"]);
+    write_before_run(&workspace.path, "src/price.mjs", "export function total(a) {\n  return a * 3;\n}\n");
+    assert_eq!(names(&run_affected(&workspace, 1)), ["starts", "total"]);
+}
+
 #[test]
 fn mocha_tests_all_run() {
     let workspace = javascript_workspace(&[

@@ -8,7 +8,7 @@ const vm = require('node:vm');
 
 const [, , scripts] = process.argv;
 const { insert } = require(path.join(scripts, 'probes.cjs'));
-const { parser } = require(path.join(scripts, 'modules.cjs'));
+const { parser } = require(path.join(scripts, 'node_internals.cjs'));
 require(path.join(scripts, 'hits.cjs'));
 
 const OPTIONS = { ecmaVersion: 'latest', sourceType: 'script', allowReturnOutsideFunction: true };

@@ -245,6 +245,8 @@ impl JavaScriptRules<'_> {
         let mut reaching: Vec<&str> = self.files.reading().collect();
         reaching.extend(new.into_iter().flat_map(|_| self.files.looking()));
         reaching.extend(self.loaded.names().filter(|file| self.is_unread(file)));
+        let starting = self.input.index.tests_with_processes();
+        reaching.extend(starting.iter().map(|test| test.package.as_str()));
         let direct: BTreeSet<&str> = reaching.iter().copied().filter(|file| self.is_test(file)).collect();
         let through = self.test_files_loading(reaching.iter().copied());
         for test_file in direct.into_iter().chain(through) {

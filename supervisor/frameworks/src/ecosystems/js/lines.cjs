@@ -11,6 +11,8 @@ const { joinTitles } = require('./report.cjs');
 // Taken before a test can replace them.
 const { openSync, writeSync, closeSync } = fs;
 const { join, relative } = path;
+// A path within a directory, without functions of Node that use others which a test can replace.
+const pathIn = (directory, file) => (file.startsWith(`${directory}/`) ? file.slice(directory.length + 1) : relative(directory, file));
 const { pid } = process;
 const { stringify } = JSON;
 const allocate = Buffer.allocUnsafe.bind(Buffer);
@@ -119,6 +121,10 @@ class Lines {
   #isMixed = false;
   // Number of the last set of lines of a test and its subtests.
   #joint = 0;
+  // Whether processes or threads were started, of which no line is known, and whether a test says so.
+  #hasStarted = false;
+  #isStartSaid = false;
+  #lastTest;
 
   // `settings`: the directory of the files, and the workspace's.
   constructor(settings, hits) {
@@ -158,7 +164,19 @@ class Lines {
 
   // `uses`: the numbers of sets of lines that the test shares with others.
   #writeTest(file, name, uses, words) {
-    this.#write('test', { package: relative(this.#workspace, file), name, uses, processes: false }, words);
+    this.#isStartSaid = this.#hasStarted;
+    this.#lastTest = [file, name];
+    this.#write('test', { package: pathIn(this.#workspace, file), name, uses, processes: this.#hasStarted }, words);
+  }
+
+  // A process or thread is started, which may serve this test or any later one.
+  started() {
+    this.#hasStarted = true;
+  }
+
+  // The last test is over. It stands for what was started behind it.
+  endOfTests() {
+    if (this.#hasStarted && !this.#isStartSaid && this.#lastTest) this.#writeTest(...this.#lastTest, [], []);
   }
 
   // From here on lines are shared by all tests, since they cannot be told apart.
@@ -188,7 +206,7 @@ class Lines {
   imported(files) {
     const numbers = [];
     this.#numbers.forEach((number, file) => {
-      if (files.has(join(this.#workspace, file))) numbers[numbers.length] = number;
+      if (files.has(`${this.#workspace}/${file}`)) numbers[numbers.length] = number;
     });
     this.#write('imported', { files: numbers });
   }
@@ -219,7 +237,7 @@ class Lines {
     for (let at = 0; at < this.#hits.files.length; at += 1) paths[paths.length] = this.#hits.files[at].path;
     const files = this.#numbersOf(paths);
     const natively = this.#numbersOf(others);
-    if (files && natively) this.#write('loads', { package: relative(this.#workspace, file), files, natively });
+    if (files && natively) this.#write('loads', { package: pathIn(this.#workspace, file), files, natively });
   }
 
   // Says which files the runner's own process was started with: settings, set-up of all tests, reporters.
@@ -231,7 +249,7 @@ class Lines {
   #projectPaths(files) {
     const paths = [];
     for (let at = 0; at < files.length; at += 1) {
-      if (isProjectFile(files[at], this.#workspace)) paths[paths.length] = relative(this.#workspace, files[at]);
+      if (isProjectFile(files[at], this.#workspace)) paths[paths.length] = pathIn(this.#workspace, files[at]);
     }
     return paths;
   }
@@ -249,7 +267,7 @@ class Lines {
 
   // Whether a file was loaded with probes.
   hasLinesOf(file) {
-    const wanted = relative(this.#workspace, file);
+    const wanted = pathIn(this.#workspace, file);
     const { files } = this.#hits;
     for (let at = 0; at < files.length; at += 1) if (files[at].path === wanted) return true;
     return false;

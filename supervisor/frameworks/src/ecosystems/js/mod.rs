@@ -78,7 +78,7 @@ pub(crate) fn shared_files_with_lines(files: &[(&str, &[u8])]) -> Vec<InjectedFi
         ("js/hits.cjs", include_bytes!("hits.cjs")),
         ("js/lines.cjs", include_bytes!("lines.cjs")),
         ("js/modules.cjs", include_bytes!("modules.cjs")),
-        ("js/node_hooks.cjs", include_bytes!("node_hooks.cjs")),
+        ("js/node_internals.cjs", include_bytes!("node_internals.cjs")),
         ("js/probes.cjs", include_bytes!("probes.cjs")),
     ];
     shared_files(&[&lines[..], files].concat())

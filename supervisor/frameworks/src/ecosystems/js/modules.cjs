@@ -11,12 +11,11 @@ const Module = require('node:module');
 const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
-const { HAS_HOOKS, NODES_WITH_HOOKS } = require('./node_hooks.cjs');
+const { HAS_HOOKS, NODES_WITH_HOOKS, parser } = require('./node_internals.cjs');
 const { install } = require('./hits.cjs');
 const { Lines, attempt, isProjectFile } = require('./lines.cjs');
 const { VERSION, inlineMap, insert } = require('./probes.cjs');
 
-const PARSER = 'internal/deps/acorn/acorn/dist/acorn';
 const OPTIONS = {
   ecmaVersion: 'latest',
   allowAwaitOutsideFunction: true,
@@ -29,24 +28,12 @@ const OPTIONS = {
 const MODULES = new Set(['module', 'module-typescript']);
 const TYPESCRIPT = new Set(['typescript', 'commonjs-typescript', 'module-typescript']);
 
+// Taken before a test can replace them: tests load modules, too.
 const { readFileSync, writeFileSync, renameSync, mkdirSync } = fs;
+const { slice } = String.prototype;
+const bytesOf = Buffer.from.bind(Buffer);
 const { stringify } = JSON;
 const { apply } = Reflect;
-
-// Acorn, as the text of a module that Node has for its own use; `undefined` if it has none.
-function parser() {
-  const isSilent = process.noDeprecation; // With `--no-deprecation` it cannot be set.
-  try {
-    if (!isSilent) process.noDeprecation = true;
-    const module = { exports: {} };
-    Function('exports', 'module', process.binding('natives')[PARSER])(module.exports, module);
-    return module.exports.parse;
-  } catch {
-    return undefined;
-  } finally {
-    if (!isSilent) process.noDeprecation = isSilent;
-  }
-}
 
 class MeasuredModules {
   #cache;
@@ -132,7 +119,7 @@ class MeasuredModules {
     const found = attempt(() => {
       if (typeof code !== 'string' || !isProjectFile(file, this.#workspace)) return undefined;
       const key = hashOf(stringify([VERSION, process.version, file, this.#workspace, isModule, code]));
-      const place = path.join(this.#cache, key);
+      const place = `${this.#cache}/${key}`;
       return read(place) ?? this.#store(place, this.#make(code, file, isModule));
     });
     return found ?? code;
@@ -154,14 +141,14 @@ class MeasuredModules {
   #make(code, file, isModule) {
     const map = mapOf(code);
     // Without a map nothing says which lines of the source these are, unless types were replaced by blanks.
-    const isSource = code.replace(/^\ufeff/, '').length === lengthOf(file);
+    const isSource = withoutMark(code).length === lengthOf(file);
     if (!map && !isSource) return code;
     if (this.#parse === undefined) {
       this.#parse = parser() ?? null;
-      if (this.#parse === null) this.lines.note(`lines are not measured: Node ${process.version} has no parser of its own`);
+      if (this.#parse === null) this.lines.note(`lines are not measured: the parser of Node ${process.version} cannot be used`);
     }
     if (this.#parse === null) return code;
-    const place = { absolute: file, path: path.relative(this.#workspace, file), isSource };
+    const place = { absolute: file, path: apply(slice, file, [this.#workspace.length + 1]), isSource };
     return insert(code, map, place, (text) => this.#parsed(text, isModule))?.code ?? code;
   }
 
@@ -186,7 +173,10 @@ class MeasuredModules {
   }
 }
 
-const textOf = ({ source }) => (typeof source === 'string' ? source : Buffer.from(source).toString()).replace(/^\ufeff/, '');
+// Without a byte order mark.
+const withoutMark = (text) => (text[0] === '\ufeff' ? apply(slice, text, [1]) : text);
+
+const textOf = ({ source }) => withoutMark(typeof source === 'string' ? source : bytesOf(source).toString());
 
 // Code as Node runs it: of TypeScript, types become blanks. As it is if it has more of TypeScript than types.
 function withoutTypes(code, format) {
@@ -237,10 +227,10 @@ function mapOf(code) {
 // The length of a file's text; `undefined` for a module that is in no file.
 function lengthOf(file) {
   try {
-    return readFileSync(file, 'utf8').replace(/^\ufeff/, '').length;
+    return withoutMark(readFileSync(file, 'utf8')).length;
   } catch {
     return undefined;
   }
 }
 
-module.exports = { MeasuredModules, parser };
+module.exports = { MeasuredModules };

@@ -4,6 +4,9 @@
 // map with them. Where a statement begins a line, its probe is at the end of the one before, so that columns stay. The parser is the one that the project's runner brings; its tree may be ESTree's or Babel's.
 'use strict';
 
+// Taken before a test can replace them.
+const { basename, dirname, extname, resolve } = require('node:path');
+
 // Part of the key of cached code: changes with what is inserted.
 const VERSION = 'proctor-lines-5';
 
@@ -332,10 +335,9 @@ function encode(fields) {
 
 // For each line of the code its segments: pairs of column and line of `file`, counted from 1; `undefined` is of another source.
 function sourceSegments(map, file) {
-  const path = require('node:path');
-  const from = (source) => path.resolve(path.dirname(file), map.sourceRoot ?? '', String(source).replace(/^file:\/\//, '').replace(/[?#].*$/, ''));
+  const from = (source) => resolve(dirname(file), map.sourceRoot ?? '', String(source).replace(/^file:\/\//, '').replace(/[?#].*$/, ''));
   // A transformer may not know the name of the only source.
-  const isAnother = (source) => path.extname(source) !== '' && path.basename(source) !== path.basename(file);
+  const isAnother = (source) => extname(source) !== '' && basename(source) !== basename(file);
   const isOwn = map.sources.map((source) => {
     if (!source) return map.sources.length === 1;
     return from(source) === file || (map.sources.length === 1 && !isAnother(from(source)));

@@ -6,7 +6,7 @@ const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
 const { attempt, noteFor, noteRunnerFiles, readSettings, takeSettings } = require('../js/lines.cjs');
-const { HAS_HOOKS, NODES_WITH_HOOKS } = require('../js/node_hooks.cjs');
+const { HAS_HOOKS, NODES_WITH_HOOKS, watchStarts } = require('../js/node_internals.cjs');
 const { SEPARATOR, printableTitle } = require('../js/report.cjs');
 const { atEnd, follow, ownFile } = require('./process_tests.cjs');
 
@@ -77,6 +77,7 @@ class TestsOfFile {
       this.#lines.end(this, this.#file, [path.basename(this.#file)]);
     }
     this.#lines.outside();
+    this.#lines.endOfTests();
   }
 }
 
@@ -85,6 +86,7 @@ function measure(settings, file) {
   const { MeasuredModules } = require('../js/modules.cjs');
   const modules = new MeasuredModules(settings, file);
   const { lines } = modules;
+  watchStarts(() => attempt(() => lines.started()));
   const tests = new TestsOfFile(file, lines);
   follow({
     begin: (test) => attempt(() => tests.begin(test)),

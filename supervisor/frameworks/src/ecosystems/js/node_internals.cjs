@@ -1,0 +1,52 @@
+// What the measurement of lines uses of Node's own parts, and which versions of Node have them.
+'use strict';
+
+const { registerHooks } = require('node:module');
+
+const PARSER = 'internal/deps/acorn/acorn/dist/acorn';
+
+// The versions with hooks for loading modules that serve. Before, a CommonJS module that an ES module imports is loaded in another way
+// where there are hooks, and loaders of the project fail.
+const NODES_WITH_HOOKS = 'Node 22.23, 24.12, 26 or newer';
+
+// By major version, the first minor one.
+const FIRST = { 22: 23, 24: 12, 25: 2 };
+
+const [major, minor] = process.versions.node.split('.').map(Number);
+const HAS_HOOKS = registerHooks !== undefined && (major > 25 || minor >= (FIRST[major] ?? Infinity));
+
+// A part of Node that no module exports, without the warning for it.
+function internal(name) {
+  const isSilent = process.noDeprecation; // With `--no-deprecation` it cannot be set.
+  try {
+    if (!isSilent) process.noDeprecation = true;
+    return process.binding(name);
+  } finally {
+    if (!isSilent) process.noDeprecation = isSilent;
+  }
+}
+
+// Acorn, as the text of a module that Node has for its own use; `undefined` where it has none, or compiles no text.
+function parser() {
+  try {
+    const module = { exports: {} };
+    Function('exports', 'module', internal('natives')[PARSER])(module.exports, module);
+    return module.exports.parse;
+  } catch {
+    return undefined;
+  }
+}
+
+// Calls `started` before each process and thread that this process starts, whatever starts it.
+function watchStarts(started) {
+  const { subscribe } = require('node:diagnostics_channel');
+  for (const channel of ['child_process', 'worker_threads']) subscribe(channel, started);
+  const synchronous = internal('spawn_sync');
+  const { spawn } = synchronous;
+  synchronous.spawn = (...options) => {
+    started();
+    return Reflect.apply(spawn, synchronous, options);
+  };
+}
+
+module.exports = { HAS_HOOKS, NODES_WITH_HOOKS, parser, watchStarts };
