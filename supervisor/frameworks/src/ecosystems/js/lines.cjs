@@ -166,7 +166,7 @@ class Lines {
   #writeTest(file, name, uses, words) {
     this.#isStartSaid = this.#hasStarted;
     this.#lastTest = [file, name];
-    this.#write('test', { package: pathIn(this.#workspace, file), name, uses, processes: this.#hasStarted }, words);
+    this.#write('test', { package: pathIn(this.#workspace, file), name, uses, processes: this.#isStartSaid }, words);
   }
 
   // A process or thread is started, which may serve this test or any later one.

@@ -37,14 +37,31 @@ function parser() {
   }
 }
 
-// Calls `started` before each process and thread that this process starts, whatever starts it.
+// Whether esbuild starts what is started now: in loaders of the project it changes texts that it is given.
+function isOfTransformer() {
+  const frames = String(new Error().stack).split('\n').slice(1);
+  const caller = frames.find((frame) => !/\bnode:/.test(frame) && !frame.includes(__filename));
+  return /[\\/]node_modules[\\/]esbuild[\\/]/.test(caller);
+}
+
+// Calls `started` as this process starts another one, or a thread, that may run any file, whatever starts it.
 function watchStarts(started) {
   const { subscribe } = require('node:diagnostics_channel');
-  for (const channel of ['child_process', 'worker_threads']) subscribe(channel, started);
+  const noted = () => {
+    try {
+      if (isOfTransformer()) return;
+    } catch {
+      // A test has replaced what this calls.
+    }
+    started();
+  };
+  subscribe('child_process', noted);
+  // Node's own thread for loaders (`module.register`) runs no test.
+  subscribe('worker_threads', ({ worker }) => worker?.constructor?.name === 'InternalWorker' || noted());
   const synchronous = internal('spawn_sync');
   const { spawn } = synchronous;
   synchronous.spawn = (...options) => {
-    started();
+    noted();
     return Reflect.apply(spawn, synchronous, options);
   };
 }
