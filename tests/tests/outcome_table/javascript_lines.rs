@@ -142,6 +142,28 @@ fn measures_each_test_of_node() {
     assert_eq!(check("node/lines", &[NODE]), json!([TOGETHER]));
 }
 
+/// Types alone can be removed without Node.
+#[test]
+fn node_compiles_typescript_that_has_more_than_types() {
+    let mut workspace = TestWorkspace::empty();
+    workspace.search_path = search_path_with_newest_node();
+    for (file, text) in [
+        ("package.json", r#"{"scripts": {"test": "node --experimental-transform-types --test"}}"#),
+        ("color.mts", "export enum Color { red = 1 }\n"),
+        ("shape.cts", "enum Shape { round = 2 }\nmodule.exports = { Shape };\n"),
+        (
+            "color.test.mts",
+            "import assert from 'node:assert';\nimport { test } from 'node:test';\nimport { Color } from './color.mts';\nimport shape from './shape.cts';\ntest('colors', () => {\n  assert.equal(Color.red + shape.Shape.round, 3);\n});\n",
+        ),
+    ] {
+        workspace.write(file, text);
+    }
+    let output = workspace.proctor(&["run", "--output", "json"]);
+    assert_eq!((output.status, &output.json()["outcome"]), (0, &json!("passed")), "{output:?}");
+    let own = [("color.test.mts:6", &[("color.test.mts", &["colors"][..])][..]), ("color.mts:1", &[])];
+    check_covering(&own, |place| workspace.proctor(&["covering", place]));
+}
+
 #[test]
 fn a_program_behaves_the_same_with_probes() {
     let root = source_root();

@@ -56,7 +56,10 @@ class MeasuredModules {
     this.#workspace = settings.workspace;
     this.lines = new Lines(settings, install(globalThis));
     const { _compile } = Module.prototype;
-    const compiled = (code, file, format) => attempt(() => this.#withProbes(withoutTypes(code, format), file)) ?? code;
+    const compiled = (code, file, format) => {
+      const text = attempt(() => withoutTypes(code, format));
+      return text === undefined ? code : this.#withProbes(text, file);
+    };
     Module.prototype._compile = function (code, file, format, ...more) {
       return apply(_compile, this, [compiled(code, file, format), file, format, ...more]);
     };
@@ -89,6 +92,7 @@ class MeasuredModules {
     this.#files.add(file);
     if (!found.source || !MODULES.has(found.format)) return found;
     const text = withoutTypes(textOf(found), found.format);
+    if (text === undefined) return found;
     this.#modules.add(file);
     const source = this.#withProbes(text, file, true);
     return { ...found, format: 'module', source: file === this.#entry ? this.#withEnd(source) : source };
@@ -178,15 +182,15 @@ const withoutMark = (text) => (text[0] === '\ufeff' ? apply(slice, text, [1]) : 
 
 const textOf = ({ source }) => withoutMark(typeof source === 'string' ? source : bytesOf(source).toString());
 
-// Code as Node runs it: of TypeScript, types become blanks. As it is if it has more of TypeScript than types.
+// Code as Node runs it: of TypeScript, types become blanks. `undefined` if it has more of TypeScript than types, as enumerations.
 function withoutTypes(code, format) {
-  if (!TYPESCRIPT.has(format) || Module.stripTypeScriptTypes === undefined) return code;
+  if (!TYPESCRIPT.has(format)) return code;
   const { emitWarning } = process;
   try {
     process.emitWarning = () => {}; // The function is experimental.
     return Module.stripTypeScriptTypes(code);
   } catch {
-    return code;
+    return undefined;
   } finally {
     process.emitWarning = emitWarning;
   }
