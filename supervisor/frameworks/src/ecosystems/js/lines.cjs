@@ -220,7 +220,6 @@ class Lines {
   // The same for a process of Node that loads files with probes. A source without them has executed what no line shows.
   loadedAll(file, all) {
     const known = new KeptSet();
-    this.#noteUnmeasuredFiles();
     for (let at = 0; at < this.#hits.files.length; at += 1) known.add(this.#hits.files[at].path);
     const more = [];
     const others = [];

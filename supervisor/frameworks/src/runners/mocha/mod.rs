@@ -206,7 +206,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: 
         }
         let mut args = arguments(&group, options, request);
         if request.coverage == CoverageMode::Auto {
-            launch = launch.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache));
+            launch = launch.with_lines_cache(request);
             args.insert(0, format!("--require={}/mocha/lines.cjs", request.scratch));
         }
         if let Some(titles) = request.scope.title_filter() {

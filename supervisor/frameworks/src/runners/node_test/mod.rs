@@ -138,9 +138,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, lists:
             None => Launch::for_node(tree, group.project, request, &script),
         };
         launch = launch.with_env("PROCTOR_REPORT", format!("{}/{REPORT}", request.scratch));
-        if request.coverage == CoverageMode::Auto {
-            launch = launch.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache));
-        }
+        launch = launch.with_lines_cache(request);
         launch = if lists {
             launch.with_env("PROCTOR_LISTING", "1")
         } else {
