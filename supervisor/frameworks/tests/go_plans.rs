@@ -7,7 +7,7 @@ mod support {
 }
 
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, PlanError, PlanRequest};
@@ -72,17 +72,17 @@ fn each_module_gets_one_command() {
 
 #[test]
 fn notes_what_coverage_does_not_reach() {
-    let notes = |files: &[&str], coverage| {
+    let notes = |files: &[&str], is_measured| {
         let selection = matching("", files);
-        let want = PlanRequest { coverage, ..want(&selection) };
+        let want = PlanRequest { is_measured, ..want(&selection) };
         Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap().notes
     };
-    let borders = notes(&[], CoverageMode::Auto);
+    let borders = notes(&[], true);
     let by_package = "coverage is known by package, not by test: the sources of the Go toolchain are not known";
     assert_eq!(borders[0], by_package);
     assert!(borders.len() == 2 && borders[1].starts_with("coverage is measured within each Go module"), "{borders:?}");
-    assert_eq!(notes(&["b/c/c.go", "a/a.go"], CoverageMode::Auto), [by_package], "one module");
-    assert_eq!(notes(&[], CoverageMode::Off), [""; 0]);
+    assert_eq!(notes(&["b/c/c.go", "a/a.go"], true), [by_package], "one module");
+    assert_eq!(notes(&[], false), [""; 0]);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn refuses_more_commands_than_a_run_may_have() {
 
 #[test]
 fn coverage_injects_its_wrapper() {
-    let want = PlanRequest { coverage: CoverageMode::Auto, parallel: Some(3), ..want(&Selection::All) };
+    let want = PlanRequest { is_measured: true, parallel: Some(3), ..want(&Selection::All) };
     let plan = Go.plan(&Go.detect(&tree()), &tree(), &want).unwrap();
     let args = plan.steps[0].args.join(" ");
     assert_eq!(

@@ -7,7 +7,7 @@ mod support {
 }
 
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::detection::choose;
 use proctor_frameworks::runners::pytest::Pytest;
@@ -28,7 +28,7 @@ fn tree(settings: &str) -> FileTree {
 }
 
 fn want(selection: &Selection) -> PlanRequest<'_> {
-    PlanRequest { coverage: CoverageMode::Auto, ..support::want::want(selection) }
+    PlanRequest { is_measured: true, ..support::want::want(selection) }
 }
 
 fn tree_of(framework: &dyn Framework) -> FileTree {
@@ -116,7 +116,7 @@ fn selects_everything() {
     ];
     assert_eq!(env, wanted);
     let tree = tree_of(&Pytest);
-    let without = PlanRequest { coverage: CoverageMode::Off, ..want(&Selection::All) };
+    let without = PlanRequest { is_measured: false, ..want(&Selection::All) };
     let plan = Pytest.plan(&Pytest.detect(&tree), &tree, &without).unwrap();
     assert_eq!((plan.files.len(), plan.steps[0].env.contains_key("PROCTOR_COVERAGE")), (1, false));
     let listing = Pytest.plan_listing(&Pytest.detect(&tree), &tree, &want(&Selection::All)).unwrap();

@@ -7,7 +7,7 @@ mod support {
 }
 
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 use proctor_frameworks::detection::choose;
 use proctor_frameworks::runners::rust::{Cargo, Nextest};
@@ -32,7 +32,7 @@ fn tree() -> FileTree {
 
 fn want(selection: &Selection, parallel: Option<u32>) -> PlanRequest<'_> {
     let plain = support::want::want(selection);
-    PlanRequest { coverage: CoverageMode::Off, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
+    PlanRequest { is_measured: false, parallel, workspace: "/ws", scratch: "/tmp/proctor", ..plain }
 }
 
 fn plan(framework: &dyn Framework, selection: &Selection) -> Result<Plan, PlanError> {
@@ -159,7 +159,7 @@ fn the_runner_script_contains_the_projects_runner() {
 #[test]
 fn measures_lines_with_a_program_before_rustc_and_a_recorder() {
     for (framework, name) in [(&Cargo as &dyn Framework, "cargo"), (&Nextest, "nextest")] {
-        let request = PlanRequest { coverage: CoverageMode::Auto, ..want(&Selection::All, None) };
+        let request = PlanRequest { is_measured: true, ..want(&Selection::All, None) };
         let plan = framework.plan(&framework.detect(&tree()), &tree(), &request).unwrap();
         let [.., wrapper, recorder] = plan.files.as_slice() else { panic!("{:?}", plan.files) };
         assert!(wrapper.path.starts_with("rustc-") && wrapper.executable, "{}", wrapper.path);
@@ -187,7 +187,7 @@ fn a_program_of_the_projects_own_before_rustc_stays() {
     tree.add_with_content("a/Cargo.toml", "[package]\nname = 'a'\n");
     tree.add_with_content(".cargo/config.toml", "[build]\nrustc-workspace-wrapper = 'tools/rustc'\n");
     for framework in [&Cargo as &dyn Framework, &Nextest] {
-        let request = PlanRequest { coverage: CoverageMode::Auto, ..want(&Selection::All, None) };
+        let request = PlanRequest { is_measured: true, ..want(&Selection::All, None) };
         let plan = framework.plan(&framework.detect(&tree), &tree, &request).unwrap();
         let note = "coverage is not measured: a sets a `rustc-workspace-wrapper` of its own";
         assert!(plan.notes.iter().any(|known| known == note), "{:?}", plan.notes);

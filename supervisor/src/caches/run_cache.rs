@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::host::toolchain::{CacheDirs, Toolchain};
     use proctor_core::isolation::Network;
-    use proctor_core::request::{BrowserOptions, CoverageMode, RunKind, Selection};
+    use proctor_core::request::{BrowserOptions, RunKind, Selection};
     use proctor_core::test_order::TestOrder;
     use proctor_frameworks::{FRAMEWORKS, PlanRequest, detection};
 
@@ -153,7 +153,7 @@ mod tests {
         let want = PlanRequest {
             selection: &selection,
             scope: &proctor_frameworks::EVERYTHING,
-            coverage: CoverageMode::Auto,
+            is_measured: true,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

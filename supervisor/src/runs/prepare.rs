@@ -219,7 +219,7 @@ pub fn prepare(
     let want = PlanRequest {
         selection: &selection,
         scope: &scope,
-        coverage: request.coverage,
+        is_measured: kind == RunKind::Tests && request.coverage != CoverageMode::Off,
         parallel: request.parallel,
         order: request.order,
         stop_at_first_failure: request.stop_at_first_failure,
@@ -416,8 +416,7 @@ fn plan_detected(
 ) -> Result<FrameworkPlan, PrepareError> {
     let chosen = detection::choose(&scan.tree, request.framework.as_deref(), &request.selection)?;
     let selection = chosen.resolve(&scan.tree, &request.selection);
-    let is_measured = kind == RunKind::Tests && request.coverage != CoverageMode::Off;
-    let sources = is_measured.then(|| sources(&chosen)).flatten();
+    let sources = want.is_measured.then(|| sources(&chosen)).flatten();
     let want = PlanRequest { selection: &selection, toolchain_sources: sources.as_ref(), ..want.clone() };
     let (plan, parser) = chosen.plan(kind, &scan.tree, &want, request.browsing)?;
     let wall_ms_max = chosen.default_wall_ms(|name| policy.timeouts.get(name).copied(), policy.defaults.wall_ms_max);

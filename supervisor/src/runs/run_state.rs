@@ -347,7 +347,7 @@ mod tests {
     use super::*;
     use proctor_core::isolation::Network;
     use proctor_core::outcome::KillReason;
-    use proctor_core::request::{CoverageMode, Selection};
+    use proctor_core::request::Selection;
     use proctor_core::test_order::TestOrder;
     use proctor_frameworks::runners::go::Go;
     use proctor_frameworks::{FileTree, Framework, PlanRequest};
@@ -360,7 +360,7 @@ mod tests {
         let want = PlanRequest {
             selection: &Selection::All,
             scope: &proctor_frameworks::EVERYTHING,
-            coverage: CoverageMode::Off,
+            is_measured: false,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

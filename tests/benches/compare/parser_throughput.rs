@@ -8,7 +8,7 @@ use criterion::{Criterion, Throughput};
 use proctor_core::event::RunnerEvent;
 use proctor_core::isolation::Network;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, Plan, PlanRequest};
 use serde::Deserialize;
@@ -123,7 +123,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
     let want = PlanRequest {
         selection: &selection,
         scope: &proctor_frameworks::EVERYTHING,
-        coverage: CoverageMode::Off,
+        is_measured: false,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

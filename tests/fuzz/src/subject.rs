@@ -2,7 +2,7 @@
 
 use proctor_core::check::CheckRequest;
 use proctor_core::isolation::Network;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_frameworks::checks::{CHECKERS, CheckParser, choose};
 use proctor_frameworks::{FRAMEWORKS, FileTree, Framework, Parser, Plan, PlanRequest, runners::custom};
 
@@ -23,7 +23,7 @@ pub fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest {
         selection,
         scope: &proctor_frameworks::EVERYTHING,
-        coverage: CoverageMode::Auto,
+        is_measured: true,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

@@ -2,7 +2,7 @@
 
 use super::{StackRequest, TestScope};
 use proctor_core::isolation::Network;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -25,8 +25,8 @@ pub struct PlanRequest<'a> {
     pub selection: &'a Selection,
     /// Which tests a run of all tests includes; everything for any other selection.
     pub scope: &'a TestScope,
-    /// Whether to measure coverage.
-    pub coverage: CoverageMode,
+    /// Whether to measure which tests execute which lines.
+    pub is_measured: bool,
     /// Requested number of tests that run at the same time within one package.
     pub parallel: Option<u32>,
     /// The order of the tests: one that the manifest's [`OrderSupport`](crate::OrderSupport) has.
@@ -63,7 +63,7 @@ impl<'a> PlanRequest<'a> {
         PlanRequest {
             selection,
             scope: &crate::contract::EVERYTHING,
-            coverage: CoverageMode::Off,
+            is_measured: false,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

@@ -6,7 +6,7 @@ use crate::render::{self, BRIEF};
 use crate::want::want;
 use proctor_core::event::RunnerEvent;
 use proctor_core::outcome::Exit;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestOutcome;
 use proctor_frameworks::runners::go::Go;
 use proctor_frameworks::{FileTree, Framework, PlanRequest};
@@ -91,7 +91,7 @@ fn a_stream_that_just_ends_leaves_no_test_without_an_outcome() {
 fn reruns_packages_broken_by_another_one_without_coverage() {
     let mut tree = FileTree::default();
     tree.add_with_content("go.mod", "module example.com/x\n");
-    let want = PlanRequest { coverage: CoverageMode::Auto, ..want(&Selection::All) };
+    let want = PlanRequest { is_measured: true, ..want(&Selection::All) };
     let mut parser = Go.parser(&Go.plan(&Go.detect(&tree), &tree, &want).unwrap(), &want);
     let mut events = Vec::new();
     let mut step = |number, name| {

@@ -1,7 +1,7 @@
 //! A default request for the adapters.
 
 use proctor_core::isolation::Network;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_frameworks::PlanRequest;
 
 /// The plainest run of `selection`.
@@ -9,7 +9,7 @@ pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
     PlanRequest {
         selection,
         scope: &proctor_frameworks::EVERYTHING,
-        coverage: CoverageMode::Off,
+        is_measured: false,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

@@ -7,7 +7,7 @@ use super::{
 use crate::contract::{CoverageHarvest, FileTree, Framework, Manifest, Parser, Plan, PlanError, PlanRequest, Project};
 use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use proctor_core::request::{BrowserOptions, CoverageMode};
+use proctor_core::request::BrowserOptions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one JavaScript runner adds to what all of them share.
@@ -97,7 +97,7 @@ impl<F: JsFramework> Framework for F {
         tree: &FileTree,
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
-        self.plan_names(projects, tree, &PlanRequest { coverage: CoverageMode::Off, ..request.clone() })
+        self.plan_names(projects, tree, &PlanRequest { is_measured: false, ..request.clone() })
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

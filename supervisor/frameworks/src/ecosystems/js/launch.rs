@@ -10,7 +10,6 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, PlanRequest, Step};
 use crate::parsing::workspace_paths::{ancestors, join};
-use proctor_core::request::CoverageMode;
 use std::collections::BTreeMap;
 
 /// An injected script, below the scratch directory, that starts a program of packages in archives.
@@ -96,10 +95,10 @@ impl Launch {
 
     /// Says where code with probes is cached, if lines are measured.
     pub(crate) fn with_lines_cache(self, request: &PlanRequest<'_>) -> Launch {
-        match request.coverage {
-            CoverageMode::Auto => self.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache)),
-            CoverageMode::Off => self,
+        if request.is_measured {
+            return self.with_env("PROCTOR_LINES_CACHE", format!("{}/js-lines", request.cache));
         }
+        self
     }
 
     /// The command with these arguments.

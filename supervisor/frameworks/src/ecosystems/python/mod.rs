@@ -22,7 +22,7 @@ use crate::contract::{
     TestScope,
 };
 use crate::formats::line_records;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use toolchain::INTERPRETERS;
@@ -60,7 +60,7 @@ impl<'a> PlanBuilder<'a> {
         ];
         let modules = [plugins, &shared].concat();
         let modules = zip_archive::archive(format!("{name}/proctor.zip"), &modules);
-        let measured = request.coverage == CoverageMode::Auto;
+        let measured = request.is_measured;
         let storage = measured.then(|| injected(format!("{name}/proctor_lines.so"), LINE_STORAGE.to_vec()));
         let files = [modules].into_iter().chain(storage).collect();
         let plan = Plan { files, report: true, ..Plan::default() };

@@ -17,7 +17,6 @@ use crate::parsing::loaded_sources::LoadedSources;
 use alone_tests::AloneTests;
 use process_lines::{ProcessLines, sort};
 use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement, LoadedFiles};
-use proctor_core::request::CoverageMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most tests named in a note.
@@ -30,7 +29,7 @@ fn directory(framework: &str) -> String {
 
 /// Asks the framework's runner for the lines of each test if the request does.
 pub(crate) fn plan_measurement(plan: &mut Plan, framework: &str, request: &PlanRequest<'_>) {
-    if request.coverage != CoverageMode::Auto {
+    if !request.is_measured {
         return;
     }
     let directory = format!("{ARTIFACTS}/{}", directory(framework));

@@ -5,7 +5,7 @@ use crate::contract::Framework;
 use proctor_core::filter::Filter;
 use proctor_core::outcome::Exit;
 use proctor_core::proof::Proof;
-use proctor_core::request::{Browser, CoverageMode};
+use proctor_core::request::Browser;
 use proctor_core::test_case::TestId;
 
 fn tree(script: &str, config: &str) -> FileTree {
@@ -19,7 +19,7 @@ fn tree(script: &str, config: &str) -> FileTree {
 }
 
 fn plan_for(tree: &FileTree, selection: &Selection, lists: bool) -> Plan {
-    let request = PlanRequest { coverage: CoverageMode::Auto, ..PlanRequest::plain(selection) };
+    let request = PlanRequest { is_measured: true, ..PlanRequest::plain(selection) };
     let projects = Cypress.detect(tree);
     let plan =
         if lists { Cypress.plan_listing(&projects, tree, &request) } else { Cypress.plan(&projects, tree, &request) };

@@ -9,7 +9,6 @@ use crate::contract::FileTree;
 use crate::contract::Project;
 use crate::contract::{InjectedFile, Plan, PlanError, PlanRequest, Step};
 use proctor_core::isolation::Network;
-use proctor_core::request::CoverageMode;
 use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 
@@ -26,7 +25,7 @@ const MODULE_BOUNDARY_NOTE: &str =
 /// `-timeout=0` because only proctor limits the time, `-count=1` because a result from Go's cache is no run.
 pub(super) fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>) -> Result<Plan, PlanError> {
     let mut plan = base_plan();
-    let measured = request.coverage != CoverageMode::Off;
+    let measured = request.is_measured;
     let mut common: Vec<String> = ["test", "-json", "-count=1", "-fullpath", "-timeout=0"].map(str::to_owned).into();
     if measured {
         let overlay = testing_overlay(request.toolchain_sources, request.scratch);

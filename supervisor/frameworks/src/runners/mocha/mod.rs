@@ -29,7 +29,7 @@ use crate::ecosystems::js::{
 };
 use crate::formats::reporter_protocol::RunnerProfile;
 use hooks::is_hook;
-use proctor_core::request::{CoverageMode, RerunTarget};
+use proctor_core::request::RerunTarget;
 
 /// Adapter for Mocha.
 #[derive(Debug, Clone, Copy)]
@@ -205,7 +205,7 @@ fn plan(projects: &[Project], tree: &FileTree, request: &PlanRequest<'_>, more: 
             launch = launch.with_env("PROCTOR_MOCHA_CONFIG", config);
         }
         let mut args = arguments(&group, options, request);
-        if request.coverage == CoverageMode::Auto {
+        if request.is_measured {
             launch = launch.with_lines_cache(request);
             args.insert(0, format!("--require={}/mocha/lines.cjs", request.scratch));
         }

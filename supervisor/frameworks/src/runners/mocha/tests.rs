@@ -3,7 +3,7 @@
 use super::*;
 use crate::contract::{Framework, ScopeGlobs, Step, TestScope};
 use proctor_core::filter::Filter;
-use proctor_core::request::{CoverageMode, Selection};
+use proctor_core::request::Selection;
 use proctor_core::test_case::TestId;
 
 fn tree(script: &str) -> FileTree {
@@ -16,7 +16,7 @@ fn tree(script: &str) -> FileTree {
 }
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let request = PlanRequest { coverage: CoverageMode::Auto, parallel, ..PlanRequest::plain(selection) };
+    let request = PlanRequest { is_measured: true, parallel, ..PlanRequest::plain(selection) };
     let tree = tree(script);
     let projects = Mocha.detect(&tree);
     let plan =

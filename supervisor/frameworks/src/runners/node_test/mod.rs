@@ -29,7 +29,7 @@ use crate::ecosystems::js::{
     self, ForwardPolicy, ForwardedOptions, JsFramework, JsRunner, Launch, NameFilter, RunnerStart, TestGroup,
 };
 use crate::formats::reporter_protocol::RunnerProfile;
-use proctor_core::request::{CoverageMode, RerunTarget, Selection};
+use proctor_core::request::{RerunTarget, Selection};
 use proctor_core::test_case::TestId;
 
 /// Adapter for Node's test runner.
@@ -200,11 +200,11 @@ fn arguments(
 
 /// Options by which Node loads our files before each test file.
 fn preloads(request: &PlanRequest<'_>, lists: bool) -> Vec<String> {
-    let files: &[&str] = match (lists, request.coverage) {
+    let files: &[&str] = match (lists, request.is_measured) {
         (true, _) => &["listing"],
         // First, so that what the others load for the project has lines, too.
-        (false, CoverageMode::Auto) => &["lines", "output"],
-        (false, CoverageMode::Off) => &["output"],
+        (false, true) => &["lines", "output"],
+        (false, false) => &["output"],
     };
     files.iter().map(|file| format!("--require={}/node/{file}.cjs", request.scratch)).collect()
 }

@@ -3,10 +3,9 @@
 use super::*;
 use crate::contract::{Framework, Step};
 use proctor_core::filter::Filter;
-use proctor_core::request::CoverageMode;
 
 fn plan_of(script: &str, selection: &Selection, parallel: Option<u32>, lists: bool) -> Plan {
-    let request = PlanRequest { coverage: CoverageMode::Auto, parallel, ..PlanRequest::plain(selection) };
+    let request = PlanRequest { is_measured: true, parallel, ..PlanRequest::plain(selection) };
     let mut tree = FileTree::default();
     tree.add_with_content("package.json", format!("{{\"scripts\":{{\"test\":\"{script}\"}}}}"));
     for file in ["a.test.js", "b.test.js", "src/x.js", "src/[id].test.js"] {

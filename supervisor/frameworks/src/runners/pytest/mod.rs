@@ -16,7 +16,7 @@ use crate::contract::{
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use proctor_core::request::{BrowserOptions, CoverageMode};
+use proctor_core::request::BrowserOptions;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adapter for pytest.
@@ -149,7 +149,7 @@ impl Framework for Pytest {
         command::plan(
             projects,
             tree,
-            &PlanRequest { parallel: None, coverage: CoverageMode::Off, ..request.clone() },
+            &PlanRequest { parallel: None, is_measured: false, ..request.clone() },
             &["--collect-only", "-q"],
         )
     }

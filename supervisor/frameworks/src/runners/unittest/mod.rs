@@ -22,7 +22,6 @@ use crate::contract::{
 use crate::ecosystems::python::{self, PythonRunner};
 use crate::formats::line_records;
 use crate::formats::reporter_protocol::{ReporterParser, RunnerProfile};
-use proctor_core::request::CoverageMode;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adapter for unittest.
@@ -105,7 +104,7 @@ impl Framework for Unittest {
         tree: &FileTree,
         request: &PlanRequest<'_>,
     ) -> Result<Plan, PlanError> {
-        command::plan(projects, tree, &PlanRequest { coverage: CoverageMode::Off, ..request.clone() }, &["--list"])
+        command::plan(projects, tree, &PlanRequest { is_measured: false, ..request.clone() }, &["--list"])
     }
 
     fn parser(&self, plan: &Plan, request: &PlanRequest<'_>) -> Box<dyn Parser> {

@@ -20,7 +20,6 @@ use execution_records::{ExecutionRecord, RecordKind, parse_records};
 use processes::{Owner, ProcessTree};
 use proctor_core::coverage::{Attribution, Calibration, CoverageMeasurement, LoadedFiles};
 use proctor_core::human_units::first_names;
-use proctor_core::request::CoverageMode;
 use program_map::{FileLines, MapBudget, MapError, ProgramMap, ProgramTarget, TargetKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -50,7 +49,7 @@ fn directory(framework: &str) -> String {
 
 /// Whether the lines of each test of the Cargo workspace in `dir` are measured.
 pub(super) fn is_measured(tree: &FileTree, dir: &str, request: &PlanRequest<'_>) -> bool {
-    request.coverage == CoverageMode::Auto && !own_wrapper(tree, dir)
+    request.is_measured && !own_wrapper(tree, dir)
 }
 
 /// The script and the recorder of a run. Cargo keeps what it builds apart by the script's path, so this path changes when
@@ -69,7 +68,7 @@ fn injected_files(request: &PlanRequest<'_>) -> [InjectedFile; 2] {
 
 /// Has the plan's steps measure lines, unless a project has a wrapper of its own in the place of proctor's.
 pub(super) fn plan_measurement(plan: &mut Plan, framework: &str, tree: &FileTree, request: &PlanRequest<'_>) {
-    if request.coverage != CoverageMode::Auto {
+    if !request.is_measured {
         return;
     }
     let files = injected_files(request);
