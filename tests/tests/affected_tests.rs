@@ -134,19 +134,38 @@ fn go_tests_follow_lines_imports_and_settings() {
 }
 
 #[test]
-fn tests_that_ran_without_coverage_run_with_any_change() {
+fn tests_that_changed_in_a_run_without_coverage_run_with_any_change() {
     let workspace = go_workspace();
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    // What a test executes may have changed with this edit, and nothing measured it.
+    // What its test executes may have changed with this edit, and nothing measured it. What other tests execute has not.
     write_before_run(&workspace.path, "c/c.go", "package c\n\nfunc H() int {\n\treturn 4\n}\n");
     assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
-    let unknown = ["TestA", "TestB", "TestC"].map(|test| format!("{test} what it executes is not known"));
-    assert_eq!(affected(&workspace, "last_run"), unknown.join(", "));
+    let unknown = "TestC what it executes is not known";
+    assert_eq!(affected(&workspace, "last_run"), unknown);
     // A run of affected tests has the settings of the last request.
-    assert_eq!(names(&run_affected(&workspace, 0)), ["TestA", "TestB", "TestC"]);
-    assert_eq!(affected(&workspace, "last_run"), unknown.join(", "));
-    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["TestC"]);
+    write_before_run(&workspace.path, "a/a.go", &A.replace("return N", "return N + 1"));
+    let executed = ["TestA", "TestB"].map(|test| format!("{test} executed a changed line: a/a.go"));
+    assert_eq!(affected(&workspace, "last_run"), [&executed[..], &[unknown.to_owned()]].concat().join(", "));
+    assert_eq!(workspace.proctor(&["run", "--coverage", "on"]).status, 0);
     assert_eq!(affected(&workspace, "last_run"), "", "measured again");
+}
+
+#[test]
+fn a_run_of_some_tests_at_other_files_hides_nothing() {
+    let workspace = go_workspace();
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    let calling = GO[4].1;
+    // Here the test does not execute what it executes at the files of the run of all tests.
+    write_before_run(&workspace.path, "b/b.go", "package b\n\nfunc G() int {\n\treturn 1\n}\n");
+    assert_eq!(workspace.proctor(&["run", "--file", "b/b_test.go"]).status, 0);
+    write_before_run(&workspace.path, "b/b.go", calling);
+    assert_eq!(affected(&workspace, "last_run"), "", "undone");
+    write_before_run(&workspace.path, "a/a.go", &A.replace("return N", "return N + 9"));
+    let executed = ["TestA", "TestB"].map(|test| format!("{test} executed a changed line: a/a.go"));
+    assert_eq!(affected(&workspace, "last_run"), executed.join(", "));
+    let ran = run_affected(&workspace, 1);
+    assert_eq!((names(&ran), &ran["summary"]["failed"]), (vec!["TestA".into(), "TestB".into()], &json!(1)));
 }
 
 const PRICE: &str = "pub const RATE: u32 = 5;
@@ -450,6 +469,13 @@ fn jest_tests_follow_what_their_files_loaded() {
     write_before_run(path, "src/other.js", "exports.other = 1;\n");
     assert_eq!(affected(&workspace, "last_run"), "", "no source names it, and it stands in for no other");
     fs::remove_file(path.join("src/other.js")).unwrap();
+    // A run without coverage forgets what it may have changed, and nothing else.
+    write_before_run(path, "src/late.js", "exports.late = 5 - 1;\n");
+    assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
+    write_before_run(path, "src/price.js", "exports.total = (a) => 1 + a;\n");
+    let unknown = "lazy what it executes is not known";
+    assert_eq!(affected(&workspace, "last_run"), format!("{}, {unknown}", executed("total", "src/price.js")));
+    assert_eq!(workspace.proctor(&["run", "--coverage", "on"]).status, 0);
     fs::remove_file(path.join("src/late.js")).unwrap();
     assert_eq!(affected(&workspace, "last_run"), loads("lazy", "src/late.js"));
     fs::remove_file(path.join("src/price.js")).unwrap();

@@ -44,7 +44,10 @@ pub(super) fn spec() -> ToolSpec {
         ),
         ("raw", json_schema::raw()),
         ("verbose", json_schema::verbose()),
-        ("coverage", one_of(&["auto", "off"], "auto (default) measures what tests_covering needs.")),
+        (
+            "coverage",
+            one_of(&["auto", "on", "off"], "auto (default) measures what tests_covering needs, where that is cheap."),
+        ),
         ("env", env),
         ("repeat", number("Execute the tests this many times: finds flaky ones.")),
         ("parallel", number("Tests at the same time within one package, 1 to 256.")),
@@ -63,7 +66,8 @@ pub(super) fn spec() -> ToolSpec {
 }
 
 pub(super) async fn call(call: &CallContext<'_>, arguments: &mut Arguments) -> Result<Answer, CallError> {
-    let coverage = match arguments.choice("coverage", &["auto", "off"], "auto or off")? {
+    let coverage = match arguments.choice("coverage", &["auto", "on", "off"], "auto, on or off")? {
+        Some("on") => CoverageMode::On,
         Some("off") => CoverageMode::Off,
         _ => CoverageMode::Auto,
     };

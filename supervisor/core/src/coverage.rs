@@ -4,14 +4,17 @@
 //! sets of one; Go's own profile gives one set per package. A partial run replaces only the tests that it completed:
 //! they leave their old sets and form new ones. A run of some of a test's subtests adds to the lines of the test.
 //! Lines that ran outside of any test belong to a set of all tests that needed them. `line_sets` has the sets by line,
-//! `source_lines` the lines that can be executed, `loaded_files` the files that test files load.
+//! `source_lines` the lines that can be executed, `loaded_files` the files that test files load. `cost` decides whether a
+//! run measures at all.
 
+mod cost;
 mod line_sets;
 mod line_spans;
 mod loaded_files;
 mod source_lines;
 mod spectrum;
 
+pub use cost::CoverageCost;
 pub use line_spans::{common_lines, contains_line, count_lines, lines_without, spans_from_text, spans_to_text, united};
 pub use loaded_files::LoadedFiles;
 pub use source_lines::{LoadedSource, SourceLines};
@@ -92,6 +95,9 @@ pub struct RunCoverage {
     pub sources: Vec<LoadedSource>,
     /// The files that test files loaded, where each has modules of its own.
     pub loaded: Box<LoadedFiles>,
+    /// The tests that may execute other lines since the session measured them, if that was found out for a run that measured
+    /// nothing; any test may if not.
+    pub changed: Option<HashSet<TestId>>,
 }
 
 impl RunCoverage {
@@ -116,6 +122,19 @@ impl RunCoverage {
         let unmeasured =
             names.filter(|(package, names)| !names.iter().any(|name| measured.contains(&(*package, *name))));
         unmeasured.flat_map(|(package, names)| names.map(|name| (package, name))).collect()
+    }
+
+    /// Those of `unmeasured` that may execute other lines than when they were measured.
+    #[must_use]
+    pub fn outdated<'r>(&self, mut unmeasured: HashSet<(&'r str, &'r str)>) -> HashSet<(&'r str, &'r str)> {
+        if let Some(changed) = &self.changed {
+            let names = changed
+                .iter()
+                .flat_map(|test| [test.name.as_str(), top_level(&test.name)].map(|name| (test.package.as_str(), name)));
+            let changed: HashSet<(&str, &str)> = names.collect();
+            unmeasured.retain(|test| changed.contains(test));
+        }
+        unmeasured
     }
 
     /// What test files loaded, without those with a test in `report` of which no lines were measured.

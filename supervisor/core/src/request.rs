@@ -250,9 +250,11 @@ impl RerunTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CoverageMode {
-    /// As the framework's adapter decides.
+    /// Yes where the framework can, unless that makes all tests much slower.
     #[default]
     Auto,
+    /// Yes where the framework can.
+    On,
     /// No coverage.
     Off,
 }

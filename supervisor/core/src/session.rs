@@ -7,13 +7,15 @@ pub use messages::{Effect, SessionEvent, StartRejected};
 
 use crate::bounds::{DETACHED_MS_MAX, FINISHED_RUNS_MAX, QUEUED_RUNS_MAX};
 use crate::check::CheckMemory;
-use crate::coverage::{CoverageIndex, LoadedFiles, RunCoverage};
+use crate::coverage::{CoverageCost, CoverageIndex, LoadedFiles, RunCoverage};
 use crate::failure::{DeferredFailures, FailureSlot, RerunPlan};
 use crate::id::RunId;
 use crate::outcome::{KillReason, Outcome};
 use crate::quota::QuotaExceeded;
 use crate::report::Report;
-use crate::request::{ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, Fingerprint, IfBusy, RunKind, RunRequest, Selection};
+use crate::request::{
+    ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, CoverageMode, Fingerprint, IfBusy, RunKind, RunRequest, Selection,
+};
 use crate::selection::{Baseline, EndedRun, SeenFiles};
 use crate::timestamp::Timestamp;
 use crate::untested::RunExtent;
@@ -47,6 +49,30 @@ impl SessionRun {
     }
 }
 
+/// A request as it would run now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedRequest {
+    /// The request, with its selection resolved.
+    pub request: Box<RunRequest>,
+    /// Earlier failures that it leaves out.
+    deferred: DeferredFailures,
+    /// Why it measures no coverage although it may.
+    skipped_coverage: Option<String>,
+}
+
+impl ResolvedRequest {
+    /// A request that runs as it was asked for.
+    fn unchanged(request: RunRequest) -> ResolvedRequest {
+        ResolvedRequest { request: Box::new(request), deferred: DeferredFailures::default(), skipped_coverage: None }
+    }
+
+    /// Notes for the report of its run.
+    fn notes(&self, kind: RunKind) -> Vec<String> {
+        let skipped = self.skipped_coverage.clone().filter(|_| kind == RunKind::Tests);
+        self.deferred.notes().into_iter().chain(skipped).collect()
+    }
+}
+
 /// What a session knows for a selection of affected tests.
 #[derive(Debug, Clone)]
 pub struct SessionKnowledge {
@@ -54,6 +80,8 @@ pub struct SessionKnowledge {
     pub baseline: Option<Arc<Baseline>>,
     /// Executed lines.
     pub index: Arc<CoverageIndex>,
+    /// What it costs to measure these.
+    pub coverage_cost: CoverageCost,
     /// What failed in the last run.
     pub failures: RerunPlan,
     /// Framework of the last run.
@@ -71,6 +99,7 @@ pub struct Session {
     slot: FailureSlot,
     /// Shared with scans that select tests by it; only the session changes it.
     index: Arc<CoverageIndex>,
+    coverage_cost: CoverageCost,
     /// What a selection of affected tests builds on. Shared in the same way.
     baseline: Option<Arc<Baseline>>,
     /// The findings of earlier checks. Shared with the run of a check; only the session changes it.
@@ -101,6 +130,18 @@ impl Session {
     #[must_use]
     pub fn with_checks(self, checks: CheckMemory) -> Session {
         Session { checks: Arc::new(checks), ..self }
+    }
+
+    /// The session with what measuring coverage costs in its workspace.
+    #[must_use]
+    pub fn with_coverage_cost(self, coverage_cost: CoverageCost) -> Session {
+        Session { coverage_cost, ..self }
+    }
+
+    /// What measuring coverage costs.
+    #[must_use]
+    pub fn coverage_cost(&self) -> &CoverageCost {
+        &self.coverage_cost
     }
 
     /// The findings of earlier checks.
@@ -139,6 +180,7 @@ impl Session {
         SessionKnowledge {
             baseline: self.baseline.clone(),
             index: Arc::clone(&self.index),
+            coverage_cost: self.coverage_cost.clone(),
             failures: self.slot.rerun(None),
             framework: self.slot.last().map(|last| last.framework.clone()),
             ended_runs: self.ended_runs,
@@ -308,9 +350,10 @@ impl Session {
         let mut effects = Vec::new();
         while let Some(mut next) = self.waiting.pop_front() {
             match self.resolve(&next.request) {
-                Ok((request, deferred)) => {
-                    effects.push(Effect::Start { run: next.run.clone(), request, notes: deferred.notes() });
-                    next.deferred = deferred;
+                Ok(resolved) => {
+                    let notes = resolved.notes(next.kind);
+                    effects.push(Effect::Start { run: next.run.clone(), request: resolved.request, notes });
+                    next.deferred = resolved.deferred;
                     self.running = Some(next);
                     break;
                 }
@@ -326,17 +369,21 @@ impl Session {
     }
 
     /// The request that would run if `request` started now. A rerun repeats the last request, environment, framework and
-    /// limits included unless it sets its own, on the failures of the last run; failures beyond its limit are deferred.
+    /// limits included unless it sets its own, on the failures of the last run; failures beyond its limit are deferred. A run of
+    /// all tests may do without coverage.
     ///
     /// # Errors
     /// [`StartRejected::NoRunYet`] and [`StartRejected::NothingToRerun`] for a rerun.
-    pub fn resolve(&self, request: &RunRequest) -> Result<(Box<RunRequest>, DeferredFailures), StartRejected> {
+    pub fn resolve(&self, request: &RunRequest) -> Result<ResolvedRequest, StartRejected> {
         let limit = match &request.selection {
             Selection::LastFailed { limit } => limit,
-            Selection::Affected { .. } => {
-                return Ok((Box::new(self.with_last_settings(request)), DeferredFailures::default()));
+            Selection::Affected { .. } => return Ok(ResolvedRequest::unchanged(self.with_last_settings(request))),
+            _ => {
+                let skipped_coverage = self.coverage_cost.skip(request);
+                let coverage = if skipped_coverage.is_some() { CoverageMode::Off } else { request.coverage };
+                let request = RunRequest { coverage, ..request.clone() };
+                return Ok(ResolvedRequest { skipped_coverage, ..ResolvedRequest::unchanged(request) });
             }
-            _ => return Ok((Box::new(request.clone()), DeferredFailures::default())),
         };
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
         let (selection, deferred) = match self.slot.rerun(*limit) {
@@ -354,7 +401,8 @@ impl Session {
         let limits = request.limits.or(last.limits);
         // How often the last request executed its tests, and in which order, was for that run alone.
         let RunRequest { repetition, order, .. } = *request;
-        Ok((Box::new(RunRequest { selection, framework, limits, repetition, order, ..last }), deferred))
+        let request = RunRequest { selection, framework, limits, repetition, order, ..last };
+        Ok(ResolvedRequest { deferred, ..ResolvedRequest::unchanged(request) })
     }
 
     fn update_watchers(&mut self, now: Timestamp, run: &RunId, watchers: usize) {
@@ -402,40 +450,9 @@ impl Session {
         if let Some(check) = checked.and_then(|(report, ..)| report.check.as_ref()) {
             Arc::make_mut(&mut self.checks).record(check);
         }
-        if let Some((report, mut measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
+        if let Some((report, measured, seen)) = result.filter(|_| ended.kind == RunKind::Tests) {
             self.ended_runs += 1;
-            let extent = report.extent(ended.request.selection.is_whole());
-            let whole = extent == RunExtent::AllTests;
-            let has_measured = !measured.tests.is_empty();
-            let mut loaded = measured.loaded_of(report);
-            let unmeasured = measured.unmeasured(report);
-            if self.index.has_measured() && !unmeasured.is_empty() {
-                Arc::make_mut(&mut self.index).record_unmeasured(&unmeasured);
-            }
-            if has_measured {
-                let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
-                let before = self.baseline.as_ref().zip(seen.as_ref()).filter(|_| whole);
-                if before.is_some_and(|(before, seen)| before.is_same_state(&ended.request, seen)) {
-                    self.index.keep_alone(&mut measured.tests);
-                }
-                let index = Arc::make_mut(&mut self.index);
-                let left_out = index.ingest(measured.tests, whole, report.started_at);
-                // What a test file executes of the files that it loads has to be known.
-                loaded = if left_out.is_empty() { loaded } else { LoadedFiles::default() };
-                index.add_sources(measured.sources, is_complete, report.started_at);
-            }
-            if !loaded.is_empty() || !self.index.loaded().is_empty() {
-                let ran = report.tests.iter().map(|test| test.package.as_str());
-                Arc::make_mut(&mut self.index).record_loaded(ran, loaded, whole);
-            }
-            let asked = match &ended.request.selection {
-                Selection::Affected { .. } => &self.with_last_settings(&ended.request),
-                _ => &*ended.request,
-            };
-            let replaces_coverage = has_measured && whole;
-            let of_run = EndedRun { run, request: asked, report, has_measured, replaces_coverage };
-            let before = self.baseline.take().map(Arc::unwrap_or_clone);
-            self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
+            self.record_tests(&ended, report, measured, seen);
             let deferred = match &ended.request.selection {
                 Selection::All | Selection::LastFailed { .. } => ended.deferred,
                 _ => self.slot.not_run_again_by(report),
@@ -453,6 +470,63 @@ impl Session {
         };
         effects.extend(self.start_next_or_stop());
         effects
+    }
+
+    /// Records the results of a run of tests, and the lines that they executed.
+    fn record_tests(
+        &mut self,
+        ended: &SessionRun,
+        report: &Report,
+        mut measured: RunCoverage,
+        seen: Option<SeenFiles>,
+    ) {
+        let extent = report.extent(ended.request.selection.is_whole());
+        let mut whole = extent == RunExtent::AllTests;
+        let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
+        let has_measured = !measured.tests.is_empty();
+        let asked = match &ended.request.selection {
+            Selection::Affected { .. } => &self.with_last_settings(&ended.request),
+            _ => &*ended.request,
+        };
+        if whole {
+            self.coverage_cost.record(asked, report, has_measured);
+        }
+        let is_same_state = |seen: &SeenFiles| {
+            whole && self.baseline.as_ref().is_some_and(|before| before.is_same_state(&ended.request, seen))
+        };
+        if seen.as_ref().is_some_and(is_same_state) {
+            self.index.keep_alone(&mut measured.tests);
+        }
+        let outdated = measured.outdated(measured.unmeasured(report));
+        if self.index.has_measured() && !outdated.is_empty() {
+            Arc::make_mut(&mut self.index).record_unmeasured(&outdated);
+        }
+        let saw_other_files = self.baseline.as_ref().is_some_and(|before| before.differs_from(seen.as_ref()));
+        let replaces_coverage = has_measured && whole;
+        let of_run = EndedRun { run: &ended.run, request: asked, report, has_measured, replaces_coverage };
+        let before = self.baseline.take().map(Arc::unwrap_or_clone);
+        self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
+        // Changes are compared with the baseline's files, so that the lines executed there stay beside those of another state.
+        if saw_other_files && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run) {
+            measured.tests.iter_mut().for_each(|set| set.complete = false);
+            whole = false;
+        }
+        let mut loaded = measured.loaded_of(report);
+        if has_measured {
+            let index = Arc::make_mut(&mut self.index);
+            let left_out = index.ingest(measured.tests, whole, report.started_at);
+            // What a test file executes of the files that it loads has to be known.
+            loaded = if left_out.is_empty() { loaded } else { LoadedFiles::default() };
+            index.add_sources(measured.sources, is_complete, report.started_at);
+        }
+        if !loaded.is_empty() || !self.index.loaded().is_empty() {
+            let ran = report.tests.iter().map(|test| test.package.as_str());
+            let index = Arc::make_mut(&mut self.index);
+            match &measured.changed {
+                Some(changed) => index.record_loaded(changed.iter().map(|test| test.package.as_str()), loaded, false),
+                None => index.record_loaded(ran, loaded, whole),
+            }
+        }
     }
 
     // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.

@@ -114,7 +114,8 @@ pub(super) struct RunArgs {
     /// `none` provides loopback only, `host` the host's network.
     #[arg(long, value_enum, default_value = "none")]
     pub(super) network: Network,
-    /// Whether to measure which tests execute which lines.
+    /// Whether to measure which tests execute which lines. `auto` does unless that makes all tests much slower: then one run of
+    /// all tests in five measures, and each run of some tests.
     #[arg(long, value_enum, default_value = "auto")]
     pub(super) coverage: Coverage,
     /// Rerun exactly what failed in the last run.
@@ -627,6 +628,7 @@ pub(super) enum Network {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Coverage {
     Auto,
+    On,
     Off,
 }
 

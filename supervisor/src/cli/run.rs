@@ -412,6 +412,7 @@ fn request(arguments: &RunArgs, workspace: &Workspace) -> Result<RunRequest, Com
         }),
         coverage: match arguments.coverage {
             Coverage::Auto => CoverageMode::Auto,
+            Coverage::On => CoverageMode::On,
             Coverage::Off => CoverageMode::Off,
         },
         env: env(&arguments.env)?,

@@ -155,6 +155,7 @@ pub fn coverage_mode(mode: v1::CoverageMode) -> CoverageMode {
     match mode {
         v1::CoverageMode::Unspecified | v1::CoverageMode::Auto => CoverageMode::Auto,
         v1::CoverageMode::Off => CoverageMode::Off,
+        v1::CoverageMode::On => CoverageMode::On,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::clock::Clock;
 use crate::workspace::{GitError, Workspace, WorkspaceScan, commit_name};
 use proctor_core::analysis::functions_named;
 use proctor_core::coverage::{CoverageIndex, LineSpan};
+use proctor_core::failure::RerunPlan;
 use proctor_core::request::{EarlierState, RunRequest, Selection};
 use proctor_core::selection::{
     AffectedTests, Baseline, ChangedFile, CoveringNow, Ecosystem, FullReason, SelectionInput, Snapshot, covering_now,
@@ -46,36 +47,52 @@ pub fn affected_tests(
     };
     let now = workspace.snapshot(scan, Some(&baseline.seen.snapshot), None);
     let compared = changes(workspace, since, baseline, &now)?;
-    let known = baseline.tests().values().map(|tests| tests.len() as u64).sum();
-    let (name, mut changes) = match compared {
+    let known = baseline.known_tests();
+    let (name, changes) = match compared {
         Ok((found, changes)) => (found.unwrap_or(name), changes),
         Err(reason) => return Ok(AffectedTests::full(name, reason, known)),
     };
     if let Some(what) = changed_tool(&baseline.seen.tools) {
         return Ok(AffectedTests::full(name, FullReason::Tools { what }, known));
     }
-    let ecosystem = Ecosystem::of_framework(&baseline.framework);
-    let sources = match ecosystem {
-        Some(ecosystem) => workspace.sources(&now, ecosystem),
-        None => Some(BTreeMap::new()),
-    };
-    let Some(sources) = sources else {
-        let why = "the sources are too large to be read for their imports".to_owned();
-        return Ok(AffectedTests::full(name, FullReason::UnknownChanges { why }, known));
-    };
-    if ecosystem == Some(Ecosystem::Python) {
-        changes.retain(|change| !is_python_report(&change.path, &now, &sources));
+    let comparison = Comparison { since: name, changes, now: &now, baseline, index: &knowledge.index };
+    Ok(comparison.select(workspace, settings, knowledge.failures.clone()))
+}
+
+/// What changed between two states of a workspace.
+pub(super) struct Comparison<'a> {
+    /// The earlier state, in words.
+    pub(super) since: String,
+    /// The changes.
+    pub(super) changes: Vec<ChangedFile>,
+    /// The later state.
+    pub(super) now: &'a Snapshot,
+    /// Results of the tests.
+    pub(super) baseline: &'a Baseline,
+    /// Lines that the tests executed.
+    pub(super) index: &'a CoverageIndex,
+}
+
+impl Comparison<'_> {
+    /// Selects the tests for `settings` that the changes may affect, and `failures`. Reads the sources.
+    pub(super) fn select(mut self, workspace: &Workspace, settings: &RunRequest, failures: RerunPlan) -> AffectedTests {
+        let Comparison { now, baseline, index, .. } = self;
+        let ecosystem = Ecosystem::of_framework(&baseline.framework);
+        let sources = match ecosystem {
+            Some(ecosystem) => workspace.sources(now, ecosystem),
+            None => Some(BTreeMap::new()),
+        };
+        let Some(sources) = sources else {
+            let why = "the sources are too large to be read for their imports".to_owned();
+            let known = baseline.known_tests();
+            return AffectedTests::full(self.since, FullReason::UnknownChanges { why }, known);
+        };
+        if ecosystem == Some(Ecosystem::Python) {
+            self.changes.retain(|change| !is_python_report(&change.path, now, &sources));
+        }
+        let Comparison { since, changes, .. } = self;
+        select(SelectionInput { since, changes, baseline, index, failures, settings, now, sources: &sources })
     }
-    Ok(select(SelectionInput {
-        since: name,
-        changes,
-        baseline,
-        index: &knowledge.index,
-        failures: knowledge.failures.clone(),
-        settings,
-        now: &now,
-        sources: &sources,
-    }))
 }
 
 type Compared = Result<(Option<String>, Vec<ChangedFile>), FullReason>;

@@ -1,6 +1,7 @@
 //! The driver of a run: waits for the run's turn on the host, then, on a thread of its own, runs the sandbox, feeds the
 //! parser, writes the log and builds the report.
 
+use super::changed_tests::ChangedTestsRecorder;
 use super::repeated_run;
 use super::report_builder::{ReportBuilder, build_report, without_running};
 use super::run_state::{EarlierExecutions, RunState};
@@ -153,7 +154,7 @@ async fn run_to_end(
     }
     task.trace.end_wait();
     let (context, policy) = (Arc::clone(&task.context), Arc::clone(&task.policy));
-    let (recorder, untested) = (recorder(&task), untested_recorder(&task));
+    let (recorder, untested, changed) = (recorder(&task), untested_recorder(&task), changed_tests_recorder(&task));
     let seen_files = seen_files_recorder(&mut task);
     let (CompletedRun { ran, needs_tidying }, seen) = run_on_thread(&context.run_threads, move || {
         let mut completed = run_in_turn(task, prepared);
@@ -165,8 +166,9 @@ async fn run_to_end(
         }
         let report = completed.ran.as_ref().ok().map(|ran| &ran.report);
         let seen = seen_files.zip(report).and_then(|(seen_files, report)| seen_files.record(report));
-        if let (Some(untested), Ok(ran)) = (untested, &mut completed.ran) {
+        if let (Some(untested), Some(changed), Ok(ran)) = (untested, changed, &mut completed.ran) {
             untested.record(&mut ran.report, &mut ran.measured, seen.as_ref());
+            changed.record(&ran.report, &mut ran.measured, seen.as_ref());
         }
         (completed, seen)
     })
@@ -202,6 +204,19 @@ fn untested_recorder(task: &RunTask) -> Option<UntestedRecorder> {
         baseline: task.baseline.clone(),
         selected_at: task.affected.as_ref().map(|affected| affected.selected_at),
         is_whole: task.request.selection.is_whole(),
+    })
+}
+
+/// Finds the tests that may execute other lines than were measured.
+fn changed_tests_recorder(task: &RunTask) -> Option<ChangedTestsRecorder> {
+    (task.kind == RunKind::Tests).then(|| ChangedTestsRecorder {
+        context: Arc::clone(&task.context),
+        scan_permits: task.scan_permits.clone(),
+        runtime: task.runtime.clone(),
+        workspace: task.workspace.clone(),
+        index: Arc::clone(&task.index),
+        baseline: task.baseline.clone(),
+        request: task.request.clone(),
     })
 }
 

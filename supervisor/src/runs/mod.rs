@@ -4,6 +4,7 @@
 
 mod affected;
 mod changed_paths;
+mod changed_tests;
 mod combined_exit;
 pub mod context;
 mod driver;

@@ -255,7 +255,8 @@ fn harvest(
         files: covered.len() as u64,
         notes: bounded_notes(harvest.notes),
     };
-    (RunCoverage { tests: harvest.measured, sources: harvest.sources, loaded: Box::new(harvest.loaded) }, summary)
+    let loaded = Box::new(harvest.loaded);
+    (RunCoverage { tests: harvest.measured, sources: harvest.sources, loaded, changed: None }, summary)
 }
 
 // The end of a stream as text without escape sequences and with known kinds of secrets redacted, and the number of bytes

@@ -238,7 +238,7 @@ impl Actor {
             }
             SessionMessage::Knowledge { reply } => _ = reply.send(self.session.knowledge()),
             SessionMessage::Settings { request, reply } => {
-                let settings = self.session.resolve(&request).map(|(settings, _)| *settings);
+                let settings = self.session.resolve(&request).map(|resolved| *resolved.request);
                 _ = reply.send(settings.unwrap_or(*request));
             }
             SessionMessage::Status { reply } => _ = reply.send(self.status()),
@@ -252,6 +252,7 @@ impl Actor {
                     last_request: self.session.last_request().cloned(),
                     baseline: self.session.baseline().map(|baseline| baseline.as_ref().clone()),
                     checks: self.session.checks().as_ref().clone(),
+                    coverage_cost: self.session.coverage_cost().clone(),
                 });
             }
             SessionMessage::Unfinished { reply } => {

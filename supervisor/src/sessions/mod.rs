@@ -20,7 +20,7 @@ use crate::tenants::policy::CurrentPolicy;
 use crate::workspace::Workspace;
 use proctor_core::bounds::SESSION_IDLE_MAX;
 use proctor_core::check::CheckMemory;
-use proctor_core::coverage::{CoverageIndex, CoveringTests};
+use proctor_core::coverage::{CoverageCost, CoverageIndex, CoveringTests};
 use proctor_core::failure::{FailureSlot, LastRun};
 use proctor_core::id::{RunId, SessionId};
 use proctor_core::outcome::Outcome;
@@ -181,6 +181,9 @@ pub struct SessionMemory {
     /// The findings of earlier checks.
     #[serde(default)]
     pub checks: CheckMemory,
+    /// What measuring coverage costs.
+    #[serde(default)]
+    pub coverage_cost: CoverageCost,
 }
 
 /// Why a session did not carry out a request.
@@ -255,8 +258,9 @@ pub struct SessionOptions {
 pub fn prepare_actor(options: SessionOptions) -> (SessionHandle, impl Future<Output = ()> + Send + use<>) {
     let SessionOptions { id, context, policy, workspace, idle_max, memory } = options;
     let (mailbox, messages) = mpsc::channel(MAILBOX);
-    let session =
-        Session::restore(memory.slot, memory.index, memory.last_request, memory.baseline).with_checks(memory.checks);
+    let session = Session::restore(memory.slot, memory.index, memory.last_request, memory.baseline)
+        .with_checks(memory.checks)
+        .with_coverage_cost(memory.coverage_cost);
     let streak = FailureStreak::new(context.clock.now());
     let shared = Arc::new(SessionShared {
         id,

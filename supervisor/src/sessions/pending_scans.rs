@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use proctor_core::id::RunId;
 use proctor_core::quota::QuotaExceeded;
-use proctor_core::request::{EarlierState, Fingerprint, RequestedCheck, RunKind, RunRequest};
+use proctor_core::request::{CoverageMode, EarlierState, Fingerprint, RequestedCheck, RunKind, RunRequest};
 use proctor_core::selection::{AffectedTests, FullReason};
 use proctor_core::session::SessionKnowledge;
 use proctor_core::timestamp::Timestamp;
@@ -240,7 +240,17 @@ impl Preparation<'_> {
             return Err(PrepareError::NothingAffected(Box::new(affected.summary())));
         }
         let baseline = knowledge.baseline.as_deref();
-        let run = |affected: &AffectedTests| self.ready(&request_for(affected, asked, baseline), RunKind::Tests);
+        let run = |affected: &AffectedTests| {
+            let mut request = request_for(affected, asked, baseline);
+            let may_skip = affected.full_reason.as_ref().is_some_and(|reason| !reason.lacks_coverage());
+            let skipped = knowledge.coverage_cost.skip(&request).filter(|_| may_skip);
+            if skipped.is_some() {
+                request.coverage = CoverageMode::Off;
+            }
+            let mut ready = self.ready(&request, RunKind::Tests)?;
+            ready.prepared.notes.extend(skipped);
+            Ok(ready)
+        };
         let full = |reason| AffectedTests::full(affected.since.clone(), reason, affected.known);
         let instead = match run(&affected) {
             Ok(ready) => {

@@ -49,7 +49,7 @@ impl Actor {
             matches!(start.request.selection, Selection::LastFailed { .. }) || start.request.compared_with().is_some();
         let is_known = self.session.running().is_none() || !depends;
         let resolved = is_known.then(|| self.session.resolve(&start.request).ok()).flatten();
-        let request = self.scan_request(resolved.map(|(request, _)| request), start.kind, &start.trace);
+        let request = self.scan_request(resolved.map(|resolved| resolved.request), start.kind, &start.trace);
         self.scans.enqueue(&self.shared, request, ScanFor::Request { start, reply });
     }
 
@@ -65,7 +65,7 @@ impl Actor {
         let is_current = |ready: &ReadyRun| {
             let asked = ready.affected.as_ref().map_or(&ready.request, |affected| &affected.asked);
             ready.known_runs.is_none_or(|runs| runs == self.session.ended_runs())
-                && self.session.resolve(&request).is_ok_and(|(now, _)| *now == *asked)
+                && self.session.resolve(&request).is_ok_and(|now| *now.request == *asked)
         };
         let place = match scanned.ready.filter(|ready| self.session.running().is_none() && is_current(ready)) {
             Some(ready) => match self.enter_host_queue(ready, options.priority, None).await {

@@ -3,7 +3,7 @@
 use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
 use proctor_tests::process::{ProcessOutput, wait_for_exit};
-use proctor_tests::test_workspace::TestWorkspace;
+use proctor_tests::test_workspace::{TestWorkspace, write_before_run};
 use serde_json::{Value, json};
 
 const UNIT: &str = "lines";
@@ -147,4 +147,36 @@ fn a_program_of_the_projects_own_before_rustc_stays_and_nothing_is_measured() {
     let note = "coverage is not measured: the project sets a `rustc-workspace-wrapper` of its own";
     assert_eq!((&report["coverage"]["measured"], outcomes(&report).len()), (&json!(false), 10), "{report}");
     assert!(report["evidence"]["notes"].as_array().unwrap().contains(&json!(note)), "{report}");
+}
+
+/// Ten tests that wait for three seconds each: one at a time where lines are measured, side by side where they are not.
+fn waiting_tests() -> TestWorkspace {
+    let workspace = TestWorkspace::empty();
+    let manifest = "[package]\nname = \"waits\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[lib]\ndoctest = false\n";
+    write_before_run(&workspace.path, "Cargo.toml", manifest);
+    let head = "pub fn waits() {\n    std::thread::sleep(std::time::Duration::from_secs(3));\n}\n\n#[cfg(test)]\nmod tests {\n";
+    let test = |number| format!("    #[test]\n    fn waits_{number}() {{\n        super::waits();\n    }}\n");
+    let tests: String = (0..10).map(test).collect();
+    write_before_run(&workspace.path, "src/lib.rs", &format!("{head}{tests}}}\n"));
+    workspace
+}
+
+#[test]
+fn measures_not_every_run_of_tests_that_it_makes_much_slower() {
+    let workspace = waiting_tests();
+    let measured = |arguments: &[&str]| {
+        let report = run(&workspace, arguments);
+        let notes = report["evidence"]["notes"].to_string();
+        (report["coverage"]["measured"] == true, notes)
+    };
+    assert!(measured(&[]).0);
+    let (is_measured, notes) = measured(&[]);
+    assert!(!is_measured && notes.contains("to learn what measuring costs: with it, the tests took 30 s"), "{notes}");
+    let (is_measured, notes) = measured(&[]);
+    assert!(!is_measured && notes.contains("so that one run of all tests in 5 measures them"), "{notes}");
+    assert!(measured(&["--test", "tests::waits_1"]).0, "a run of some tests measures");
+    // What the run of all tests measured still holds.
+    let tests: Vec<String> = (0..10).map(|number| format!("tests::waits_{number}")).collect();
+    let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
+    check(&workspace, &[("src/lib.rs:2", &[("waits", &tests)])]);
 }

@@ -190,6 +190,12 @@ impl Baseline {
         self.earlier.is_empty() && self.settings == *settings && self.seen == *seen
     }
 
+    /// Whether a run that saw these files, if they are known, may have measured other lines than one at the files of the baseline.
+    #[must_use]
+    pub fn differs_from(&self, seen: Option<&SeenFiles>) -> bool {
+        seen.is_none_or(|seen| !self.seen.snapshot.changes(&seen.snapshot).is_empty())
+    }
+
     // A run of some tests measured them at the files that it saw.
     fn keep_texts(&mut self, seen: Option<&SeenFiles>) {
         let paths: Vec<String> = self.seen.snapshot.paths().map(str::to_owned).collect();
@@ -270,6 +276,12 @@ impl Baseline {
     #[must_use]
     pub fn tests(&self) -> &BTreeMap<String, BTreeMap<String, LastResult>> {
         &self.tests
+    }
+
+    /// Number of the known tests.
+    #[must_use]
+    pub fn known_tests(&self) -> u64 {
+        self.tests.values().map(|tests| tests.len() as u64).sum()
     }
 
     /// Whether the tests have more names than a session remembers.

@@ -261,6 +261,14 @@ pub enum FullReason {
     TooManyCommands,
 }
 
+impl FullReason {
+    /// Whether a run that measures coverage is what is missing.
+    #[must_use]
+    pub fn lacks_coverage(&self) -> bool {
+        matches!(self, FullReason::NoBaseline | FullReason::NoCoverage | FullReason::NoLoads)
+    }
+}
+
 /// A test that has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SelectedTest {

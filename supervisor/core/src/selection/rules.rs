@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// Selects the tests that may be affected.
 #[must_use]
 pub fn select(input: SelectionInput<'_>) -> AffectedTests {
-    let known = input.baseline.tests().values().map(|tests| tests.len() as u64).sum();
+    let known = input.baseline.known_tests();
     let (since, changed_files) = (input.since.clone(), input.changes.len() as u64);
     match picked(&input) {
         Ok(picks) => {

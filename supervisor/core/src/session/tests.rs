@@ -294,10 +294,10 @@ fn a_rerun_keeps_the_limits_of_the_last_request_unless_it_sets_its_own() {
     session.last_request = Some(Box::new(RunRequest { limits: limits(Some(5_000)), ..RunRequest::default() }));
     let selection = Selection::LastFailed { limit: None };
     let rerun = RunRequest { selection: selection.clone(), ..RunRequest::default() };
-    assert_eq!(session.resolve(&rerun).unwrap().0.limits, limits(Some(5_000)));
+    assert_eq!(session.resolve(&rerun).unwrap().request.limits, limits(Some(5_000)));
     let own = LimitRequest { wall_ms: Some(7_000), ..LimitRequest::default() };
     let rerun = RunRequest { selection, limits: own, ..RunRequest::default() };
-    assert_eq!(session.resolve(&rerun).unwrap().0.limits, limits(Some(7_000)));
+    assert_eq!(session.resolve(&rerun).unwrap().request.limits, limits(Some(7_000)));
 }
 
 #[test]
@@ -310,9 +310,9 @@ fn a_rerun_executes_its_tests_once_unless_it_asks_for_more() {
     let repeated = Repetition { repeat: 20, until_different: true, retry_failed: 2 };
     session.last_request = Some(Box::new(RunRequest { repetition: repeated, ..RunRequest::default() }));
     let rerun = RunRequest { selection: Selection::LastFailed { limit: None }, ..RunRequest::default() };
-    assert_eq!(session.resolve(&rerun).unwrap().0.repetition, Repetition::ONCE);
+    assert_eq!(session.resolve(&rerun).unwrap().request.repetition, Repetition::ONCE);
     let own = Repetition { repeat: 3, ..Repetition::ONCE };
-    assert_eq!(session.resolve(&RunRequest { repetition: own, ..rerun }).unwrap().0.repetition, own);
+    assert_eq!(session.resolve(&RunRequest { repetition: own, ..rerun }).unwrap().request.repetition, own);
 }
 
 #[test]
@@ -325,9 +325,9 @@ fn an_order_of_tests_is_for_its_own_run_alone() {
     session.last_request = Some(Box::new(RunRequest { order: TestOrder::Reversed, ..RunRequest::default() }));
     for selection in [Selection::LastFailed { limit: None }, Selection::Affected { since: EarlierState::LastRun }] {
         let again = RunRequest { selection, ..RunRequest::default() };
-        assert_eq!(session.resolve(&again).unwrap().0.order, TestOrder::Project);
+        assert_eq!(session.resolve(&again).unwrap().request.order, TestOrder::Project);
         let order = TestOrder::Shuffled { seed: Some(1) };
-        assert_eq!(session.resolve(&RunRequest { order, ..again }).unwrap().0.order, order);
+        assert_eq!(session.resolve(&RunRequest { order, ..again }).unwrap().request.order, order);
     }
 }
 

@@ -58,8 +58,7 @@ impl Baseline {
             limits: LimitRequest { wall_ms: arguments.timeout.map(|timeout| timeout.ms), ..LimitRequest::default() },
             ..RunRequest::default()
         };
-        let (_, measured) =
-            run::execute(session, request(CoverageMode::Auto), RunKind::Tests, is_human, signals).await?;
+        let (_, measured) = run::execute(session, request(CoverageMode::On), RunKind::Tests, is_human, signals).await?;
         check_ended(&measured)?;
         let memory = session.memory().await.map_err(|error| CommandError::host(error.to_string()))?;
         check_lines(&measured, &memory.index)?;
