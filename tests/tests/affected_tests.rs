@@ -699,25 +699,52 @@ fn nodes_tests_follow_what_their_files_loaded() {
     assert_eq!((names(&report), &report["affected"]["left_out"]), (vec!["total".to_owned()], &json!(2)), "{report}");
 }
 
-/// No text says it: a package may start the process.
-#[test]
-fn a_test_of_node_that_starts_a_process_runs_with_any_change() {
-    let start = "import { test } from 'node:test';\nconst { ['exec' + 'FileSync']: run } = await import(['node:child', 'process'].join('_'));\ntest('starts', () => run(process.execPath, ['bin/cli.mjs']));\n";
+/// A test that starts a process, one that calls a function itself, and one that does neither, each behind `imports`. No text says that it
+/// starts one, as where a package does.
+fn with_a_process(script: &str, imports: &str) -> TestWorkspace {
+    let start = "test('starts', async () => {\n  const { ['exec' + 'FileSync']: run } = await import(['node:child', 'process'].join('_'));\n  run(process.execPath, ['bin/cli.mjs']);\n});\n";
+    let total = "import { total } from '../src/price.mjs';\ntest('total', () => void total(2));\n";
     let mut workspace = javascript_workspace(&[
-        ("package.json", r#"{"scripts":{"test":"node --test"}}"#),
+        ("package.json", &format!(r#"{{"scripts":{{"test":"{script}"}}}}"#)),
         ("bin/cli.mjs", "import { total } from '../src/price.mjs';\nif (total(2) !== 4) process.exitCode = 1;\n"),
         ("src/price.mjs", "export function total(a) {\n  return a * 2;\n}\n"),
-        ("test/starts.test.mjs", start),
-        (
-            "test/total.test.mjs",
-            "import { test } from 'node:test';\nimport { total } from '../src/price.mjs';\ntest('total', () => void total(2));\n",
-        ),
-        ("test/alone.test.mjs", "import { test } from 'node:test';\ntest('alone', () => {});\n"),
+        ("test/starts.test.mjs", &format!("{imports}{start}")),
+        ("test/total.test.mjs", &format!("{imports}{total}")),
+        ("test/alone.test.mjs", &format!("{imports}test('alone', () => {{}});\n")),
     ]);
     workspace.search_path = search_path_with_newest_node();
-    assert_eq!(names(&run_affected(&workspace, 0)), ["alone", "starts", "total"]);
-    write_before_run(&workspace.path, "src/price.mjs", "export function total(a) {\n  return a * 3;\n}\n");
-    assert_eq!(names(&run_affected(&workspace, 1)), ["starts", "total"]);
+    workspace
+}
+
+fn check_a_test_with_a_process(workspace: &TestWorkspace, price: &str) {
+    assert_eq!(names(&run_affected(workspace, 0)), ["alone", "starts", "total"]);
+    let text = fs::read_to_string(workspace.path.join(price)).unwrap();
+    write_before_run(&workspace.path, price, &text.replace("a * 2", "a * 3"));
+    assert_eq!(names(&run_affected(workspace, 1)), ["starts", "total"]);
+}
+
+#[test]
+fn a_test_of_node_that_starts_a_process_runs_with_any_change() {
+    check_a_test_with_a_process(&with_a_process("node --test", "import { test } from 'node:test';\n"), "src/price.mjs");
+}
+
+#[test]
+fn a_test_of_vitest_that_starts_a_process_runs_with_any_change() {
+    check_a_test_with_a_process(&with_a_process("vitest run", "import { test } from 'vitest';\n"), "src/price.mjs");
+}
+
+#[test]
+fn a_test_of_jest_that_starts_a_process_runs_with_any_change() {
+    let start = "test('starts', () => {\n  const { ['exec' + 'FileSync']: run } = require(['node:child', 'process'].join('_'));\n  run(process.execPath, ['bin/cli.js']);\n});\n";
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"jest"}}"#),
+        ("bin/cli.js", "const { total } = require('../src/price');\nif (total(2) !== 4) process.exitCode = 1;\n"),
+        ("src/price.js", "exports.total = (a) => {\n  return a * 2;\n};\n"),
+        ("test/starts.test.js", start),
+        ("test/total.test.js", "const { total } = require('../src/price');\ntest('total', () => void total(2));\n"),
+        ("test/alone.test.js", "test('alone', () => {});\n"),
+    ]);
+    check_a_test_with_a_process(&workspace, "src/price.js");
 }
 
 #[test]

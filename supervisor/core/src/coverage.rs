@@ -97,7 +97,7 @@ pub struct RunCoverage {
     pub loaded: Box<LoadedFiles>,
     /// The tests that may execute other lines since the session measured them, if that was found out for a run that measured
     /// nothing; any test may if not.
-    pub changed: Option<HashSet<TestId>>,
+    pub changed: Option<Box<HashSet<TestId>>>,
 }
 
 impl RunCoverage {
@@ -194,6 +194,10 @@ struct TestSet {
     /// Whether one of them has run since without being measured. Missing in an index that an earlier version stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_outdated: bool,
+    /// Whether they were measured at other files than those that changes are compared with. It adds to what is known of them, and
+    /// makes nothing unknown. Missing in an index that an earlier version stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_aside: bool,
     /// Missing in an index that an earlier version stored.
     #[serde(default)]
     calibration: Calibration,
@@ -238,7 +242,6 @@ impl CoverageIndex {
         if measured.is_empty() {
             return Vec::new();
         }
-        self.has_measured = true;
         if whole {
             self.units.clear();
             self.files.clear();
@@ -246,11 +249,25 @@ impl CoverageIndex {
             self.sources.clear();
             self.misses_sources = false;
         } else {
-            self.remove_tests(&measured);
+            self.remove_tests(&measured, |_| true);
         }
+        self.add(measured, false, began_at)
+    }
+
+    /// Adds the measurements of a run that began at `began_at`, at other files than those that changes are compared with. They replace only
+    /// earlier ones of this kind: what the tests execute at the latter decides what a change concerns.
+    ///
+    /// Returns a sentence for each bound that left something out.
+    pub fn ingest_aside(&mut self, measured: Vec<CoverageMeasurement>, began_at: Timestamp) -> Vec<String> {
+        self.remove_tests(&measured, |set| set.is_aside);
+        self.add(measured, true, began_at)
+    }
+
+    fn add(&mut self, measured: Vec<CoverageMeasurement>, is_aside: bool, began_at: Timestamp) -> Vec<String> {
+        self.has_measured |= !measured.is_empty();
         let mut omitted = OmittedCounts::default();
         let mut bytes_left = COVERAGE_BYTES_MAX.saturating_sub(self.memory_bytes());
-        let (executed, kept) = self.add_sets(measured, began_at, &mut bytes_left, &mut omitted);
+        let (executed, kept) = self.add_sets(measured, is_aside, began_at, &mut bytes_left, &mut omitted);
         for (files, spans) in [(&mut self.files, executed), (&mut self.kept, kept)] {
             for (file, spans) in spans {
                 add_lines(files, file, spans, &mut bytes_left, &mut omitted);
@@ -271,7 +288,7 @@ impl CoverageIndex {
             |complete, attribution, tests: &[String]| complete && attribution == Attribution::Test && tests.len() == 1;
         let known = (0..).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
         let known = known.filter(|(_, unit)| {
-            let is_alone = unit.calibration == Calibration::Alone && !unit.is_outdated;
+            let is_alone = unit.calibration == Calibration::Alone && !unit.is_outdated && !unit.is_aside;
             is_alone && is_single(unit.complete, unit.attribution, &unit.tests)
         });
         let known: HashMap<(&str, &str), u32> =
@@ -326,14 +343,15 @@ impl CoverageIndex {
         &self.loaded
     }
 
-    fn remove_tests(&mut self, measured: &[CoverageMeasurement]) {
+    /// Removes the tests that were measured completely from those of their sets for which `is_replaced` holds.
+    fn remove_tests(&mut self, measured: &[CoverageMeasurement], is_replaced: impl Fn(&TestSet) -> bool) {
         let mut remeasured: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for set in measured.iter().filter(|set| set.complete) {
             remeasured.entry(&set.package).or_default().extend(set.tests.iter().map(String::as_str));
         }
         let mut removed = RoaringBitmap::new();
         for (id, unit) in (0..).zip(&mut self.units) {
-            let Some(set) = unit else { continue };
+            let Some(set) = unit.as_mut().filter(|set| is_replaced(set)) else { continue };
             if let Some(tests) = remeasured.get(set.package.as_str()) {
                 set.tests.retain(|test| !tests.contains(test.as_str()));
             }
@@ -354,6 +372,7 @@ impl CoverageIndex {
     fn add_sets(
         &mut self,
         measured: Vec<CoverageMeasurement>,
+        is_aside: bool,
         measured_at: Timestamp,
         bytes_left: &mut usize,
         omitted: &mut OmittedCounts,
@@ -361,7 +380,7 @@ impl CoverageIndex {
         // A partial measurement joins an earlier partial one of the same tests, so that a subtest that runs again and
         // again does not fill the index. The set keeps the time of its oldest lines.
         let partial = (0..).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
-        let partial = partial.filter(|(_, unit)| !unit.complete);
+        let partial = partial.filter(|(_, unit)| !unit.complete && unit.is_aside == is_aside);
         let mut partial: BTreeMap<(String, Vec<String>), u32> =
             partial.map(|(id, unit)| ((unit.package.clone(), unit.tests.clone()), id)).collect();
         let mut free = 0;
@@ -391,6 +410,7 @@ impl CoverageIndex {
                 attribution,
                 started_processes,
                 is_outdated: false,
+                is_aside,
                 calibration,
                 measured_at,
             };
@@ -452,9 +472,13 @@ impl CoverageIndex {
     /// concern them.
     #[must_use]
     pub fn tests_with_processes(&self) -> Vec<TestId> {
-        let with_processes =
-            (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(|unit| unit.started_processes));
-        self.tests_of(&with_processes.map(|(id, _)| id).collect()).tests
+        self.tests_of(&self.sets_with(|unit| unit.started_processes)).tests
+    }
+
+    /// Numbers of the sets for which `is_wanted` holds.
+    fn sets_with(&self, is_wanted: impl Fn(&TestSet) -> bool) -> RoaringBitmap {
+        let sets = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(&is_wanted));
+        sets.map(|(id, _)| id).collect()
     }
 
     /// Records that tests, by package and name, have run without being measured: what they execute now is not known.
@@ -473,10 +497,10 @@ impl CoverageIndex {
     /// Tests that executed a line, and of which no measurement is incomplete or outdated, sorted by package and name.
     #[must_use]
     pub fn completely_measured(&self) -> Vec<TestId> {
-        let executed = self.files.values().fold(RoaringBitmap::new(), |sets, lines| sets | lines.any());
-        let is_incomplete = |unit: &TestSet| !unit.complete || unit.is_outdated;
-        let incomplete = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_incomplete));
-        let incomplete = self.tests_of(&incomplete.map(|(id, _)| id).collect()).tests;
+        let aside = self.sets_with(|unit| unit.is_aside);
+        let executed = self.files.values().fold(RoaringBitmap::new(), |sets, lines| sets | lines.any()) - aside;
+        let is_incomplete = |unit: &TestSet| !unit.is_aside && (!unit.complete || unit.is_outdated);
+        let incomplete = self.tests_of(&self.sets_with(is_incomplete)).tests;
         let mut tests = self.tests_of(&executed).tests;
         tests.retain(|test| incomplete.binary_search(test).is_err());
         tests
@@ -487,10 +511,8 @@ impl CoverageIndex {
     pub fn calibrated(&self) -> (Vec<TestId>, Vec<TestId>) {
         let measured = self.completely_measured();
         let with = |is_wanted: fn(Calibration) -> bool| -> Vec<TestId> {
-            let is_wanted = |unit: &TestSet| !unit.is_outdated && is_wanted(unit.calibration);
-            let sets =
-                (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_wanted)).map(|(id, _)| id);
-            let mut tests = self.tests_of(&sets.collect()).tests;
+            let sets = self.sets_with(|unit| !unit.is_outdated && !unit.is_aside && is_wanted(unit.calibration));
+            let mut tests = self.tests_of(&sets).tests;
             tests.retain(|test| measured.binary_search(test).is_ok());
             tests
         };
@@ -522,9 +544,8 @@ impl CoverageIndex {
     /// one, with all their subtests: of others it is not known which lines are whose. `None` if no test was.
     #[must_use]
     pub fn same_lines(&self) -> Option<Vec<Vec<TestId>>> {
-        let is_alone = |unit: &TestSet| unit.complete && unit.attribution == Attribution::Test && unit.tests.len() == 1;
-        let alone = (0..).zip(&self.units).filter(|(_, unit)| unit.as_ref().is_some_and(is_alone));
-        let alone: RoaringBitmap = alone.map(|(id, _)| id).collect();
+        let is_single = |unit: &TestSet| unit.attribution == Attribution::Test && unit.tests.len() == 1;
+        let alone = self.sets_with(|unit| unit.complete && !unit.is_aside && is_single(unit));
         if alone.is_empty() {
             return None;
         }

@@ -481,7 +481,7 @@ impl Session {
         seen: Option<SeenFiles>,
     ) {
         let extent = report.extent(ended.request.selection.is_whole());
-        let mut whole = extent == RunExtent::AllTests;
+        let whole = extent == RunExtent::AllTests;
         let is_complete = extent != RunExtent::SomeTests && measured.has_all_tests_of(report);
         let has_measured = !measured.tests.is_empty();
         let asked = match &ended.request.selection {
@@ -507,14 +507,15 @@ impl Session {
         let before = self.baseline.take().map(Arc::unwrap_or_clone);
         self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
         // Changes are compared with the baseline's files, so that the lines executed there stay beside those of another state.
-        if saw_other_files && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run) {
-            measured.tests.iter_mut().for_each(|set| set.complete = false);
-            whole = false;
-        }
+        let is_aside = saw_other_files && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run);
+        let whole = whole && !is_aside;
         let mut loaded = measured.loaded_of(report);
         if has_measured {
             let index = Arc::make_mut(&mut self.index);
-            let left_out = index.ingest(measured.tests, whole, report.started_at);
+            let left_out = match is_aside {
+                true => index.ingest_aside(measured.tests, report.started_at),
+                false => index.ingest(measured.tests, whole, report.started_at),
+            };
             // What a test file executes of the files that it loads has to be known.
             loaded = if left_out.is_empty() { loaded } else { LoadedFiles::default() };
             index.add_sources(measured.sources, is_complete, report.started_at);

@@ -36,7 +36,7 @@ impl ChangedTestsRecorder {
     pub(super) fn record(self, report: &Report, measured: &mut RunCoverage, seen: Option<&SeenFiles>) {
         let is_whole = report.extent(self.request.selection.is_whole()) == RunExtent::AllTests;
         if is_whole && measured.tests.is_empty() && self.index.has_measured() {
-            measured.changed = seen.and_then(|seen| self.changed(report, seen));
+            measured.changed = seen.and_then(|seen| self.changed(report, seen)).map(Box::new);
         }
     }
 

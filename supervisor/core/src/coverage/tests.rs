@@ -272,3 +272,24 @@ fn tests_that_ran_alone_before_are_known_in_a_run_of_the_same_files() {
     assert_eq!(now[0], alone("A", &[(1, 3), (7, 7)]));
     assert_eq!(now[1..], others);
 }
+
+#[test]
+fn what_tests_execute_at_other_files_is_beside_what_they_execute_at_those_of_the_baseline() {
+    let mut index = CoverageIndex::default();
+    let of = |test: &str, file: &str| measured("p", &[test], file, &[(1, 1)]);
+    index.ingest(vec![of("A", "a.py"), of("B", "b.py")], true, Timestamp(1));
+    index.ingest_aside(vec![of("A", "x.py"), of("C", "x.py")], Timestamp(2));
+    index.ingest_aside(vec![of("A", "y.py")], Timestamp(3));
+    let covering = |index: &CoverageIndex, file: &str| -> Vec<String> {
+        index.covering(file, None).tests.into_iter().map(|test| test.name).collect()
+    };
+    assert_eq!(["a.py", "b.py", "x.py", "y.py"].map(|file| covering(&index, file)), [["A"], ["B"], ["C"], ["A"]]);
+    let named = |name: &str| TestId { package: "p".into(), name: name.into() };
+    assert_eq!(index.completely_measured(), [named("A"), named("B")], "C never ran at the files of the baseline");
+    // Where the bug is shows what ran last.
+    let mut blocks = Vec::new();
+    index.spectrum(|_, test| Some(test == "A"), |block| blocks.push((block.file, block.failed)));
+    assert_eq!(blocks, [("y.py", 1)]);
+    index.ingest(vec![of("A", "z.py")], false, Timestamp(4));
+    assert_eq!(["a.py", "y.py", "z.py"].map(|file| covering(&index, file).len()), [0, 0, 1], "the baseline's files again");
+}

@@ -44,8 +44,14 @@ function isOfTransformer() {
   return /[\\/]node_modules[\\/]esbuild[\\/]/.test(caller);
 }
 
-// Calls `started` as this process starts another one, or a thread, that may run any file, whatever starts it.
+// What is called as a process or thread is started.
+let listener;
+
+// Calls `started` from now on as this process starts another one, or a thread, that may run any file, whatever starts it.
 function watchStarts(started) {
+  const isWatching = listener !== undefined;
+  listener = started;
+  if (isWatching) return;
   const { subscribe } = require('node:diagnostics_channel');
   const noted = () => {
     try {
@@ -53,7 +59,7 @@ function watchStarts(started) {
     } catch {
       // A test has replaced what this calls.
     }
-    started();
+    listener();
   };
   subscribe('child_process', noted);
   // Node's own thread for loaders (`module.register`) runs no test.

@@ -6,6 +6,7 @@
 'use strict';
 
 const { Lines, attempt } = require('../js/lines.cjs');
+const { watchStarts } = require('../js/node_internals.cjs');
 const { OutputCapture, endOfOutput, nowRunning } = require('../js/report.cjs');
 
 module.exports = (globalConfig, config, environment, runtime, file, send, ...more) => {
@@ -29,6 +30,7 @@ module.exports = (globalConfig, config, environment, runtime, file, send, ...mor
 // What Node itself loaded in this process has no probes: an environment, a transformer.
 function finish(lines, file) {
   lines.outside();
+  lines.endOfTests();
   lines.loaded(file, Object.keys(require.cache));
 }
 
@@ -37,6 +39,7 @@ function measure(config, environment, file) {
   const { hits } = environment.global.$proctor_lines ?? {};
   if (config.proctorLines === undefined || hits === undefined) return undefined;
   const lines = new Lines(config.proctorLines, hits);
+  attempt(() => watchStarts(() => attempt(() => lines.started())));
   const own = environment.handleTestEvent;
   environment.handleTestEvent = (event, state) => {
     const { name, test } = event;

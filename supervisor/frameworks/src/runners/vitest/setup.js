@@ -10,9 +10,11 @@ if (settings && afterAll) measure(createRequire(settings.from));
 function measure(require) {
   const { Lines, attempt } = require('../js/lines.cjs');
   const { install } = require('../js/hits.cjs');
+  const { watchStarts } = require('../js/node_internals.cjs');
   const hits = install(globalThis);
   // Without isolation the modules of one test file are those of the next.
   const lines = (hits.lines ??= new Lines(settings, hits));
+  attempt(() => watchStarts(() => attempt(() => lines.started())));
   // The project's bound of time is not for these hooks: on a busy host they could be what fails.
   const unbounded = 0;
   beforeEach(({ task }) => attempt(() => lines.begin(task)), unbounded);
@@ -27,6 +29,7 @@ function measure(require) {
 // What Node itself loaded in this process has no probes.
 function finish(lines, natively) {
   lines.outside();
+  lines.endOfTests();
   const { filepath } = globalThis.__vitest_worker__ ?? {};
   if (filepath) lines.loaded(filepath, Object.keys(natively ?? {}));
 }
