@@ -5,15 +5,18 @@
 
 use std::path::PathBuf;
 
-/// The module's source, and its name.
-const PYTHON: [&str; 2] = ["src/ecosystems/python/proctor_lines.c", "proctor_lines.so"];
+/// The module's sources, the header that they share, and its name.
+const PYTHON: [&str; 2] = ["src/ecosystems/python/proctor_lines.c", "src/ecosystems/python/proctor_tracer.c"];
+const PYTHON_HEADER: &str = "src/ecosystems/python/proctor_lines.h";
+const PYTHON_MODULE: &str = "proctor_lines.so";
 
 /// Arguments for a shared object that needs no C library: it is loaded by whatever Python a project has.
 const SHARED_OBJECT: &[&str] =
     &["-std=c11", "-O2", "-s", "-shared", "-fPIC", "-fvisibility=hidden", "-ffreestanding", "-nostdlib"];
 
 /// The recorder's source, and its name.
-const RUST: [&str; 2] = ["src/runners/rust/test_lines/recorder.c", "rust_recorder.o"];
+const RUST: [&str; 1] = ["src/runners/rust/test_lines/recorder.c"];
+const RUST_RECORDER: &str = "rust_recorder.o";
 
 /// Arguments for an object that is linked into a program beside a C library.
 const OBJECT: &[&str] =
@@ -22,11 +25,15 @@ const OBJECT: &[&str] =
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     let compiler = cc::Build::new().try_get_compiler()?;
-    for ([source, name], arguments) in [(PYTHON, SHARED_OBJECT), (RUST, OBJECT)] {
-        println!("cargo::rerun-if-changed={source}");
-        let status = compiler.to_command().args(arguments).arg("-o").arg(directory.join(name)).arg(source).status()?;
+    println!("cargo::rerun-if-changed={PYTHON_HEADER}");
+    let objects: [(&[&str], &str, &[&str]); 2] =
+        [(&PYTHON, PYTHON_MODULE, SHARED_OBJECT), (&RUST, RUST_RECORDER, OBJECT)];
+    for (sources, name, arguments) in objects {
+        sources.iter().for_each(|source| println!("cargo::rerun-if-changed={source}"));
+        let status =
+            compiler.to_command().args(arguments).arg("-o").arg(directory.join(name)).args(sources).status()?;
         if !status.success() {
-            return Err(format!("the C compiler failed on {source}: {status}").into());
+            return Err(format!("the C compiler failed on {}: {status}", sources.join(", ")).into());
         }
     }
     Ok(())

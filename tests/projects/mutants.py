@@ -7,7 +7,7 @@ The projects are rows of projects.tsv. In a copy of each, all tests run once and
 names the tests that the change may affect, a run of all tests shows which ones fail, and `proctor analyze` names suspect lines. A
 failing test that was not selected is an error: a run of affected tests would have been green. After each change of another file, a run
 of the affected tests is compared with a run of all tests. Writes a Markdown table of mutants and one of the other changes. Lines of
-Python are measured from 3.12 on, so `python3` has to be that new.
+Python are measured from 3.9 on, so `python3` has to be that new.
 
 Projects with a reason in their column `unmeasured` are left out. Exit status: 1 if a failing test was left out, or if a project could
 not be measured.

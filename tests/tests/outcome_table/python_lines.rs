@@ -1,8 +1,9 @@
-//! The lines that each test of Python executes: pytest, pytest-xdist and unittest, with a Python that reports lines (3.12 or newer).
+//! The lines that each test of Python executes: pytest, pytest-xdist and unittest, with a Python that reports lines (3.12 or newer), and
+//! with the one of the other tests. The latter has a tracer where it is older, as Python 3.11 of Debian 12 is.
 
 use crate::covering_tests::{Expected, check_covering};
 use proctor_core::coverage::{Attribution, CoverageIndex};
-use proctor_tests::process::{ProcessOutput, ensure_installed, search_path_with_lines, tools, wait_for_exit};
+use proctor_tests::process::{ProcessOutput, command, ensure_installed, search_path_with_lines, tools, wait_for_exit};
 use proctor_tests::test_workspace::{TestWorkspace, copy, tree, write_before_run};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -61,6 +62,11 @@ pub(crate) fn proctor(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessO
     wait_for_exit(workspace.command("proctor").args(arguments).env("PATH", search_path_with_lines()).spawn().unwrap())
 }
 
+/// The same with the Python of the other tests on PATH.
+fn proctor_with_default_python(workspace: &TestWorkspace, arguments: &[&str]) -> ProcessOutput {
+    wait_for_exit(workspace.command("proctor").args(arguments).spawn().unwrap())
+}
+
 fn check(workspace: &TestWorkspace, table: &[Expected<'_>]) {
     check_covering(table, |place| proctor(workspace, &["covering", place]));
 }
@@ -78,6 +84,89 @@ fn measures_each_test_of_pytest() {
     let notes = "1 test(s) started processes, of which no line is measured: test_process of tests/test_price.py";
     assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([notes])));
     check(&workspace, PYTEST);
+}
+
+#[test]
+fn measures_each_test_of_pytest_with_the_default_python() {
+    let workspace = TestWorkspace::with_fixture("pytest/lines");
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let notes = "1 test(s) started processes, of which no line is measured: test_process of tests/test_price.py";
+    assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([notes])));
+    check(&workspace, PYTEST);
+}
+
+#[test]
+fn measures_each_test_of_unittest_with_the_default_python() {
+    let workspace = TestWorkspace::with_fixture("unittest/lines");
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([])));
+    check(&workspace, UNITTEST);
+}
+
+/// A module with a function for each test of [`TESTS_WITH_TRACERS`].
+const TRACED: &str = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n\n\n\
+                      def four():\n    return 4\n";
+
+/// Tests of which the second has a tracer of its own for a while, the third removes one that is not there, as doctest does, and the
+/// fourth has another thread.
+const TESTS_WITH_TRACERS: &str = "import sys\nimport threading\nimport traced\n\n\ndef test_one():\n    assert traced.one() == 1\n\n\n\
+                                  def test_two():\n    seen = []\n    before = sys.gettrace()\n    \
+                                  sys.settrace(lambda frame, event, value: seen.append(frame.f_code.co_name))\n    \
+                                  traced.two()\n    sys.settrace(before)\n    assert before is None and seen == ['two']\n\n\n\
+                                  def test_three():\n    sys.settrace(sys.gettrace())\n    assert traced.three() == 3\n\n\n\
+                                  def test_four():\n    thread = threading.Thread(target=traced.four)\n    thread.start()\n    \
+                                  thread.join()\n";
+
+/// Whether the default Python has `sys.monitoring`, beside which a project can have a tracer.
+fn default_python_has_room_for_tracers() -> bool {
+    let has_monitoring = ["-c", "import sys; sys.exit(not hasattr(sys, 'monitoring'))"];
+    let python = tools().join("pytest/bin/python");
+    ensure_installed("pytest");
+    wait_for_exit(command(&python).args(has_monitoring).spawn().unwrap()).status == 0
+}
+
+#[test]
+fn a_test_with_a_tracer_of_its_own_keeps_it_and_has_no_lines_of_an_older_python() {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    write_before_run(&workspace.path, "traced.py", TRACED);
+    write_before_run(&workspace.path, "test_traced.py", TESTS_WITH_TRACERS);
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let note =
+        "the lines of 1 test(s) are left out, as a tracer of the project was in force: test_two of test_traced.py";
+    let has_room = default_python_has_room_for_tracers();
+    assert_eq!(coverage["notes"], if has_room { json!([]) } else { json!([note]) });
+    let with_tracer: &[(&str, &[&str])] = if has_room { &[("test_traced.py", &["test_two"])] } else { &[] };
+    check(
+        &workspace,
+        &[
+            ("traced.py:2", &[("test_traced.py", &["test_one"])]),
+            ("traced.py:6", with_tracer),
+            ("traced.py:10", &[("test_traced.py", &["test_three"])]),
+            ("traced.py:14", &[("test_traced.py", &["test_four"])]),
+        ],
+    );
+}
+
+#[test]
+fn a_tracer_of_the_project_from_the_start_on_leaves_an_older_python_unmeasured() {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    write_before_run(&workspace.path, "traced.py", TRACED);
+    let settings = "import sys\n\nnames = []\n\n\ndef trace(frame, event, value):\n    names.append(frame.f_code.co_name)\n\n\n\
+                    sys.settrace(trace)\n\n\ndef pytest_unconfigure():\n    sys.settrace(None)\n";
+    write_before_run(&workspace.path, "conftest.py", settings);
+    let test = "import conftest\nimport sys\nimport traced\n\n\ndef test_one():\n    assert traced.one() == 1\n    \
+                assert conftest.names[-1] == 'one' and sys.gettrace() is conftest.trace\n";
+    write_before_run(&workspace.path, "test_traced.py", test);
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let notes: Vec<&str> = coverage["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    if default_python_has_room_for_tracers() {
+        assert_eq!((&coverage["measured"], notes.len()), (&json!(true), 0), "{coverage}");
+    } else {
+        let begins = "lines are not measured test by test: a coverage measurement or debugger of the project's own has the one tracer";
+        assert!(notes.iter().any(|note| note.starts_with(begins)), "{notes:?}");
+    }
 }
 
 #[test]
@@ -166,7 +255,7 @@ fn each_test_of_toolz_has_the_lines_of_coverages_contexts() {
     let mut stored = entries.map(|entry| entry.unwrap().path().join("memory.json"));
     let memory = std::fs::read(stored.find(|file| file.exists()).unwrap()).unwrap();
     let memory: Value = serde_json::from_slice(&memory).unwrap();
-    let index: CoverageIndex = serde_json::from_value(memory["index"].clone()).unwrap();
+    let index: CoverageIndex = serde_json::from_value(memory["coverage"].clone()).unwrap();
     let report = std::fs::read(workspace.path.join("lines.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();
     let mut pairs = 0;

@@ -27,11 +27,23 @@ use proctor_core::test_order::TestOrder;
 use std::collections::BTreeMap;
 use toolchain::INTERPRETERS;
 
-/// Module that both runners' plugins import.
-const SHARED: &[u8] = include_bytes!("proctor_python.py");
+/// Names and content of the modules that both runners' plugins share.
+const SHARED: [(&str, &[u8]); 11] = [
+    ("proctor_python", include_bytes!("proctor_python.py")),
+    ("proctor_sample", include_bytes!("proctor_sample.py")),
+    ("proctor_coverage", include_bytes!("proctor_coverage.py")),
+    ("proctor_monitoring", include_bytes!("proctor_monitoring.py")),
+    ("proctor_tracing", include_bytes!("proctor_tracing.py")),
+    ("proctor_positions", include_bytes!("proctor_positions.py")),
+    ("proctor_records", include_bytes!("proctor_records.py")),
+    ("proctor_keeping", include_bytes!("proctor_keeping.py")),
+    ("proctor_changes", include_bytes!("proctor_changes.py")),
+    ("proctor_project_coverage", include_bytes!("proctor_project_coverage.py")),
+    (START_MODULE, include_bytes!("proctor_start.py")),
+];
 
-/// Extension module that stores executed lines (`proctor_lines.c`), beside the archive of the others: Python loads such modules
-/// from files only.
+/// Extension module that stores executed lines (`proctor_lines.c`, and `proctor_tracer.c` for a Python before 3.12), beside the archive
+/// of the others: Python loads such modules from files only.
 const LINE_STORAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/proctor_lines.so"));
 
 /// Module that starts the runner's module.
@@ -47,18 +59,7 @@ pub(crate) struct PlanBuilder<'a> {
 impl<'a> PlanBuilder<'a> {
     /// A builder without steps. `plugins` are names and content of the runner's injected modules.
     pub(crate) fn new(name: &'static str, request: &'a PlanRequest<'a>, plugins: &[(&str, &[u8])]) -> PlanBuilder<'a> {
-        let shared: [(&str, &[u8]); 9] = [
-            ("proctor_python", SHARED),
-            ("proctor_sample", include_bytes!("proctor_sample.py")),
-            ("proctor_coverage", include_bytes!("proctor_coverage.py")),
-            ("proctor_monitoring", include_bytes!("proctor_monitoring.py")),
-            ("proctor_records", include_bytes!("proctor_records.py")),
-            ("proctor_keeping", include_bytes!("proctor_keeping.py")),
-            ("proctor_changes", include_bytes!("proctor_changes.py")),
-            ("proctor_project_coverage", include_bytes!("proctor_project_coverage.py")),
-            (START_MODULE, include_bytes!("proctor_start.py")),
-        ];
-        let modules = [plugins, &shared].concat();
+        let modules = [plugins, &SHARED].concat();
         let modules = zip_archive::archive(format!("{name}/proctor.zip"), &modules);
         let measured = request.is_measured;
         let storage = measured.then(|| injected(format!("{name}/proctor_lines.so"), LINE_STORAGE.to_vec()));
@@ -190,4 +191,44 @@ const SUBTESTS: [&str; 2] = ["/(", "/["];
 /// The test of a subtest.
 fn parent_of_subtest(name: &str) -> Option<&str> {
     SUBTESTS.iter().find_map(|start| name.split_once(start)).map(|(test, _)| test)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names of this directory's modules for Python.
+    fn modules() -> Vec<String> {
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ecosystems/python");
+        let names =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(".py")?.to_owned())).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_module_is_injected() {
+        let mut shared = SHARED.map(|(name, _)| name.to_owned());
+        shared.sort();
+        assert_eq!(modules(), shared);
+    }
+
+    #[test]
+    fn notes_say_why_lines_are_not_measured() {
+        let text = |module: &str| {
+            let (_, content) = SHARED.iter().find(|(name, _)| *name == module).unwrap();
+            String::from_utf8_lossy(content).into_owned()
+        };
+        assert!(text("proctor_coverage").contains("\"lines are not measured test by test: \""));
+        for why in [
+            "this needs Python 3.9 or newer, and the project's is %d.%d",
+            "this needs CPython, and the project's Python is %s",
+            "a coverage measurement or debugger of the project's own has the one tracer of Python %d.%d",
+            "a tracer of the project was in force",
+            "a thread ran that Python's `threading` has not started",
+        ] {
+            assert!(text("proctor_tracing").contains(why), "{why}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 """Measures which lines of the workspace each test executes, and appends them to a file that proctor reads after the run.
 
-Python reports the lines (`proctor_monitoring.py`) of code in the workspace only, and `proctor_records.py` writes them. An audit hook sees
-code before it is executed, whatever loads it, and sees processes that a test starts, of which no line is measured. No function of the
-project or of Python is replaced.
+Python reports the lines (`proctor_monitoring.py`, `proctor_tracing.py`) of code in the workspace only, and `proctor_records.py` writes
+them. An audit hook sees code before it is executed, whatever loads it, and sees processes that a test starts, of which no line is
+measured. No function of the project or of Python is replaced.
 
 What runs outside of any test (at import, during collection, in fixtures of a class, module or session) is written as shared lines,
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
@@ -21,7 +21,9 @@ import types
 import proctor_changes
 import proctor_keeping
 import proctor_monitoring
+import proctor_positions
 import proctor_python
+import proctor_tracing
 from proctor_monitoring import MODULE
 from proctor_records import FILE_SHIFT, FILES_MAX, OWN_LINE, Records, spans
 
@@ -42,6 +44,12 @@ STARTS = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn", "subprocess.Popen")
 )
 
+# How the note begins that says why nothing is measured.
+NOT_MEASURED = "lines are not measured test by test: "
+
+# Most tests that a note names.
+NAMED_MAX = 5
+
 # The measurement of this process, if there is any.
 current = None
 
@@ -51,15 +59,16 @@ def start():
     global current
     directory = os.environ.get("PROCTOR_COVERAGE")
     if directory and current is None:
-        lines = proctor_monitoring.open_lines()
+        by = proctor_monitoring if hasattr(sys, "monitoring") else proctor_tracing
+        lines = by.open_lines()
         current = Measurement(directory, lines) if lines is not None else Note(directory, why_not())
     return current
 
 
 def why_not():
-    if sys.version_info < (3, 12):
-        return "lines are not measured test by test: this needs Python 3.12 or newer, and the project's is %d.%d" % sys.version_info[:2]
-    return "lines are not measured test by test: the tool ids of sys.monitoring are in use"
+    if hasattr(sys, "monitoring"):
+        return NOT_MEASURED + "the tool ids of sys.monitoring are in use"
+    return NOT_MEASURED + (proctor_tracing.why_not() or "this Python cannot load the extension module that stores lines")
 
 
 class Note:
@@ -114,6 +123,8 @@ class Measurement:
         self._forks_itself = False
         self._has_tests = False
         self._is_over = False
+        # Why lines of the test were not seen, and the names of all tests of which that holds, by why.
+        self._missed, self._left_out = None, {}
         # Kept as they are, so that the lists of such functions that Python keeps can be found by them.
         self._at_fork = (lambda: None, lambda: None, self._fork)
         before, parent, child = self._at_fork
@@ -157,7 +168,7 @@ class Measurement:
     @property
     def is_complete(self):
         """Whether no record is lost so far."""
-        return not self._is_over and not self._records.is_full
+        return not self._is_over and not self._records.is_full and not self._left_out and self._lines.is_in_force()
 
     def sampled(self, tests, slowest):
         """So many tests were chosen to run alone, of those that took at most `slowest` seconds."""
@@ -166,7 +177,7 @@ class Measurement:
     def restart(self):
         """In a forked process: what is executed from now on is of one test that runs alone."""
         self._records, self._owner = Records(self._directory), os.getpid()
-        self._shared, self._has_tests = {}, False
+        self._shared, self._has_tests, self._left_out = {}, False, {}
         self._records.write("alone", {})
         for path in self._files:
             self._records.write("file", {"path": path})
@@ -179,6 +190,8 @@ class Measurement:
                     self._watch(arguments[0])
             except Exception:  # A test may replace what this uses; it must not fail because of that.
                 pass
+        elif event in self._lines.events:
+            self._lines.note(event, arguments)
         elif event in proctor_changes.EVENTS:
             self.changes.note(event, arguments, in_test=self._test is not None, in_fixture=bool(self._fixtures))
         elif event in STARTS and not self._forks_itself:
@@ -209,6 +222,7 @@ class Measurement:
         for one, flag, around in codes:
             if one.co_firstlineno < OWN_LINE:
                 flag = 0 if one.co_flags & CO_OPTIMIZED else flag
+                proctor_keeping.note_class(one, around)
                 lines.update(self._lines.watch(one, base + flag, lambda lines: self._keeps(one, lines, around)))
                 codes.extend((inner, flag, (*around, one)) for inner in one.co_consts if type(inner) is types.CodeType)
         self._describe(base >> FILE_SHIFT, code, lines)
@@ -285,12 +299,13 @@ class Measurement:
         codes = [code]
         for code in codes:
             codes.extend(one for one in code.co_consts if type(one) is types.CodeType)
-        return any((line or 0) >= OWN_LINE for code in codes for _, _, line in code.co_lines())
+        return any(line >= OWN_LINE for code in codes for line in proctor_positions.lines(code))
 
     def outside(self, packages=None):
         """What was executed since the last call is shared: by the tests of these files, or by all of this process."""
         if not self._is_over:
             self._share("packages", packages, self._lines.take())
+            self._check()
 
     def _share(self, kind, key, words):
         known = self._shared.setdefault((kind, key), set())
@@ -304,10 +319,13 @@ class Measurement:
         if self._is_over:
             return
         self.outside(between)
+        if self._is_over:
+            return
         if not self._has_tests:
             self._has_tests = True
             self._records.write("dir", {"path": os.path.relpath(self._start, self._own)})
         self._test, self._started_processes, self._processes = array.array("I"), False, processes()
+        self._missed = None
         self._loading = []
         self._lines.forget()
         self.changes.begin_test()
@@ -317,8 +335,12 @@ class Measurement:
         passed, and is returned unless it may not run once more: it has to do with other processes, or may have changed something."""
         if self._is_over or self._test is None:
             return None
+        self._check()
         self._fixtures = []
         self._interrupt()
+        if self._missed is not None:
+            self._leave_out(package, name)
+            return None
         started = self._started_processes or self._has_processes or processes() != self._processes
         seconds = None if started or self.changes.has_test_changed else seconds
         name = proctor_python.kept_name(name)
@@ -326,6 +348,13 @@ class Measurement:
         self._records.write("test", record, self._test)
         self._test, self._loading = None, []
         return seconds
+
+    def _leave_out(self, package, name):
+        """The test that ends executed lines that were not seen: nothing is known of it. It may have had any function keep values."""
+        self._test, self._loading = None, []
+        if not self._is_over:
+            self._left_out.setdefault(self._missed, []).append("%s of %s" % (proctor_python.kept_name(name), package))
+            self._lines.resume()
 
     def enter(self, fixture):
         """What runs from now on belongs to the fixture with this number."""
@@ -339,8 +368,27 @@ class Measurement:
             self._interrupt()
             self._fixtures.pop()
 
+    def _check(self):
+        """Notes why lines were not seen since the last call, and ends the measurement if they are not of the test alone."""
+        missed = None if self._is_over else self._lines.misses()
+        if missed is not None:
+            self._missed = missed
+            if self._fixtures or self._loading or self._test is None:
+                self._lose(missed)
+
+    def _lose(self, why):
+        """From now on nothing is known of what runs in this process."""
+        if self._has_tests:
+            text = "the lines of the last tests of a process are left out, as %s" % why
+        else:
+            text = NOT_MEASURED + (proctor_tracing.has_tracer() if why == proctor_tracing.TRACER else why)
+        self._records.write("note", {"text": text})
+        self._is_over = True
+        self._lines.stop()
+
     def _interrupt(self):
         words = self._lines.take()
+        self._check()
         is_alone = not self._fixtures and self._test is None
         if is_alone or self._loading:
             self._share("packages", None, words)
@@ -356,10 +404,19 @@ class Measurement:
             return
         if self._has_tests:
             self.outside(packages)
-            self._records.write("kept", {}, self._lines.kept())
-            self._records.write("imported", {"files": self._imported()})
+        if self._has_tests and not self._is_over:
+            self._write_end()
         self._is_over = True
         self._lines.stop()
+
+    def _write_end(self):
+        for why, tests in self._left_out.items():
+            text = "the lines of %d test(s) are left out, as %s: %s" % (len(tests), why, ", ".join(tests[:NAMED_MAX]))
+            self._records.write("note", {"text": text})
+        # What these tests had functions keep is not known. Without these records the process counts as one that ended early.
+        if not self._left_out:
+            self._records.write("kept", {}, self._lines.kept())
+            self._records.write("imported", {"files": self._imported()})
 
     def _imported(self):
         """Numbers of the files whose module another measured file may import: it has the name in a line about imports."""

@@ -11,6 +11,8 @@ import os
 import re
 import tokenize
 
+import proctor_positions
+
 # Parts of the names of decorators and other functions that keep what a function returns.
 CACHING = re.compile(rb"cache|memo|once|lazy|singleton|jit|tf\.function|compile", re.IGNORECASE)
 
@@ -75,7 +77,7 @@ NO_ASSIGNMENT = (b"#", b"@", b"def ", b"async ", b"class ", b"import ", b"from "
 GLOBAL, AROUND = opcode.opmap.get("STORE_GLOBAL"), opcode.opmap.get("STORE_DEREF")
 PARTS = {opcode.opmap.get(name) for name in ("STORE_ATTR", "STORE_SUBSCR", "STORE_SLICE")}
 # Those that read an attribute or a name, before it is called.
-READS = {opcode.opmap.get(name) for name in ("LOAD_ATTR", "LOAD_GLOBAL")}
+READS = {opcode.opmap.get(name) for name in ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")} - {None}
 
 # Of what an expression is a part.
 OWN, IN_SELF, OUTSIDE = range(3)
@@ -91,10 +93,27 @@ def indent(line):
     return len(line) - len(line.lstrip())
 
 
+def is_changing(name):
+    """Whether a call of a function with this name may change an object."""
+    return name is not None and (name in METHODS or name.endswith(SETTERS))
+
+
+# Functions that make the objects of a class.
+MAKERS = ("__init__", "__new__")
+
+# By the id of the code of such a function, which is kept: the name of its class.
+_classes = {}
+
+
+def note_class(code, around):
+    """Notes the class of a function that makes its objects. `around` has the codes that the function is in, the outermost first."""
+    if code.co_name in MAKERS and around:
+        _classes[id(code)] = around[-1].co_name
+
+
 def is_named(code, names):
     """Whether a function, or the class of which it makes the objects, has one of these names."""
-    is_maker = code.co_name in ("__init__", "__new__")
-    return code.co_name in names or is_maker and code.co_qualname.split(".")[-2:][0] in names
+    return code.co_name in names or code.co_name in MAKERS and _classes.get(id(code)) in names
 
 
 class Keeps:
@@ -113,7 +132,7 @@ class Source:
         self.path = path
         self._is_of_tests = name.startswith("test") or name.endswith("_test.py")
         self._is_package = name == "__init__.py"
-        self._lines = None
+        self._lines = self._tree = None
         # By the id of a class's code, which is kept: the names of its attributes that can change and are no object's own.
         self._shared = {}
         # Lines in which a cache is given a function that has no name.
@@ -194,8 +213,7 @@ class Source:
     def _stores(self, code, lines, classes, head):
         """The lines in which a function changes what is not its own, whether all of that is in its `self`, and the names of the attributes
         of which it changes a part."""
-        operations = code.co_code[::2]
-        used = set(operations)
+        used = set(code.co_code[::2])
         is_called = not {*METHODS, *SETTERS}.isdisjoint(code.co_names)
         if not is_called and used.isdisjoint({GLOBAL, *PARTS}) and not (code.co_freevars and AROUND in used):
             return set(), False, set()
@@ -223,12 +241,21 @@ class Source:
         changed_by = {GLOBAL: global_name, **dict.fromkeys(PARTS, part), **dict.fromkeys(READS, called)}
         if code.co_freevars:
             changed_by[AROUND] = name_around
-        for operation, position in zip(operations, code.co_positions()):
+        for operation, position in self._positions(code):
             of = changed_by[operation](position) if operation in changed_by else OWN
             if of != OWN:
                 owners.add(of)
                 kept.add(position[0] or 0)
         return kept, owners == {IN_SELF}, names
+
+    def _positions(self, code):
+        """The instructions of a function that may change something, with their positions."""
+        if proctor_positions.has_columns(code):
+            return zip(code.co_code[::2], code.co_positions())
+        if self._tree is None:
+            self._line(1)
+            self._tree = proctor_positions.Tree(b"\n".join(self._lines).decode("utf-8", "replace"), is_changing)
+        return self._tree.positions(code)
 
     def _at(self, position):
         """The source from where an instruction is; something that is no function's own if Python does not say where."""
@@ -289,7 +316,7 @@ class Source:
 
     def _shared_of(self, code):
         if id(code) not in self._shared:
-            lines = map(self._line, {line for _, _, line in code.co_lines() if line})
+            lines = map(self._line, proctor_positions.lines(code))
             found = (SHARED.match(line) for line in lines if b"=" in line)
             self._shared[id(code)] = code, {one.group(1) for one in found if one}
         return self._shared[id(code)][1]

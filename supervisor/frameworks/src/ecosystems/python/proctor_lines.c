@@ -1,97 +1,20 @@
-/* Stores executed lines for proctor_monitoring.py.
+/* Stores executed lines for proctor_monitoring.py, and for the tracer of a Python before 3.12 (proctor_tracer.c).
 
-   Each line stays on, and its first execution in a test is stored. To turn lines off and all of them on again for each test would be
-   dearer: Python then prepares all code anew. Only a line that a test executes very often is turned off until the next test, or until a
-   function begins that keeps values.
+   Where Python reports lines by `sys.monitoring`, each line stays on, and its first execution in a test is stored. To turn lines off and
+   all of them on again for each test would be dearer: Python then prepares all code anew. Only a line that a test executes very often is
+   turned off until the next test, or until a function begins that keeps values. A tracer is told each execution.
 
    Some functions keep values for later calls, as caches do (proctor_keeping.py). Of each line it is stored below which of them it was
    ever executed.
 
-   An extension module of the stable ABI (PEP 384) from Python 3.12 on. It needs neither Python's headers nor a C library, so that one
-   file serves every Python of its architecture: what it declares of Python's is found in the process that loads it. All functions are
-   called with the GIL held, and never from a Python without one. */
+   proctor_lines.h says what this needs of Python. */
 
-typedef struct _object PyObject;
-typedef __PTRDIFF_TYPE__ Py_ssize_t;
-typedef __SIZE_TYPE__ size_t;
-typedef __UINT32_TYPE__ word;
-typedef unsigned __int128 set;
-typedef PyObject *(*function)(PyObject *self, PyObject *const *arguments, Py_ssize_t count);
-
-typedef struct {
-    const char *name;
-    function implementation;
-    int flags;
-    const char *documentation;
-} PyMethodDef;
-
-/* With the head of an object in front, as PyModuleDef_HEAD_INIT fills it. */
-typedef struct {
-    Py_ssize_t references;
-    void *type;
-    void *initialise;
-    Py_ssize_t index;
-    PyObject *copy;
-    const char *name;
-    const char *documentation;
-    Py_ssize_t size;
-    PyMethodDef *methods;
-    void *slots, *traverse, *clear, *release;
-} PyModuleDef;
-
-typedef struct _frame PyFrameObject;
-
-#define METH_FASTCALL 0x0080
-#define PYTHON_ABI_VERSION 3
-
-PyObject *PyModule_Create2(PyModuleDef *definition, int version);
-PyObject *PyBytes_FromStringAndSize(const char *bytes, Py_ssize_t size);
-PyObject *PyLong_FromLong(long number);
-long PyLong_AsLong(PyObject *number);
-void *PyMem_RawMalloc(size_t size);
-void *PyMem_RawRealloc(void *memory, size_t size);
-void *PyMem_RawCalloc(size_t count, size_t size);
-void PyMem_RawFree(void *memory);
-void Py_IncRef(PyObject *object);
-void Py_DecRef(PyObject *object);
-PyObject *PyObject_CallNoArgs(PyObject *callable);
-PyObject *PyObject_Vectorcall(PyObject *callable, PyObject *const *arguments, size_t count, PyObject *names);
-PyFrameObject *PyEval_GetFrame(void);
-PyFrameObject *PyFrame_GetBack(PyFrameObject *frame);
-PyObject *PyFrame_GetCode(PyFrameObject *frame);
-PyObject *PyFrame_GetVarString(PyFrameObject *frame, const char *name);
-PyObject *PyWeakref_NewRef(PyObject *object, PyObject *callback);
-void PyErr_Clear(void);
-unsigned long PyThread_get_thread_ident(void);
-
-/* How often a line was executed since `take` was called for the time with this number, and below which functions that keep values it
-   ever was. */
-typedef struct {
-    word time, executions;
-    set below;
-} line;
-
-/* What is to be known of a code object, as proctor_monitoring.py gives it: it has one line; it keeps values; it may be suspended for others;
-   it keeps values in its `self` alone; and that a test had this object from another one. */
-enum { ONE_LINE = 1, KEEPS = 2, SUSPENDS = 4, IN_SELF = 8, HANDED_ON = 16 };
+#include "proctor_lines.h"
 
 /* The functions that keep values have numbers, in the order in which they begin. Some of them share one, so that too many count. Number 0
    is none. Those that keep values in their `self` alone, of which few count, have the others. */
 #define NUMBERS 128
 #define OUTSIDE_MAX 32
-
-/* A code object, which proctor_monitoring.py keeps alive. */
-typedef struct {
-    PyObject *code;
-    word flags;
-    /* Of a function that keeps values. */
-    word number;
-    /* The word of line 0. */
-    word base;
-    /* The first line, and how many follow with it. */
-    word first, count;
-    line *lines;
-} entry;
 
 /* Executions in one test after which a line is turned off: they take as long as Python needs to turn all lines on. */
 #define EXECUTIONS_MAX 4096
@@ -162,6 +85,11 @@ static entry *find(entry *table, size_t size, PyObject *code) {
         if (one->code == code || !one->code)
             return one;
     }
+}
+
+entry *find_code(PyObject *code) {
+    entry *of = places ? find(entries, places, code) : 0;
+    return of && of->code ? of : 0;
 }
 
 static PyObject *answer(PyObject *object) {
@@ -260,7 +188,8 @@ static void clear_objects(int all) {
 
 /* A function that keeps values in its `self` begins. Nobody makes a second weak reference to an object, so that it stands for it. */
 static void watch_self(entry *of) {
-    PyObject *self = PyFrame_GetVarString(PyEval_GetFrame(), "self");
+    PyFrameObject *frame = PyEval_GetFrame();
+    PyObject *self = PyFrame_GetVarString ? PyFrame_GetVarString(frame, "self") : first_argument(frame);
     PyObject *reference = self ? PyWeakref_NewRef(self, 0) : 0;
     if (self)
         Py_DecRef(self);
@@ -282,14 +211,10 @@ static void watch_self(entry *of) {
         of->flags |= HANDED_ON;
 }
 
-/* Stores a line of a code object, unless it was since `take`. Returns what Python is to do with the line, no reference of its own. */
-static PyObject *record(PyObject *code, word number) {
-    entry *of = places ? find(entries, places, code) : 0;
-    word at = of ? number - of->first : 0;
-    if (!of || !of->code || at >= of->count) {
-        has_disabled = 1;
-        return disable;
-    }
+int record_line(entry *of, word number) {
+    word at = number - of->first;
+    if (at >= of->count)
+        return 1;
     line *one = &of->lines[at];
     if (one->time != now) {
         one->time = now;
@@ -300,7 +225,12 @@ static PyObject *record(PyObject *code, word number) {
         one->below |= may_keep();
     if (one->executions < EXECUTIONS_MAX)
         one->executions++;
-    if (one->executions < EXECUTIONS_MAX || restarts > RESTARTS_MAX)
+    return one->executions == EXECUTIONS_MAX && restarts <= RESTARTS_MAX;
+}
+
+/* Records a line, if the code object is watched. Returns what Python is to do with the line, no reference of its own. */
+static PyObject *record(entry *of, word number) {
+    if (of && !record_line(of, number))
         return none;
     has_disabled = 1;
     return disable;
@@ -309,30 +239,34 @@ static PyObject *record(PyObject *code, word number) {
 /* executed(code, line): the callback for lines. */
 static PyObject *executed(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    return answer(number == 2 ? record(arguments[0], (word)PyLong_AsLong(arguments[1])) : none);
+    return answer(number == 2 ? record(find_code(arguments[0]), (word)PyLong_AsLong(arguments[1])) : none);
+}
+
+void begin_keeping(entry *of) {
+    if (!of->number && of->flags & IN_SELF)
+        of->number = OUTSIDE_MAX + begun[1]++ % (NUMBERS - OUTSIDE_MAX);
+    else if (!of->number)
+        of->number = 1 + begun[0]++ % (OUTSIDE_MAX - 1);
+    unsigned long thread = PyThread_get_thread_ident();
+    /* What other threads keep is known no more. */
+    if (keeping && keeping_thread != thread)
+        suspended |= keeping;
+    keeping_thread = thread;
+    keeping |= bit(of->number);
+    nesting[of->number]++;
+    suspended |= of->flags & SUSPENDS ? bit(of->number) : 0;
+    if ((of->flags & (IN_SELF | HANDED_ON)) == IN_SELF)
+        watch_self(of);
 }
 
 /* began(code, offset): the callback for the start of a function that has one line or keeps values, and as the latter goes on. */
 static PyObject *began(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
     (void)self;
-    entry *of = number == 2 && places ? find(entries, places, arguments[0]) : 0;
-    if (!of || !of->code)
+    entry *of = number == 2 ? find_code(arguments[0]) : 0;
+    if (!of)
         return answer(none);
     if (of->flags & KEEPS) {
-        if (!of->number && of->flags & IN_SELF)
-            of->number = OUTSIDE_MAX + begun[1]++ % (NUMBERS - OUTSIDE_MAX);
-        else if (!of->number)
-            of->number = 1 + begun[0]++ % (OUTSIDE_MAX - 1);
-        unsigned long thread = PyThread_get_thread_ident();
-        /* What other threads keep is known no more. */
-        if (keeping && keeping_thread != thread)
-            suspended |= keeping;
-        keeping_thread = thread;
-        keeping |= bit(of->number);
-        nesting[of->number]++;
-        suspended |= of->flags & SUSPENDS ? bit(of->number) : 0;
-        if ((of->flags & (IN_SELF | HANDED_ON)) == IN_SELF)
-            watch_self(of);
+        begin_keeping(of);
         if (has_disabled && restarts <= RESTARTS_MAX) {
             restarts++;
             has_disabled = 0;
@@ -342,24 +276,31 @@ static PyObject *began(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
             Py_DecRef(done);
         }
     }
-    PyObject *wanted = of->flags & ONE_LINE ? record(arguments[0], of->first) : none;
+    PyObject *wanted = of->flags & ONE_LINE ? record(of, of->first) : none;
     /* The start of a function that keeps values stays on. */
     return answer(of->flags & KEEPS ? none : wanted);
 }
 
-/* ended(code, offset, value): the callback for the end of a module and of a function that keeps values, or as the latter is suspended. */
-static PyObject *ended(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
-    (void)self;
-    entry *of = number == 3 && places ? find(entries, places, arguments[0]) : 0;
-    if (!of || !of->code)
-        return answer(none);
-    if (!(of->flags & KEEPS))
-        return PyObject_Vectorcall(loaded, arguments, 1, 0);
+void end_keeping(entry *of) {
     /* One that began before it was known to keep values has no number. */
     word *times = &nesting[of->number];
     *times -= *times > 0;
     if (!*times)
         keeping &= ~bit(of->number) | suspended;
+}
+
+PyObject *end_module(entry *of) {
+    return PyObject_CallFunctionObjArgs(loaded, of->code, (PyObject *)0);
+}
+
+/* ended(code, offset, value): the callback for the end of a module and of a function that keeps values, or as the latter is suspended. */
+static PyObject *ended(PyObject *self, PyObject *const *arguments, Py_ssize_t number) {
+    (void)self;
+    entry *of = number == 3 ? find_code(arguments[0]) : 0;
+    if (of && !(of->flags & KEEPS))
+        return end_module(of);
+    if (of)
+        end_keeping(of);
     return answer(none);
 }
 
@@ -386,6 +327,7 @@ static PyObject *watch(PyObject *self, PyObject *const *arguments, Py_ssize_t nu
     if (!memory)
         return PyLong_FromLong(0);
     taken++;
+    forget_entries();
     word base = (word)PyLong_AsLong(arguments[1]), first = (word)PyLong_AsLong(arguments[2]);
     *one = (entry){arguments[0], (word)PyLong_AsLong(arguments[4]), 0, base, first, lines, memory};
     return PyLong_FromLong(1);
@@ -486,6 +428,15 @@ static PyMethodDef methods[] = {
     {"below", below, METH_FASTCALL, 0},
     {"forget", forget, METH_FASTCALL, 0},
     {"disabled", disabled, METH_FASTCALL, 0},
+    {"traced", traced, METH_FASTCALL, 0},
+    {"install", install, METH_FASTCALL, 0},
+    {"remove", remove_tracer, METH_FASTCALL, 0},
+    {"is_setting", is_setting, METH_FASTCALL, 0},
+    {"has_failed", has_failed, METH_FASTCALL, 0},
+    {"learn_layout", learn_layout, METH_FASTCALL, 0},
+    {"expect", expect, METH_FASTCALL, 0},
+    {"is_in_force", is_in_force, METH_FASTCALL, 0},
+    {"new_threads", new_threads, METH_FASTCALL, 0},
     {0, 0, 0, 0},
 };
 

@@ -2,7 +2,7 @@
 debuggers and the project's own coverage measurement stay as they are.
 
 An extension module stores them (`proctor_lines.c`), or this module for a Python that cannot load it. What they belong to it does not
-know (`proctor_coverage.py`).
+know (`proctor_coverage.py`). An older Python has a tracer (`proctor_tracing.py`).
 """
 
 import array
@@ -13,6 +13,7 @@ import os
 import sys
 
 import proctor_keeping
+import proctor_positions
 
 # Most code objects that are measured. A large application has 100,000.
 CODES_MAX = 500_000
@@ -23,17 +24,18 @@ MODULE = "<module>"
 # Flags of code that Python may suspend for others, as a coroutine.
 CO_SUSPENDS = 0x80 | 0x200
 
-# What `proctor_lines.c` is to know of a function: it has one line; it may be suspended for others; it keeps values in its `self` alone.
-ONE_LINE, SUSPENDS, IN_SELF = 1, 4, 8
+# What `proctor_lines.c` is to know of code: it has one line; it may be suspended for others; it keeps values in its `self` alone; it is of
+# a module.
+ONE_LINE, SUSPENDS, IN_SELF, IS_MODULE = 1, 4, 8, 32
 
 # Tool ids from 3 on have no meaning of their own; 5 is an optimiser's.
 TOOL_IDS = (4, 3)
 
 
 def open_lines():
-    """The lines that Python reports to a tool id of our own; None where it has no such events, or no id is left."""
-    monitoring = getattr(sys, "monitoring", None)
-    for tool in TOOL_IDS if monitoring is not None else ():
+    """The lines that Python reports to a tool id of our own; None if no id is left."""
+    monitoring = sys.monitoring
+    for tool in TOOL_IDS:
         try:
             monitoring.use_tool_id(tool, "proctor")
         except ValueError:
@@ -62,6 +64,9 @@ class Lines:
 
     # Whether it is known what was executed below functions that keep values.
     knows_kept = False
+
+    # Events of Python after which lines may not be seen.
+    events = frozenset()
 
     def __init__(self, monitoring, tool):
         self._monitoring, self._tool = monitoring, tool
@@ -105,13 +110,12 @@ class Lines:
         if id(code) in self._codes or len(self._codes) >= CODES_MAX or self._stopped:
             return ()
         self._codes[id(code)] = code
-        first, lines = code.co_firstlineno, {line for _, _, line in code.co_lines() if line}
+        first, lines = code.co_firstlineno, proctor_positions.lines(code)
         # Python 3.13 reports no line of a function that is in the line of its `def` or `lambda`.
         flags = (ONE_LINE if lines == {first} else 0) | (SUSPENDS if code.co_flags & CO_SUSPENDS else 0)
+        flags |= IS_MODULE if code.co_name == MODULE else 0
         self._add(code, base, max(lines, default=first) - first + 1, flags)
-        events = self._monitoring.events
-        wanted = events.LINE | (events.PY_START if flags & ONE_LINE else 0) | (events.PY_RETURN if code.co_name == MODULE else 0)
-        self._monitoring.set_local_events(self._tool, code, wanted)
+        self._ask_for(code, flags)
         kept = keeps(lines) if self.knows_kept else None
         if kept is not None:
             self._keep(code, kept)
@@ -119,6 +123,12 @@ class Lines:
 
     def _add(self, code, base, count, flags):
         self._bases[id(code)] = base
+
+    def _ask_for(self, code, flags):
+        """Has Python report what is wanted of a code object."""
+        events = self._monitoring.events
+        wanted = events.LINE | (events.PY_START if flags & ONE_LINE else 0) | (events.PY_RETURN if flags & IS_MODULE else 0)
+        self._monitoring.set_local_events(self._tool, code, wanted)
 
     def keep(self, is_keeping, suspends=False):
         """The functions that are watched so far keep values for which `is_keeping(code)` holds."""
@@ -135,6 +145,19 @@ class Lines:
 
     def forget(self):
         """A test begins: what began before has nothing to do with it."""
+
+    def note(self, event, arguments):
+        """Notes one of the events after which lines may not be seen."""
+
+    def misses(self):
+        """Why lines may have been executed since the last call that were not seen; None if none was."""
+
+    def resume(self):
+        """Sees lines again from now on, if nothing of the project prevents it."""
+
+    def is_in_force(self):
+        """Whether lines are seen."""
+        return True
 
     def take(self):
         """The words since the last call. Each line is reported anew from now on."""
