@@ -168,6 +168,119 @@ fn a_run_of_some_tests_at_other_files_hides_nothing() {
     assert_eq!((names(&ran), &ran["summary"]["failed"]), (vec!["TestA".into(), "TestB".into()], &json!(1)));
 }
 
+/// Tests of `a` that call a function of `f` or of `g`, and no product code in `a`.
+fn test_of_go(name: &str, call: &str) -> String {
+    let of = call.split('.').next().unwrap();
+    format!(
+        "package a\n\nimport (\n\t\"testing\"\n\n\t\"example.com/m/{of}\"\n)\n\nfunc {name}(t *testing.T) {{\n\tif {call}() != 1 {{\n\t\tt.Fatal({call}())\n\t}}\n}}\n"
+    )
+}
+
+/// A source and a test for each of two packages, and a test that calls the first one's function.
+fn two_functions() -> TestWorkspace {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "go.mod", "module example.com/m\n\ngo 1.21\n");
+    for (package, name) in [("f", "F"), ("g", "G")] {
+        let source = format!("package {package}\n\nfunc {name}() int {{\n\treturn 1\n}}\n");
+        let test = format!(
+            "package {package}\n\nimport \"testing\"\n\nfunc Test{name}(t *testing.T) {{\n\tif {name}() < 0 {{\n\t\tt.Fatal()\n\t}}\n}}\n"
+        );
+        write_before_run(&workspace.path, &format!("{package}/{package}.go"), &source);
+        write_before_run(&workspace.path, &format!("{package}/{package}_test.go"), &test);
+    }
+    write_before_run(&workspace.path, "a/a_test.go", &test_of_go("TestOne", "f.F"));
+    workspace
+}
+
+/// Runs all tests, without coverage if `plain`.
+fn run_all(workspace: &TestWorkspace, plain: bool, status: i32) {
+    let ran = workspace.proctor(if plain { &["run", "--coverage", "off"] } else { &["run"] });
+    assert_eq!(ran.status, status, "{ran:?}");
+}
+
+const BROKEN_G: &str = "package g\n\nfunc G() int {\n\treturn 2\n}\n";
+
+#[test]
+fn a_test_that_missed_a_run_without_coverage_is_not_known_any_more() {
+    let workspace = two_functions();
+    let path = &workspace.path;
+    for [between, at_last] in [
+        // It has another name meanwhile, or is gone, or is skipped.
+        [Some(test_of_go("TestTwo", "f.F")), Some(test_of_go("TestOne", "g.G"))],
+        [None, Some(test_of_go("TestOne", "g.G"))],
+        [Some(test_of_go("TestOne", "f.F").replace("\tif", "\tt.Skip()\n\tif")), Some(test_of_go("TestOne", "g.G"))],
+        // It is new.
+        [Some(test_of_go("TestTwo", "g.G")), None],
+    ] {
+        write_before_run(path, "a/a_test.go", &test_of_go("TestOne", "f.F"));
+        run_all(&workspace, false, 0);
+        for test in [&between, &at_last] {
+            match test {
+                Some(test) => write_before_run(path, "a/a_test.go", test),
+                None if at_last.is_none() => continue,
+                None => fs::remove_file(path.join("a/a_test.go")).unwrap(),
+            }
+            run_all(&workspace, true, 0);
+        }
+        let (unbroken, name) =
+            (fs::read_to_string(path.join("g/g.go")).unwrap(), if at_last.is_none() { "TestTwo" } else { "TestOne" });
+        write_before_run(path, "g/g.go", BROKEN_G);
+        let selected = affected(&workspace, "last_run");
+        assert!(
+            selected.contains(&format!("{name} what it executes is not known")),
+            "{between:?} {at_last:?}: {selected}"
+        );
+        write_before_run(path, "g/g.go", &unbroken);
+    }
+}
+
+#[test]
+fn a_pass_at_other_files_is_none_at_those_of_the_last_run_of_all_tests() {
+    let workspace = two_functions();
+    let path = &workspace.path;
+    let source = fs::read_to_string(path.join("f/f.go")).unwrap();
+    write_before_run(path, "f/f.go", &source.replace("return 1", "return 3"));
+    run_all(&workspace, false, 1);
+    write_before_run(path, "f/f.go", &source);
+    assert_eq!(workspace.proctor(&["run", "--failed"]).status, 0);
+    write_before_run(path, "f/f.go", &source.replace("return 1", "return 3"));
+    assert_eq!(affected(&workspace, "last_run"), "TestOne failed last time");
+    write_before_run(path, "g/g.go", BROKEN_G);
+    assert_eq!(run_affected(&workspace, 1)["outcome"], "failed");
+}
+
+#[test]
+fn a_run_with_another_environment_hides_nothing() {
+    let workspace = two_functions();
+    let path = &workspace.path;
+    let by_mode = "package f\n\nimport (\n\t\"os\"\n\n\t\"example.com/m/g\"\n)\n\nfunc F() int {\n\tif os.Getenv(\"MODE\") == \"x\" {\n\t\treturn 1\n\t}\n\treturn g.G()\n}\n";
+    write_before_run(path, "f/f.go", by_mode);
+    run_all(&workspace, false, 0);
+    assert_eq!(workspace.proctor(&["run", "--env", "MODE=x", "--file", "a/a_test.go"]).status, 0);
+    assert_eq!(workspace.proctor(&["run", "--file", "g/g_test.go"]).status, 0);
+    write_before_run(path, "g/g.go", BROKEN_G);
+    let selected = affected(&workspace, "last_run");
+    assert!(selected.contains("TestOne executed a changed line: g/g.go"), "{selected}");
+}
+
+#[test]
+fn an_edit_undone_since_the_last_run_counts_for_earlier_states() {
+    let workspace = two_functions();
+    let path = &workspace.path;
+    let calling = "package f\n\nimport \"example.com/m/g\"\n\nfunc F() int {\n\treturn g.G()\n}\n";
+    write_before_run(path, "f/f.go", calling);
+    run_all(&workspace, false, 0);
+    // The lines are those of this state.
+    write_before_run(path, "f/f.go", "package f\n\nfunc F() int {\n\treturn 2\n}\n");
+    run_all(&workspace, false, 1);
+    write_before_run(path, "f/f.go", calling);
+    write_before_run(path, "g/g.go", BROKEN_G);
+    let selected = affected(&workspace, "last_green");
+    for test in ["TestOne", "TestF", "TestG"] {
+        assert!(selected.contains(test), "{test}: {selected}");
+    }
+}
+
 const PRICE: &str = "pub const RATE: u32 = 5;
 
 pub fn tax(price: u32) -> u32 {
@@ -331,7 +444,8 @@ fn python_tests_follow_imports_conftest_and_settings() {
             ("conftest.py", ""),
         ],
     );
-    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    // Where nothing is measured, imports decide.
+    run_all(&workspace, true, 0);
     assert_eq!(affected(&workspace, "last_run"), "");
     write_before_run(path, "shop/price.py", "def total():\n    return 2\n");
     assert_eq!(affected(&workspace, "last_run"), "test_cart imports a changed file: shop/price.py");
@@ -372,7 +486,7 @@ fn tests_of_unittest_follow_imports_and_packages() {
     let workspace = TestWorkspace::empty();
     let path = &workspace.path;
     write_all(path, &UNITTEST);
-    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    run_all(&workspace, true, 0);
     assert_eq!(affected(&workspace, "last_run"), "");
     write_before_run(path, "shop/tax.py", &format!("RATE = 1\n{TAX}"));
     assert_eq!(affected(&workspace, "last_run"), "Tax.test_tax imports a changed file: shop/tax.py");
@@ -484,6 +598,29 @@ fn jest_tests_follow_what_their_files_loaded() {
 }
 
 #[test]
+fn one_measured_test_does_not_make_its_file_known() {
+    let source = |body: &str| format!("const {{ b }} = require('./b');\nexports.a = (n) => {{\n  {body}\n}};\n");
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"jest"}}"#),
+        ("a.js", &source("return n + 1;")),
+        ("b.js", "exports.b = (n) => {\n  return n + 1;\n};\n"),
+        (
+            "a.test.js",
+            "const { a } = require('./a');\ntest('t1', () => expect(a(1)).toBe(2));\ntest('t2', () => expect(a(2)).toBe(3));\n",
+        ),
+        ("b.test.js", "const { b } = require('./b');\ntest('b', () => expect(b(1)).toBeGreaterThan(0));\n"),
+    ]);
+    let path = &workspace.path;
+    run_all(&workspace, false, 0);
+    write_before_run(path, "a.js", &source("return n === 2 ? b(n) : n + 1;"));
+    run_all(&workspace, true, 0);
+    assert_eq!(workspace.proctor(&["run", "--test", "t1"]).status, 0);
+    write_before_run(path, "b.js", "exports.b = (n) => {\n  return n + 2;\n};\n");
+    let selected = affected(&workspace, "last_run");
+    assert!(selected.contains("t2 what it executes is not known"), "{selected}");
+}
+
+#[test]
 fn jest_tests_all_run_after_a_change_that_no_test_was_seen_to_load() {
     let workspace = javascript_workspace(&JEST[..13]);
     let path = &workspace.path;
@@ -516,14 +653,13 @@ fn jest_tests_all_run_after_a_change_that_no_test_was_seen_to_load() {
         }
     }
     assert_eq!(affected(&workspace, "last_run"), "");
-    // Without a measurement nothing is known of what the files load now.
+    // Without a measurement it is not known what the changed test loads now, and it was the only one to load the file.
     write_before_run(path, "src/late.js", "exports.late = 4;\n\n");
-    assert_eq!(workspace.proctor(&["run", "--coverage", "off"]).status, 0);
+    run_all(&workspace, true, 0);
     write_before_run(path, "src/late.js", "exports.late = 4;\n");
-    assert_eq!(
-        affected(&workspace, "last_run"),
-        "full: which files the tests load has not been measured here in the last run of all tests"
-    );
+    let full =
+        "full: src/late.js was changed, and no test was seen to load it: a setting, a transformer or a type check may";
+    assert_eq!(affected(&workspace, "last_run"), full);
 }
 
 const PRICE_TS: &str = "export function total(a: number): number {\n  return a * 2;\n}\n";

@@ -44,10 +44,7 @@ pub(super) fn spec() -> ToolSpec {
         ),
         ("raw", json_schema::raw()),
         ("verbose", json_schema::verbose()),
-        (
-            "coverage",
-            one_of(&["auto", "on", "off"], "auto (default) measures what tests_covering needs, where that is cheap."),
-        ),
+        ("coverage", one_of(&["auto", "on", "off"], "auto (default) measures what tests_covering needs.")),
         ("env", env),
         ("repeat", number("Execute the tests this many times: finds flaky ones.")),
         ("parallel", number("Tests at the same time within one package, 1 to 256.")),

@@ -95,9 +95,9 @@ pub struct RunCoverage {
     pub sources: Vec<LoadedSource>,
     /// The files that test files loaded, where each has modules of its own.
     pub loaded: Box<LoadedFiles>,
-    /// The tests that may execute other lines since the session measured them, if that was found out for a run that measured
-    /// nothing; any test may if not.
-    pub changed: Option<Box<HashSet<TestId>>>,
+    /// The tests that executed what they did when the session measured them, of a run of all tests that measured nothing. Empty if that is
+    /// not known.
+    pub unchanged: Box<HashSet<TestId>>,
 }
 
 impl RunCoverage {
@@ -105,6 +105,13 @@ impl RunCoverage {
     #[must_use]
     pub fn has_all_tests_of(&self, report: &Report) -> bool {
         report.truncated.tests == 0 && self.unmeasured(report).is_empty()
+    }
+
+    /// Whether it measured the lines of a test.
+    #[must_use]
+    pub fn has_measured(&self, package: &str, name: &str) -> bool {
+        let mut sets = self.tests.iter().filter(|set| set.package == package);
+        sets.any(|set| set.tests.iter().any(|test| test == name))
     }
 
     /// The measured tests, by package and name.
@@ -122,19 +129,6 @@ impl RunCoverage {
         let unmeasured =
             names.filter(|(package, names)| !names.iter().any(|name| measured.contains(&(*package, *name))));
         unmeasured.flat_map(|(package, names)| names.map(|name| (package, name))).collect()
-    }
-
-    /// Those of `unmeasured` that may execute other lines than when they were measured.
-    #[must_use]
-    pub fn outdated<'r>(&self, mut unmeasured: HashSet<(&'r str, &'r str)>) -> HashSet<(&'r str, &'r str)> {
-        if let Some(changed) = &self.changed {
-            let names = changed
-                .iter()
-                .flat_map(|test| [test.name.as_str(), top_level(&test.name)].map(|name| (test.package.as_str(), name)));
-            let changed: HashSet<(&str, &str)> = names.collect();
-            unmeasured.retain(|test| changed.contains(test));
-        }
-        unmeasured
     }
 
     /// What test files loaded, without those with a test in `report` of which no lines were measured.
@@ -180,6 +174,41 @@ pub struct CoverageIndex {
     /// Missing in an index that an earlier version stored.
     #[serde(default)]
     loaded: LoadedFiles,
+    /// Tests that have run since they were measured, or may have changed: what they execute now is not known.
+    #[serde(default)]
+    outdated: TestNames,
+    /// Tests that were last measured aside.
+    #[serde(default)]
+    aside: TestNames,
+}
+
+/// Names of tests by package.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct TestNames(BTreeMap<String, BTreeSet<String>>);
+
+impl TestNames {
+    fn contains(&self, package: &str, name: &str) -> bool {
+        self.0.get(package).is_some_and(|tests| tests.contains(name))
+    }
+
+    fn insert(&mut self, package: &str, name: &str) {
+        if !self.contains(package, name) {
+            self.0.entry(package.to_owned()).or_default().insert(name.to_owned());
+        }
+    }
+
+    /// Removes the tests that were measured completely.
+    fn remove(&mut self, measured: &[CoverageMeasurement]) {
+        for set in measured.iter().filter(|set| set.complete) {
+            if let Some(tests) = self.0.get_mut(&set.package) {
+                set.tests.iter().for_each(|test| _ = tests.remove(test));
+            }
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.values().flatten().map(|name| name.len() + NAME_BYTES).sum()
+    }
 }
 
 /// Tests that were measured together.
@@ -191,9 +220,6 @@ struct TestSet {
     complete: bool,
     attribution: Attribution,
     started_processes: bool,
-    /// Whether one of them has run since without being measured. Missing in an index that an earlier version stored.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_outdated: bool,
     /// Whether they were measured at other files than those that changes are compared with. It adds to what is known of them, and
     /// makes nothing unknown. Missing in an index that an earlier version stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -210,6 +236,9 @@ impl TestSet {
         size_of::<Option<TestSet>>() + self.package.len() + tests.sum::<usize>()
     }
 }
+
+/// Memory of a test's name beside its bytes.
+const NAME_BYTES: usize = 48;
 
 /// Memory of a file entry without its lines, in bytes.
 fn file_memory_bytes(file: &str) -> usize {
@@ -248,7 +277,10 @@ impl CoverageIndex {
             self.kept.clear();
             self.sources.clear();
             self.misses_sources = false;
+            (self.outdated, self.aside) = (TestNames::default(), TestNames::default());
         } else {
+            self.outdated.remove(&measured);
+            self.aside.remove(&measured);
             self.remove_tests(&measured, |_| true);
         }
         self.add(measured, false, began_at)
@@ -260,6 +292,9 @@ impl CoverageIndex {
     /// Returns a sentence for each bound that left something out.
     pub fn ingest_aside(&mut self, measured: Vec<CoverageMeasurement>, began_at: Timestamp) -> Vec<String> {
         self.remove_tests(&measured, |set| set.is_aside);
+        for set in &measured {
+            set.tests.iter().for_each(|test| self.aside.insert(&set.package, test));
+        }
         self.add(measured, true, began_at)
     }
 
@@ -288,8 +323,10 @@ impl CoverageIndex {
             |complete, attribution, tests: &[String]| complete && attribution == Attribution::Test && tests.len() == 1;
         let known = (0..).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
         let known = known.filter(|(_, unit)| {
-            let is_alone = unit.calibration == Calibration::Alone && !unit.is_outdated && !unit.is_aside;
-            is_alone && is_single(unit.complete, unit.attribution, &unit.tests)
+            let is_alone = unit.calibration == Calibration::Alone && !unit.is_aside;
+            is_alone
+                && is_single(unit.complete, unit.attribution, &unit.tests)
+                && !self.outdated.contains(&unit.package, &unit.tests[0])
         });
         let known: HashMap<(&str, &str), u32> =
             known.map(|(id, unit)| ((unit.package.as_str(), unit.tests[0].as_str()), id)).collect();
@@ -324,7 +361,8 @@ impl CoverageIndex {
         let files = self.files.iter().chain(&self.kept);
         let files = files.map(|(file, lines)| file_memory_bytes(file) + lines.memory_bytes());
         let tests = self.units.iter().flatten().map(TestSet::memory_bytes);
-        files.chain(tests).sum::<usize>() + self.sources_memory_bytes()
+        let names = [&self.outdated, &self.aside].map(TestNames::memory_bytes);
+        files.chain(tests).chain(names).sum::<usize>() + self.sources_memory_bytes()
     }
 
     /// Records what the test files of a run loaded, `ran` being those with a result. A `whole` run replaces what was known; any other
@@ -335,6 +373,11 @@ impl CoverageIndex {
         } else {
             self.loaded.merge(&loaded, ran);
         }
+    }
+
+    /// Forgets what test files load, but those for which `is_kept` holds.
+    pub fn forget_loaded(&mut self, is_kept: impl Fn(&str) -> bool) {
+        self.loaded.retain(is_kept);
     }
 
     /// The files that test files load.
@@ -409,11 +452,15 @@ impl CoverageIndex {
                 complete,
                 attribution,
                 started_processes,
-                is_outdated: false,
                 is_aside,
                 calibration,
                 measured_at,
             };
+            let joined = joined.inspect(|id| {
+                if let Some(Some(known)) = self.units.get_mut(*id as usize) {
+                    known.started_processes |= unit.started_processes;
+                }
+            });
             let Some(id) = joined.or_else(|| self.add_set(unit, &mut free, bytes_left)) else {
                 omitted.units += 1;
                 continue;
@@ -446,20 +493,30 @@ impl CoverageIndex {
         u32::try_from(*free).ok()
     }
 
-    /// The tests that executed `line` of `file`, or any of its lines.
+    /// The tests that executed `line` of `file`, or any of its lines, when they were last measured.
     #[must_use]
     pub fn covering(&self, file: &str, line: Option<u32>) -> CoveringTests {
         let Some(lines) = self.files.get(file) else { return CoveringTests::default() };
         match line {
-            Some(line) => self.tests_of(&lines.executing(&[LineSpan { first: line, last: line }])),
-            None => self.tests_of(lines.any()),
+            Some(line) => self.last_tests_of(&lines.executing(&[LineSpan { first: line, last: line }])),
+            None => self.last_tests_of(lines.any()),
         }
     }
 
-    /// The tests that executed one of these lines of `file`.
+    /// The tests that executed one of these lines of `file` when they were last measured.
     #[must_use]
     pub fn tests_of_lines(&self, file: &str, spans: &[LineSpan]) -> CoveringTests {
-        self.files.get(file).map_or_else(CoveringTests::default, |lines| self.tests_of(&lines.executing(spans)))
+        self.files.get(file).map_or_else(CoveringTests::default, |lines| self.last_tests_of(&lines.executing(spans)))
+    }
+
+    /// The tests that executed one of these lines of `file`, or any for `None`, at the files that changes are compared with, or when they
+    /// were last measured.
+    #[must_use]
+    pub fn tests_touching(&self, file: &str, spans: Option<&[LineSpan]>) -> CoveringTests {
+        self.files.get(file).map_or_else(CoveringTests::default, |lines| match spans {
+            Some(spans) => self.tests_of(&lines.executing(spans)),
+            None => self.tests_of(lines.any()),
+        })
     }
 
     /// The tests that may need one of these lines of `file`, though it was another test of their process that executed them.
@@ -483,15 +540,30 @@ impl CoverageIndex {
 
     /// Records that tests, by package and name, have run without being measured: what they execute now is not known.
     pub fn record_unmeasured(&mut self, tests: &HashSet<(&str, &str)>) {
-        for unit in self.units.iter_mut().flatten() {
-            unit.is_outdated |= unit.tests.iter().any(|name| tests.contains(&(unit.package.as_str(), name.as_str())));
+        self.record_outdated(|package, name| tests.contains(&(package, name)));
+    }
+
+    /// Records that all tests may have changed without being measured, but those for which `is_unchanged` holds.
+    pub fn record_all_unmeasured(&mut self, unchanged: &HashSet<TestId>) {
+        let unchanged: HashSet<(&str, &str)> =
+            unchanged.iter().map(|test| (test.package.as_str(), test.name.as_str())).collect();
+        self.record_outdated(|package, name| !unchanged.contains(&(package, name)));
+    }
+
+    fn record_outdated(&mut self, is_outdated: impl Fn(&str, &str) -> bool) {
+        for unit in self.units.iter().flatten().filter(|unit| !unit.is_aside) {
+            for name in unit.tests.iter().filter(|name| is_outdated(&unit.package, name)) {
+                self.outdated.insert(&unit.package, name);
+            }
         }
     }
 
-    /// The packages with a test that has run since it was measured.
+    /// Tests that were measured with all their subtests, and have not run since without that, by package and name.
     #[must_use]
-    pub fn outdated_packages(&self) -> BTreeSet<&str> {
-        self.units.iter().flatten().filter(|unit| unit.is_outdated).map(|unit| unit.package.as_str()).collect()
+    pub fn measured_tests(&self) -> HashSet<(&str, &str)> {
+        let sets = self.units.iter().flatten().filter(|unit| unit.complete && !unit.is_aside);
+        let tests = sets.flat_map(|unit| unit.tests.iter().map(|name| (unit.package.as_str(), name.as_str())));
+        tests.filter(|(package, name)| !self.outdated.contains(package, name)).collect()
     }
 
     /// Tests that executed a line, and of which no measurement is incomplete or outdated, sorted by package and name.
@@ -499,10 +571,11 @@ impl CoverageIndex {
     pub fn completely_measured(&self) -> Vec<TestId> {
         let aside = self.sets_with(|unit| unit.is_aside);
         let executed = self.files.values().fold(RoaringBitmap::new(), |sets, lines| sets | lines.any()) - aside;
-        let is_incomplete = |unit: &TestSet| !unit.is_aside && (!unit.complete || unit.is_outdated);
-        let incomplete = self.tests_of(&self.sets_with(is_incomplete)).tests;
+        let incomplete = self.tests_of(&self.sets_with(|unit| !unit.is_aside && !unit.complete)).tests;
         let mut tests = self.tests_of(&executed).tests;
-        tests.retain(|test| incomplete.binary_search(test).is_err());
+        tests.retain(|test| {
+            incomplete.binary_search(test).is_err() && !self.outdated.contains(&test.package, &test.name)
+        });
         tests
     }
 
@@ -511,7 +584,7 @@ impl CoverageIndex {
     pub fn calibrated(&self) -> (Vec<TestId>, Vec<TestId>) {
         let measured = self.completely_measured();
         let with = |is_wanted: fn(Calibration) -> bool| -> Vec<TestId> {
-            let sets = self.sets_with(|unit| !unit.is_outdated && !unit.is_aside && is_wanted(unit.calibration));
+            let sets = self.sets_with(|unit| !unit.is_aside && is_wanted(unit.calibration));
             let mut tests = self.tests_of(&sets).tests;
             tests.retain(|test| measured.binary_search(test).is_ok());
             tests
@@ -520,13 +593,24 @@ impl CoverageIndex {
     }
 
     fn tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {
+        self.tests_where(sets, |_, _| true)
+    }
+
+    /// The tests of these sets without those of which others are newer.
+    fn last_tests_of(&self, sets: &RoaringBitmap) -> CoveringTests {
+        self.tests_where(sets, |unit, name| unit.is_aside || !self.aside.contains(&unit.package, name))
+    }
+
+    fn tests_where(&self, sets: &RoaringBitmap, is_wanted: impl Fn(&TestSet, &str) -> bool) -> CoveringTests {
         let mut covering = CoveringTests::default();
         let mut tests: Vec<(&str, &str)> = Vec::new();
-        for unit in sets.iter().filter_map(|id| self.units.get(id as usize)?.as_ref()) {
+        let has_wanted = |unit: &&TestSet| unit.tests.iter().any(|name| is_wanted(unit, name));
+        for unit in sets.iter().filter_map(|id| self.units.get(id as usize)?.as_ref()).filter(has_wanted) {
             covering.attribution = covering.attribution.max(Some(unit.attribution));
             covering.measured_at =
                 Some(covering.measured_at.map_or(unit.measured_at, |oldest| oldest.min(unit.measured_at)));
-            tests.extend(unit.tests.iter().map(|name| (unit.package.as_str(), name.as_str())));
+            let wanted = unit.tests.iter().filter(|name| is_wanted(unit, name));
+            tests.extend(wanted.map(|name| (unit.package.as_str(), name.as_str())));
         }
         tests.sort();
         tests.dedup();

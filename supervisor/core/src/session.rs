@@ -16,10 +16,11 @@ use crate::report::Report;
 use crate::request::{
     ALL_FRAMEWORKS, CUSTOM_FRAMEWORK, CoverageMode, Fingerprint, IfBusy, RunKind, RunRequest, Selection,
 };
-use crate::selection::{Baseline, EndedRun, SeenFiles};
+use crate::selection::{Baseline, EndedRun, LastResult, SeenFiles};
+use crate::test_case::{TestCase, TestOutcome};
 use crate::timestamp::Timestamp;
 use crate::untested::RunExtent;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 /// What became of a run: its report, its coverage, and what it saw.
@@ -488,7 +489,7 @@ impl Session {
             Selection::Affected { .. } => &self.with_last_settings(&ended.request),
             _ => &*ended.request,
         };
-        if whole {
+        if whole || ended.request.selection.is_whole() {
             self.coverage_cost.record(asked, report, has_measured);
         }
         let is_same_state = |seen: &SeenFiles| {
@@ -497,19 +498,27 @@ impl Session {
         if seen.as_ref().is_some_and(is_same_state) {
             self.index.keep_alone(&mut measured.tests);
         }
-        let outdated = measured.outdated(measured.unmeasured(report));
-        if self.index.has_measured() && !outdated.is_empty() {
-            Arc::make_mut(&mut self.index).record_unmeasured(&outdated);
+        let unmeasured = measured.unmeasured(report);
+        let keeps_unchanged = whole && !has_measured;
+        if self.index.has_measured() && (keeps_unchanged || !unmeasured.is_empty()) {
+            let index = Arc::make_mut(&mut self.index);
+            match keeps_unchanged {
+                true => index.record_all_unmeasured(&measured.unchanged),
+                false => index.record_unmeasured(&unmeasured),
+            }
         }
-        let saw_other_files = self.baseline.as_ref().is_some_and(|before| before.differs_from(seen.as_ref()));
+        let saw_others = self.baseline.as_ref().is_some_and(|before| before.differs_from(asked, seen.as_ref()));
         let replaces_coverage = has_measured && whole;
         let of_run = EndedRun { run: &ended.run, request: asked, report, has_measured, replaces_coverage };
         let before = self.baseline.take().map(Arc::unwrap_or_clone);
         self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
         // Changes are compared with the baseline's files, so that the lines executed there stay beside those of another state.
-        let is_aside = saw_other_files && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run);
+        let is_aside = saw_others && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run);
         let whole = whole && !is_aside;
         let mut loaded = measured.loaded_of(report);
+        if !whole {
+            self.forget_partly_measured(&mut loaded, &measured);
+        }
         if has_measured {
             let index = Arc::make_mut(&mut self.index);
             let left_out = match is_aside {
@@ -521,13 +530,32 @@ impl Session {
             index.add_sources(measured.sources, is_complete, report.started_at);
         }
         if !loaded.is_empty() || !self.index.loaded().is_empty() {
-            let ran = report.tests.iter().map(|test| test.package.as_str());
             let index = Arc::make_mut(&mut self.index);
-            match &measured.changed {
-                Some(changed) => index.record_loaded(changed.iter().map(|test| test.package.as_str()), loaded, false),
-                None => index.record_loaded(ran, loaded, whole),
+            if keeps_unchanged {
+                let is_unchanged = |test: &&TestCase| measured.unchanged.contains(&test.id());
+                let (unchanged, changed): (Vec<&TestCase>, Vec<&TestCase>) =
+                    report.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped).partition(is_unchanged);
+                let of = |tests: Vec<&'_ TestCase>| tests.into_iter().map(|test| test.package.clone()).collect();
+                let (unchanged, changed): (HashSet<String>, HashSet<String>) = (of(unchanged), of(changed));
+                index.forget_loaded(|file| unchanged.contains(file) && !changed.contains(file));
+            } else {
+                index.record_loaded(report.tests.iter().map(|test| test.package.as_str()), loaded, whole);
             }
         }
+    }
+
+    /// Forgets what test files loaded of which a run measured some tests only, where it is not known what the others load.
+    fn forget_partly_measured(&self, loaded: &mut LoadedFiles, measured: &RunCoverage) {
+        let Some(baseline) = &self.baseline else { return };
+        let has_all_of = |file: &str| {
+            let tests = baseline.tests().get(file);
+            let mut run = tests.into_iter().flatten().filter(|(_, result)| **result != LastResult::Skipped);
+            run.all(|(name, _)| measured.has_measured(file, name))
+        };
+        let known = self.index.loaded();
+        let partly: Vec<String> =
+            loaded.test_files().filter(|file| !known.knows(file) && !has_all_of(file)).map(str::to_owned).collect();
+        partly.iter().for_each(|file| loaded.forget(file));
     }
 
     // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.

@@ -48,15 +48,23 @@ pub fn affected_tests(
     let now = workspace.snapshot(scan, Some(&baseline.seen.snapshot), None);
     let compared = changes(workspace, since, baseline, &now)?;
     let known = baseline.known_tests();
-    let (name, changes) = match compared {
+    let (name, mut changes) = match compared {
         Ok((found, changes)) => (found.unwrap_or(name), changes),
         Err(reason) => return Ok(AffectedTests::full(name, reason, known)),
     };
     if let Some(what) = changed_tool(&baseline.seen.tools) {
         return Ok(AffectedTests::full(name, FullReason::Tools { what }, known));
     }
+    let changed_files = changes.len() as u64;
+    if *since != EarlierState::LastRun {
+        // The lines are those of the baseline: what was changed for it, and is undone now, leads to other tests.
+        let later = baseline.seen.snapshot.changes(&now);
+        changes.extend(later.into_iter().filter(|change| !changes.contains(change)).collect::<Vec<_>>());
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+    }
     let comparison = Comparison { since: name, changes, now: &now, baseline, index: &knowledge.index };
-    Ok(comparison.select(workspace, settings, knowledge.failures.clone()))
+    let affected = comparison.select(workspace, settings, knowledge.failures.clone());
+    Ok(AffectedTests { changed_files, ..affected })
 }
 
 /// What changed between two states of a workspace.

@@ -256,7 +256,7 @@ fn harvest(
         notes: bounded_notes(harvest.notes),
     };
     let loaded = Box::new(harvest.loaded);
-    (RunCoverage { tests: harvest.measured, sources: harvest.sources, loaded, changed: None }, summary)
+    (RunCoverage { tests: harvest.measured, sources: harvest.sources, loaded, unchanged: Box::default() }, summary)
 }
 
 // The end of a stream as text without escape sequences and with known kinds of secrets redacted, and the number of bytes

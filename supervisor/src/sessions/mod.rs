@@ -171,7 +171,8 @@ impl SessionStatus {
 pub struct SessionMemory {
     /// The failure slot.
     pub slot: FailureSlot,
-    /// The coverage index.
+    /// The coverage index. An earlier version stored it as `index`, which does not say of each test whether it is outdated.
+    #[serde(rename = "coverage", default)]
     pub index: CoverageIndex,
     /// The last request that ran tests.
     pub last_request: Option<RunRequest>,

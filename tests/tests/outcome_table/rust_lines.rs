@@ -50,7 +50,7 @@ fn index(workspace: &TestWorkspace) -> CoverageIndex {
     let mut stored = entries.map(|entry| entry.unwrap().path().join("memory.json"));
     let memory = std::fs::read(stored.find(|file| file.exists()).unwrap()).unwrap();
     let memory: Value = serde_json::from_slice(&memory).unwrap();
-    serde_json::from_value(memory["index"].clone()).unwrap()
+    serde_json::from_value(memory["coverage"].clone()).unwrap()
 }
 
 /// The outcome of each test by its node id.

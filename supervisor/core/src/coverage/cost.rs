@@ -16,6 +16,9 @@ const SLOWDOWN_MILLIS_MAX: u64 = 1_500;
 /// Beyond, one in so many runs of all tests measures.
 const MEASURED_EVERY: u32 = 5;
 
+/// Times are compared while the number of tests changes by at most this fraction, and of runs in which at most this fraction failed.
+const FRACTION: u64 = 10;
+
 /// Times that are kept of each kind. The shortest counts, since other work on the host only makes tests slower.
 const TIMES_MAX: usize = 3;
 
@@ -30,10 +33,13 @@ pub struct CoverageCost {
     plain_ms: Vec<u64>,
     /// Runs of all tests since the last one that measured.
     plain_runs: u32,
+    /// Number of the tests that took these times.
+    tests: u64,
 }
 
 impl CoverageCost {
-    /// Records a run of all tests that came to its end.
+    /// Records a run that was asked for all tests. Times count only of one that had all results, and next to no failure: a test that
+    /// fails may end early.
     pub fn record(&mut self, request: &RunRequest, report: &Report, has_measured: bool) {
         if !request.repetition.is_once() || !request.command.is_empty() {
             return;
@@ -42,11 +48,17 @@ impl CoverageCost {
             *self = CoverageCost { framework: request.framework.clone(), ..CoverageCost::default() };
         }
         self.plain_runs = if has_measured { 0 } else { self.plain_runs.saturating_add(1) };
-        let times = if has_measured { &mut self.measured_ms } else { &mut self.plain_ms };
-        if let Some(ms) = tests_ms(report) {
-            times.push(ms);
-            times.drain(..times.len().saturating_sub(TIMES_MAX));
+        let tests = report.summary.total;
+        let is_typical = report.has_all_results() && report.summary.failures() <= tests / FRACTION;
+        let Some(ms) = tests_ms(report).filter(|_| is_typical) else { return };
+        if tests.abs_diff(self.tests) > self.tests / FRACTION {
+            self.measured_ms.clear();
+            self.plain_ms.clear();
         }
+        self.tests = tests;
+        let times = if has_measured { &mut self.measured_ms } else { &mut self.plain_ms };
+        times.push(ms);
+        times.drain(..times.len().saturating_sub(TIMES_MAX));
     }
 
     /// Why a run of all tests does not measure coverage although it may; `None` if it measures.
@@ -56,13 +68,17 @@ impl CoverageCost {
             && request.selection.is_whole()
             && request.command.is_empty()
             && request.check.is_none()
+            && request.repetition.is_once()
             && request.framework == self.framework;
         let measured_ms = self.measured_ms.iter().copied().min().filter(|ms| may_skip && *ms > CHEAP_MS)?;
         let measured_s = measured_ms / 1_000;
         let Some(plain_ms) = self.plain_ms.iter().copied().min() else {
-            return Some(format!(
-                "no lines are measured in this run, to learn what measuring costs: with it, the tests took {measured_s} s"
-            ));
+            // A run that told nothing is not followed by another one of its kind.
+            return (self.plain_runs == 0).then(|| {
+                format!(
+                    "no lines are measured in this run, to learn what measuring costs: with it, the tests took {measured_s} s"
+                )
+            });
         };
         let is_due = self.plain_runs + 1 >= MEASURED_EVERY;
         let slowdown = measured_ms.saturating_mul(1_000) / plain_ms.max(1);

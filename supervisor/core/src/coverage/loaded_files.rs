@@ -92,6 +92,17 @@ impl LoadedFiles {
         }
     }
 
+    /// Forgets what test files load, but those for which `is_kept` holds.
+    pub(super) fn retain(&mut self, is_kept: impl Fn(&str) -> bool) {
+        let gone: Vec<String> = self.by_test_file.keys().filter(|file| !is_kept(file)).cloned().collect();
+        gone.iter().for_each(|file| self.forget(file));
+    }
+
+    /// The test files of which it is known what they load.
+    pub fn test_files(&self) -> impl Iterator<Item = &str> {
+        self.by_test_file.keys().map(String::as_str)
+    }
+
     /// Forgets what `test_file` loads.
     pub fn forget(&mut self, test_file: &str) {
         drop(self.take(test_file));

@@ -99,15 +99,10 @@ impl CoverageIndex {
             failing_sets: RoaringBitmap::new(),
         };
         let mut alone: HashSet<u32> = HashSet::new();
-        // What a test executed last is aside.
-        let aside: HashSet<Test<'_>> = sets()
-            .filter(|(_, set)| set.is_aside)
-            .flat_map(|(_, set)| set.tests.iter().map(|name| (set.package.as_str(), name.as_str())))
-            .collect();
         for (id, set) in sets() {
             for name in &set.tests {
-                if !set.is_aside && aside.contains(&(set.package.as_str(), name.as_str())) {
-                    // Its lines are no test's, or those of its other tests.
+                if !set.is_aside && self.aside.contains(&set.package, name) {
+                    // Newer lines of the test are aside: these are of the other tests of the set, if it has any.
                     tests.shared.insert(id);
                     continue;
                 }

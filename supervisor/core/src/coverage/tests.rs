@@ -283,7 +283,11 @@ fn what_tests_execute_at_other_files_is_beside_what_they_execute_at_those_of_the
     let covering = |index: &CoverageIndex, file: &str| -> Vec<String> {
         index.covering(file, None).tests.into_iter().map(|test| test.name).collect()
     };
-    assert_eq!(["a.py", "b.py", "x.py", "y.py"].map(|file| covering(&index, file)), [["A"], ["B"], ["C"], ["A"]]);
+    let none: [&str; 0] = [];
+    assert_eq!(["b.py", "x.py", "y.py"].map(|file| covering(&index, file)), [["B"], ["C"], ["A"]]);
+    assert_eq!(covering(&index, "a.py"), none, "it executed another file last");
+    let touching = |file: &str| index.tests_touching(file, None).tests.len();
+    assert_eq!(["a.py", "b.py", "x.py", "y.py"].map(touching), [1, 1, 1, 1]);
     let named = |name: &str| TestId { package: "p".into(), name: name.into() };
     assert_eq!(index.completely_measured(), [named("A"), named("B")], "C never ran at the files of the baseline");
     // Where the bug is shows what ran last.
@@ -291,5 +295,9 @@ fn what_tests_execute_at_other_files_is_beside_what_they_execute_at_those_of_the
     index.spectrum(|_, test| Some(test == "A"), |block| blocks.push((block.file, block.failed)));
     assert_eq!(blocks, [("y.py", 1)]);
     index.ingest(vec![of("A", "z.py")], false, Timestamp(4));
-    assert_eq!(["a.py", "y.py", "z.py"].map(|file| covering(&index, file).len()), [0, 0, 1], "the baseline's files again");
+    assert_eq!(
+        ["a.py", "y.py", "z.py"].map(|file| covering(&index, file).len()),
+        [0, 0, 1],
+        "the baseline's files again"
+    );
 }

@@ -126,7 +126,7 @@ impl Baseline {
             (before, Some(seen)) if is_whole && has_all => Some(Baseline::of_all_tests(before, ended, seen)),
             (Some(before), Some(seen)) if has_all && follows(request, report) => Some(before.advanced(ended, seen)),
             (Some(mut before), seen) => {
-                before.record(report);
+                before.record_some(report, before.differs_from(request, seen.as_ref()));
                 if ended.has_measured {
                     before.keep_texts(seen.as_ref());
                 }
@@ -190,10 +190,16 @@ impl Baseline {
         self.earlier.is_empty() && self.settings == *settings && self.seen == *seen
     }
 
-    /// Whether a run that saw these files, if they are known, may have measured other lines than one at the files of the baseline.
+    /// Whether a run with these settings that saw these files, if they are known, may have other results and lines than one at the state of
+    /// the baseline.
     #[must_use]
-    pub fn differs_from(&self, seen: Option<&SeenFiles>) -> bool {
-        seen.is_none_or(|seen| !self.seen.snapshot.changes(&seen.snapshot).is_empty())
+    pub fn differs_from(&self, settings: &RunRequest, seen: Option<&SeenFiles>) -> bool {
+        let before = &self.settings;
+        let has_its_tools =
+            |seen: &SeenFiles| seen.tools.iter().all(|(tool, hash)| self.seen.tools.get(tool) == Some(hash));
+        let is_same = |seen: &SeenFiles| has_its_tools(seen) && self.seen.snapshot.changes(&seen.snapshot).is_empty();
+        (&before.env, before.network, &before.command) != (&settings.env, settings.network, &settings.command)
+            || !seen.is_some_and(is_same)
     }
 
     // A run of some tests measured them at the files that it saw.
@@ -225,6 +231,25 @@ impl Baseline {
             if newer.file(path).is_none_or(|file| file.text != own.text || !own.is_settled) {
                 let text = own.is_settled.then_some(&own.text);
                 self.earlier.entry(path.to_owned()).or_default().add(text);
+            }
+        }
+    }
+
+    /// Records a run that is no new baseline. At another state than that of the baseline, a test that passes has not passed at this one.
+    fn record_some(&mut self, report: &Report, is_other_state: bool) {
+        let failed = |result: LastResult| result != LastResult::Passed;
+        let of_unit = |(unit, tests): (&String, &TestsOfUnit)| {
+            let failed = tests.iter().filter(|(_, result)| failed(**result));
+            failed.map(|(name, result)| (unit.clone(), name.clone(), *result)).collect::<Vec<_>>()
+        };
+        let before: Vec<(String, String, LastResult)> =
+            if is_other_state { self.tests.iter().flat_map(of_unit).collect() } else { Vec::new() };
+        self.record(report);
+        for (unit, name, result) in before {
+            if let Some(now) = self.tests.get_mut(&unit).and_then(|tests| tests.get_mut(&name))
+                && *now == LastResult::Passed
+            {
+                *now = result;
             }
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn add_tests_of_lines(
         return None;
     }
     // These are the most likely to fail.
-    let executing = input.index.tests_of_lines(&change.path, &measured(&changed)).tests;
+    let executing = input.index.tests_touching(&change.path, Some(&measured(&changed))).tests;
     executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
         return None;
@@ -67,7 +67,7 @@ pub(super) fn add_tests_of_lines(
     for (first, last) in around {
         // The lines between those of the brackets.
         let lines = measured(&[LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? }]);
-        let executing = input.index.tests_of_lines(&change.path, &lines).tests;
+        let executing = input.index.tests_touching(&change.path, Some(&lines)).tests;
         if executing.is_empty() && !is_all_measured {
             return None;
         }

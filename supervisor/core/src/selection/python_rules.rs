@@ -212,7 +212,7 @@ impl PythonRules<'_> {
         let Some(new) = &change.new else { return false };
         texts.iter().any(|text| {
             let measured = united(LineMap::new(text, new).old_lines_around(lines).into_iter().collect());
-            !self.input.index.tests_of_lines(&change.path, &measured).tests.is_empty()
+            !self.input.index.tests_touching(&change.path, Some(&measured)).tests.is_empty()
         })
     }
 
@@ -252,7 +252,7 @@ impl PythonRules<'_> {
             let is_own = file == path;
             add(file, if is_own { Reason::OwnFile(path.to_owned()) } else { Reason::Imports(path.to_owned()) });
         }
-        let (touching, reason) = (self.input.index.covering(path, None), Reason::TouchedFile(path.to_owned()));
+        let (touching, reason) = (self.input.index.tests_touching(path, None), Reason::TouchedFile(path.to_owned()));
         if touching.tests.iter().all(&wanted) {
             picks.covering(&touching, &reason);
         }

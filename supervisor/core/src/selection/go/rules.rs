@@ -10,7 +10,7 @@ use super::super::picks::Picks;
 use super::super::selection_input::SelectionInput;
 use super::super::snapshot::ChangedFile;
 use super::super::text::LineMap;
-use super::super::{FullReason, Reason};
+use super::super::{FullReason, LastResult, Reason};
 use super::outer_names::ProductSources;
 use super::packages::GoPackages;
 use super::reaching_tests::ReachingTests;
@@ -150,16 +150,19 @@ impl GoRules<'_> {
         }
     }
 
-    /// Selects the packages of which nothing was measured, or that ran since without being measured.
+    /// Selects the packages with a test that was not measured as it is now, or of which no line was.
     fn add_unmeasured(&self, picks: &mut Picks) {
         let index = self.input.index;
         let files = index.file_names();
-        let measured: BTreeSet<String> =
-            files.flat_map(|file| index.covering(file, None).tests).map(|test| test.package).collect();
-        let outdated = index.outdated_packages();
-        let is_unknown = |unit: &&String| !measured.contains(*unit) || outdated.contains(unit.as_str());
-        for unit in self.input.baseline.tests().keys().filter(is_unknown) {
-            if !picks.gone.contains(unit) {
+        let with_lines: BTreeSet<String> =
+            files.flat_map(|file| index.tests_touching(file, None).tests).map(|test| test.package).collect();
+        let measured = index.measured_tests();
+        let is_measured =
+            |unit: &str, name: &str| measured.contains(&(unit, name.split('/').next().unwrap_or_default()));
+        for (unit, tests) in self.input.baseline.tests() {
+            let mut run = tests.iter().filter(|(_, result)| **result != LastResult::Skipped);
+            let is_known = with_lines.contains(unit) && run.all(|(name, _)| is_measured(unit, name));
+            if !is_known && !picks.gone.contains(unit) {
                 picks.whole(unit, Reason::Unmapped);
             }
         }
