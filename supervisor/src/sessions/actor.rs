@@ -94,7 +94,7 @@ enum ActorEvent {
     Message(Option<Box<SessionMessage>>),
     /// The session has reached its idle time.
     Idle,
-    RunEnded(Result<FinishedRun, JoinError>),
+    RunEnded(Box<Result<FinishedRun, JoinError>>),
     ScansDone(Vec<(ScanFor, Result<Scanned, SessionError>)>),
     Tick,
 }
@@ -154,7 +154,7 @@ impl Actor {
     ) -> ActorEvent {
         tokio::select! {
             message = messages.recv(), if has_handles => ActorEvent::Message(message),
-            Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(ended),
+            Some(ended) = self.drivers.join_next() => ActorEvent::RunEnded(Box::new(ended)),
             results = self.scans.finished(&self.shared) => ActorEvent::ScansDone(results),
             () = next_tick(&mut self.tick) => ActorEvent::Tick,
         }
@@ -173,7 +173,7 @@ impl Actor {
                 self.shared.context.audit.record(record);
                 self.close().await;
             }
-            ActorEvent::RunEnded(ended) => self.handle_run_end(ended).await,
+            ActorEvent::RunEnded(ended) => self.handle_run_end(*ended).await,
             ActorEvent::ScansDone(results) => self.handle_scans(results).await,
             ActorEvent::Tick => self.tick().await,
         }

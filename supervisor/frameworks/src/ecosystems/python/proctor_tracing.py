@@ -18,7 +18,7 @@ THREAD_SECONDS_MAX = 1.0
 
 # Why lines are not seen, as notes say.
 TRACER = "a tracer of the project was in force"
-THREAD = "a thread ran that Python's `threading` has not started"
+THREAD = "a thread ran that Python's `threading` has not started, or not traced"
 FAILED = "the end of a module could not be noted"
 
 
@@ -102,9 +102,11 @@ class TracedLines(proctor_monitoring.StoredLines):
         if caller is not None and caller.f_code is self._begins_thread and threading._trace_hook is self._hook:
             self._traced_threads.append(None)
             return
-        # What sets none misses no line, as Python's doctest does. Python says of the main thread alone when it goes on.
-        is_expected = caller is not None and self._ident() == self._main
-        if not is_expected or not self._stored.expect(caller):
+        if self._ident() != self._main:
+            # Python says of the main thread alone when it goes on: this one may have no tracer of ours any more.
+            self._is_blind = TRACER
+        # What sets none misses no line, as Python's doctest does.
+        elif caller is None or not self._stored.expect(caller):
             self._missed = TRACER
 
     def misses(self):
