@@ -250,6 +250,30 @@ fn a_pass_at_other_files_is_none_at_those_of_the_last_run_of_all_tests() {
 }
 
 #[test]
+fn a_skip_in_a_run_of_some_tests_hides_no_failure() {
+    let workspace = two_functions();
+    let path = &workspace.path;
+    let failing = "\n\nfunc TestFails(t *testing.T) {\n\tt.Fatal()\n}\n";
+    let tests = fs::read_to_string(path.join("f/f_test.go")).unwrap();
+    write_before_run(path, "f/f_test.go", &format!("{tests}{failing}"));
+    run_all(&workspace, false, 1);
+    write_before_run(path, "f/f_test.go", &format!("{tests}{}", failing.replace("t.Fatal()", "t.Skip()")));
+    assert_eq!(workspace.proctor(&["run", "--file", "f/f_test.go"]).status, 0);
+    write_before_run(path, "f/f_test.go", &format!("{tests}{failing}"));
+    assert_eq!(affected(&workspace, "last_run"), "TestFails failed last time");
+}
+
+#[test]
+fn a_command_of_its_own_leaves_what_is_known_of_tests() {
+    let workspace = two_functions();
+    run_all(&workspace, false, 0);
+    assert_eq!(workspace.proctor(&["run", "--", "true"]).status, 0);
+    assert_eq!(workspace.proctor(&["run", "--file", "f/f_test.go"]).status, 0);
+    write_before_run(&workspace.path, "g/g.go", BROKEN_G);
+    assert_eq!(affected(&workspace, "last_run"), "TestG executed a changed line: g/g.go");
+}
+
+#[test]
 fn a_run_with_another_environment_hides_nothing() {
     let workspace = two_functions();
     let path = &workspace.path;
@@ -618,6 +642,32 @@ fn one_measured_test_does_not_make_its_file_known() {
     write_before_run(path, "b.js", "exports.b = (n) => {\n  return n + 2;\n};\n");
     let selected = affected(&workspace, "last_run");
     assert!(selected.contains("t2 what it executes is not known"), "{selected}");
+}
+
+#[test]
+fn what_a_test_file_loads_at_other_files_does_not_make_it_known() {
+    let helper = |k: u32| format!("exports.k = {k};\nexports.h = () => {{\n  return 1;\n}};\n");
+    let alone = "test('t1', () => {});\ntest('t2', () => {});\n";
+    let using = "const { k, h } = require('./helper');\ntest('t1', () => expect(k).toBe(1));\ntest('t2', () => expect(h()).toBe(1));\n";
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"jest"}}"#),
+        ("helper.js", &helper(1)),
+        ("a.test.js", alone),
+        ("b.test.js", "test('b', () => {});\n"),
+        ("c.test.js", "const { h } = require('./helper');\ntest('c', () => expect(h()).toBeLessThan(9));\n"),
+    ]);
+    let path = &workspace.path;
+    run_all(&workspace, false, 0);
+    write_before_run(path, "a.test.js", using);
+    run_all(&workspace, true, 0);
+    write_before_run(path, "a.test.js", alone);
+    assert_eq!(workspace.proctor(&["run", "--file", "a.test.js"]).status, 0);
+    write_before_run(path, "a.test.js", using);
+    write_before_run(path, "helper.js", &helper(2));
+    let selected = affected(&workspace, "last_run");
+    for test in ["t1", "t2", "c"] {
+        assert!(selected.contains(&format!("{test} ")), "{test}: {selected}");
+    }
 }
 
 #[test]

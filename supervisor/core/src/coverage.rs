@@ -107,22 +107,15 @@ impl RunCoverage {
         report.truncated.tests == 0 && self.unmeasured(report).is_empty()
     }
 
-    /// Whether it measured the lines of a test.
-    #[must_use]
-    pub fn has_measured(&self, package: &str, name: &str) -> bool {
-        let mut sets = self.tests.iter().filter(|set| set.package == package);
-        sets.any(|set| set.tests.iter().any(|test| test == name))
-    }
-
     /// The measured tests, by package and name.
-    fn measured(&self) -> HashSet<(&str, &str)> {
+    pub(crate) fn tests_measured(&self) -> HashSet<(&str, &str)> {
         self.tests.iter().flat_map(|set| set.tests.iter().map(|test| (set.package.as_str(), test.as_str()))).collect()
     }
 
     /// The tests that the run of `report` executed and did not measure, by package and name.
     #[must_use]
     pub fn unmeasured<'r>(&self, report: &'r Report) -> HashSet<(&'r str, &'r str)> {
-        let measured = self.measured();
+        let measured = self.tests_measured();
         let executed = report.tests.iter().filter(|test| test.outcome != TestOutcome::Skipped);
         // A subtest of Go is measured with the test that it belongs to.
         let names = executed.map(|test| (test.package.as_str(), [test.name.as_str(), top_level(&test.name)]));
@@ -134,7 +127,7 @@ impl RunCoverage {
     /// What test files loaded, without those with a test in `report` of which no lines were measured.
     #[must_use]
     pub fn loaded_of(&self, report: &Report) -> LoadedFiles {
-        let measured = self.measured();
+        let measured = self.tests_measured();
         let is_unmeasured = |test: &&TestCase| {
             test.outcome != TestOutcome::Skipped && !measured.contains(&(test.package.as_str(), test.name.as_str()))
         };

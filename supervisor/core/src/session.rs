@@ -498,8 +498,17 @@ impl Session {
         if seen.as_ref().is_some_and(is_same_state) {
             self.index.keep_alone(&mut measured.tests);
         }
+        let saw_others = self.baseline.as_ref().is_some_and(|before| before.differs_from(asked, seen.as_ref()));
+        let replaces_coverage = has_measured && whole;
+        let of_run = EndedRun { run: &ended.run, request: asked, report, has_measured, replaces_coverage };
+        let before = self.baseline.take().map(Arc::unwrap_or_clone);
+        self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
+        // Changes are compared with the baseline's files, so that the lines executed there stay beside those of another state.
+        let is_baseline = self.baseline.as_ref().is_none_or(|baseline| baseline.run == ended.run);
+        let is_aside = saw_others && !is_baseline;
+        let keeps_unchanged = whole && is_baseline && !has_measured;
+        let whole = whole && !is_aside;
         let unmeasured = measured.unmeasured(report);
-        let keeps_unchanged = whole && !has_measured;
         if self.index.has_measured() && (keeps_unchanged || !unmeasured.is_empty()) {
             let index = Arc::make_mut(&mut self.index);
             match keeps_unchanged {
@@ -507,17 +516,9 @@ impl Session {
                 false => index.record_unmeasured(&unmeasured),
             }
         }
-        let saw_others = self.baseline.as_ref().is_some_and(|before| before.differs_from(asked, seen.as_ref()));
-        let replaces_coverage = has_measured && whole;
-        let of_run = EndedRun { run: &ended.run, request: asked, report, has_measured, replaces_coverage };
-        let before = self.baseline.take().map(Arc::unwrap_or_clone);
-        self.baseline = Baseline::after(before, &of_run, seen).map(Arc::new);
-        // Changes are compared with the baseline's files, so that the lines executed there stay beside those of another state.
-        let is_aside = saw_others && self.baseline.as_ref().is_some_and(|baseline| baseline.run != ended.run);
-        let whole = whole && !is_aside;
         let mut loaded = measured.loaded_of(report);
         if !whole {
-            self.forget_partly_measured(&mut loaded, &measured);
+            self.forget_unknown(&mut loaded, &measured, is_aside);
         }
         if has_measured {
             let index = Arc::make_mut(&mut self.index);
@@ -539,23 +540,27 @@ impl Session {
                 let (unchanged, changed): (HashSet<String>, HashSet<String>) = (of(unchanged), of(changed));
                 index.forget_loaded(|file| unchanged.contains(file) && !changed.contains(file));
             } else {
-                index.record_loaded(report.tests.iter().map(|test| test.package.as_str()), loaded, whole);
+                // One that is no baseline is a command that the request gave, or has not the results of all tests.
+                let ran = report.tests.iter().map(|test| test.package.as_str());
+                index.record_loaded(ran, loaded, whole && is_baseline);
             }
         }
     }
 
-    /// Forgets what test files loaded of which a run measured some tests only, where it is not known what the others load.
-    fn forget_partly_measured(&self, loaded: &mut LoadedFiles, measured: &RunCoverage) {
+    /// Forgets what test files loaded of which it is not known what they load at the files of the baseline: a run measured some of their tests
+    /// only, or `is_aside`.
+    fn forget_unknown(&self, loaded: &mut LoadedFiles, measured: &RunCoverage, is_aside: bool) {
         let Some(baseline) = &self.baseline else { return };
+        let measured = measured.tests_measured();
         let has_all_of = |file: &str| {
             let tests = baseline.tests().get(file);
             let mut run = tests.into_iter().flatten().filter(|(_, result)| **result != LastResult::Skipped);
-            run.all(|(name, _)| measured.has_measured(file, name))
+            run.all(|(name, _)| measured.contains(&(file, name.as_str())))
         };
         let known = self.index.loaded();
-        let partly: Vec<String> =
-            loaded.test_files().filter(|file| !known.knows(file) && !has_all_of(file)).map(str::to_owned).collect();
-        partly.iter().for_each(|file| loaded.forget(file));
+        let is_unknown = |file: &&str| !known.knows(file) && (is_aside || !has_all_of(file));
+        let unknown: Vec<String> = loaded.test_files().filter(is_unknown).map(str::to_owned).collect();
+        unknown.iter().for_each(|file| loaded.forget(file));
     }
 
     // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.

@@ -197,7 +197,10 @@ impl Baseline {
         let before = &self.settings;
         let has_its_tools =
             |seen: &SeenFiles| seen.tools.iter().all(|(tool, hash)| self.seen.tools.get(tool) == Some(hash));
-        let is_same = |seen: &SeenFiles| has_its_tools(seen) && self.seen.snapshot.changes(&seen.snapshot).is_empty();
+        let has_its_files = |seen: &SeenFiles| {
+            seen.snapshot.others == self.seen.snapshot.others && self.seen.snapshot.changes(&seen.snapshot).is_empty()
+        };
+        let is_same = |seen: &SeenFiles| has_its_tools(seen) && has_its_files(seen);
         (&before.env, before.network, &before.command) != (&settings.env, settings.network, &settings.command)
             || !seen.is_some_and(is_same)
     }
@@ -235,19 +238,23 @@ impl Baseline {
         }
     }
 
-    /// Records a run that is no new baseline. At another state than that of the baseline, a test that passes has not passed at this one.
+    /// Records a run that is no new baseline. At another state than that of the baseline, a test that passes has not passed at this one; and
+    /// a skip says nothing of a failure.
     fn record_some(&mut self, report: &Report, is_other_state: bool) {
         let failed = |result: LastResult| result != LastResult::Passed;
         let of_unit = |(unit, tests): (&String, &TestsOfUnit)| {
             let failed = tests.iter().filter(|(_, result)| failed(**result));
             failed.map(|(name, result)| (unit.clone(), name.clone(), *result)).collect::<Vec<_>>()
         };
-        let before: Vec<(String, String, LastResult)> =
-            if is_other_state { self.tests.iter().flat_map(of_unit).collect() } else { Vec::new() };
+        let before: Vec<(String, String, LastResult)> = self.tests.iter().flat_map(of_unit).collect();
         self.record(report);
         for (unit, name, result) in before {
             if let Some(now) = self.tests.get_mut(&unit).and_then(|tests| tests.get_mut(&name))
-                && *now == LastResult::Passed
+                && match *now {
+                    LastResult::Passed => is_other_state,
+                    LastResult::Skipped => true,
+                    LastResult::Failed | LastResult::Flaky => false,
+                }
             {
                 *now = result;
             }

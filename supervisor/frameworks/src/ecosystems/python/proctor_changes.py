@@ -5,6 +5,7 @@ what they mean is told by their names and arguments alone, and nothing is looked
 """
 
 import os
+import sys
 
 import proctor_project_coverage
 import proctor_python
@@ -118,7 +119,7 @@ def changes_nothing(event, arguments, workspace, known, made, directory=os.getcw
 
 def is_harmless(path, workspace, known, made, exists=os.path.lexists):
     """Whether a path is of bytecode or proctor's own, or a temporary one that belongs to the test, or is made now and added to `made`."""
-    if "pycache" in path or path == os.devnull or path.startswith(proctor_python.SCRATCH):
+    if is_bytecode(path) or path == os.devnull or path.startswith(proctor_python.SCRATCH):
         return True
     # Of the directory itself: a file without a name.
     if path + "/" == TEMPORARY:
@@ -137,6 +138,16 @@ def is_harmless(path, workspace, known, made, exists=os.path.lexists):
         return made is not None
     made.add(path)
     return True
+
+
+# Where Python has bytecode, if not beside the sources.
+BYTECODE = (getattr(sys, "pycache_prefix", None) or proctor_python.SCRATCH).rstrip("/") + "/"
+
+
+def is_bytecode(path):
+    """Whether a path is of compiled code, under its own name or that under which Python or pytest first writes it, or of a directory for it."""
+    above, _, name = path.rpartition("/")
+    return path.startswith(BYTECODE) or name == "__pycache__" or above.endswith("/__pycache__") and ".pyc" in name
 
 
 # Bound before a test can replace it.
