@@ -47,7 +47,7 @@ impl Reader {
         match self {
             Reader::Agent => NO_COVERAGE_YET,
             Reader::Person => {
-                "no coverage data yet: `proctor run` first, of a framework whose coverage is measured (cargo, go, jest, mocha, nextest, pytest, unittest, vitest)"
+                "no coverage data yet: `proctor run` first, of a framework whose coverage is measured (cargo, go, jest, mocha, nextest, node, pytest, unittest, vitest)"
             }
         }
     }
