@@ -526,6 +526,61 @@ fn tests_of_unittest_follow_imports_and_packages() {
     assert_eq!(affected(&workspace, "last_run"), gone);
 }
 
+#[test]
+fn what_a_measured_python_test_reads_or_a_plugin_loads_runs_all_tests() {
+    let workspace = TestWorkspace::empty();
+    let path = &workspace.path;
+    let reading = "import pathlib, pytest\nfrom pkg import names\n\nDATA = pathlib.Path(__file__).parent / \"data\"\n\n\
+                   @pytest.mark.parametrize(\"case\", names.NAMES)\ndef test_case(case):\n    assert \"TODO\" not in (DATA / f\"{case}.py\").read_text()\n";
+    write_all(
+        path,
+        &[
+            ("pytest.toml", "[pytest]\naddopts = [\"-p\", \"plug\"]\npythonpath = [\".\"]\n"),
+            ("rate.py", "def rate():\n    return 1\n"),
+            (
+                "plug.py",
+                "import pytest\nimport rate as of_plugin\n\n@pytest.fixture\ndef rate():\n    return of_plugin.rate()\n",
+            ),
+            ("pkg/__init__.py", ""),
+            ("pkg/names.py", "NAMES = ['simple']\n\ndef count():\n    return 1\n"),
+            ("data/simple.py", "x = 1\n"),
+            ("test_read.py", reading),
+            ("test_rate.py", "def test_rate(rate):\n    assert rate == 1\n"),
+            ("test_count.py", "from pkg.names import count\n\ndef test_count():\n    assert count() == 1\n"),
+        ],
+    );
+    assert_eq!(workspace.proctor(&["run", "--coverage", "on"]).status, 0);
+    let check = |file: &str, text: &str, expected: &str| {
+        let before = fs::read_to_string(path.join(file)).unwrap();
+        write_before_run(path, file, text);
+        assert_eq!(affected(&workspace, "last_run"), expected, "{file}");
+        write_before_run(path, file, &before);
+    };
+    check("data/simple.py", "x = 1  # TODO\n", "full: data/simple.py was changed, and any test may read it");
+    check("rate.py", "def rate():\n    return 2\n", "full: plug.py, a module that settings name, was changed");
+    let changed = "NAMES = ['simple']\n\ndef count():\n    return 2\n";
+    check("pkg/names.py", changed, "test_count executed a changed line: pkg/names.py");
+    check("pkg/__init__.py", "X = 1\n", "");
+}
+
+#[test]
+fn a_run_of_another_framework_leaves_the_tests_that_are_selected() {
+    let workspace = go_workspace();
+    let path = &workspace.path;
+    write_all(path, &[("pytest.ini", "[pytest]\n"), ("test_p.py", "def test_p():\n    assert 1\n")]);
+    assert_eq!(workspace.proctor(&["run", "--framework", "go"]).status, 0);
+    for (text, status) in [("def test_p():\n    assert 0\n", 1), ("def test_p():\n    assert 1\n", 0)] {
+        write_before_run(path, "test_p.py", text);
+        assert_eq!(workspace.proctor(&["run", "--framework", "pytest", "--file", "test_p.py"]).status, status);
+        write_before_run(path, "test_p.py", "def test_p():\n    assert 1\n");
+        assert_eq!(affected(&workspace, "last_run"), "", "after {text}");
+    }
+    assert_eq!(workspace.proctor(&["run", "--", "true"]).status, 0);
+    write_before_run(path, "a/a.go", &A.replace("return N", "return N + 7"));
+    let failed = run_affected(&workspace, 1);
+    assert_eq!(names(&failed), ["TestA", "TestB"]);
+}
+
 const PRICE_JS: &str = "function total(a) {\n  return a * 2;\n}\n\nfunction tax(a) {\n  return a;\n}\n\nmodule.exports = { total, tax };\n";
 
 /// Test files that load the price through a barrel, something while they run, a module in place of the price, and nothing.

@@ -178,11 +178,18 @@ impl Session {
     /// What the session knows for a selection of affected tests, as of now.
     #[must_use]
     pub fn knowledge(&self) -> SessionKnowledge {
+        let is_of_others = |baseline: &Arc<Baseline>| {
+            self.slot.last().is_some_and(|last| !baseline.may_have_tests_of(&last.framework))
+        };
+        let failures = match self.baseline.as_ref().is_some_and(is_of_others) {
+            true => RerunPlan::NoRunYet,
+            false => self.slot.rerun(None),
+        };
         SessionKnowledge {
             baseline: self.baseline.clone(),
             index: Arc::clone(&self.index),
             coverage_cost: self.coverage_cost.clone(),
-            failures: self.slot.rerun(None),
+            failures,
             framework: self.slot.last().map(|last| last.framework.clone()),
             ended_runs: self.ended_runs,
         }
@@ -563,11 +570,14 @@ impl Session {
         unknown.iter().for_each(|file| loaded.forget(file));
     }
 
-    // A run of affected tests has the settings of the last request, as a rerun has. An order is for its own run alone.
+    // A run of affected tests has the settings of the last request, as a rerun has, but runs the tests of the baseline: the last request may
+    // have been one of another framework, or of a command that is no test. An order is for its own run alone.
     fn with_last_settings(&self, request: &RunRequest) -> RunRequest {
         let last = self.last_request.as_deref().cloned().unwrap_or_default();
         let RunRequest { selection, limits, repetition, order, .. } = request.clone();
-        RunRequest { selection, limits: limits.or(last.limits), repetition, order, ..last }
+        let of_tests = self.baseline.as_ref().map_or(&last, |baseline| &baseline.settings);
+        let (framework, command) = (of_tests.framework.clone(), of_tests.command.clone());
+        RunRequest { selection, framework, command, limits: limits.or(last.limits), repetition, order, ..last }
     }
 
     // A run of several frameworks is divided among them. A custom command is already part of the last request.

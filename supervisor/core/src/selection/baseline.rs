@@ -7,7 +7,7 @@ use crate::coverage::{CoverageIndex, CoveringTests, LineSpan, united};
 use crate::id::RunId;
 use crate::outcome::Outcome;
 use crate::report::Report;
-use crate::request::{EarlierState, RunRequest, Selection};
+use crate::request::{CUSTOM_FRAMEWORK, EarlierState, RunRequest, Selection};
 use crate::test_case::TestOutcome;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -125,6 +125,7 @@ impl Baseline {
         match (before, seen) {
             (before, Some(seen)) if is_whole && has_all => Some(Baseline::of_all_tests(before, ended, seen)),
             (Some(before), Some(seen)) if has_all && follows(request, report) => Some(before.advanced(ended, seen)),
+            (Some(before), _) if !before.may_have_tests_of(&report.framework) => Some(before),
             (Some(mut before), seen) => {
                 before.record_some(report, before.differs_from(request, seen.as_ref()));
                 if ended.has_measured {
@@ -134,6 +135,12 @@ impl Baseline {
             }
             (None, _) => None,
         }
+    }
+
+    /// Whether tests of a framework may be among its own. There may be several, and a command may be one of theirs.
+    #[must_use]
+    pub fn may_have_tests_of(&self, framework: &str) -> bool {
+        framework == CUSTOM_FRAMEWORK || self.framework.split(", ").any(|of_tests| of_tests == framework)
     }
 
     fn of_all_tests(before: Option<Baseline>, ended: &EndedRun<'_>, seen: SeenFiles) -> Baseline {

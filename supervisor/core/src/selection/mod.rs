@@ -16,6 +16,7 @@ mod javascript_text;
 mod picks;
 mod python_bodies;
 mod python_modules;
+mod python_names;
 mod python_rules;
 mod python_stores;
 mod rules;

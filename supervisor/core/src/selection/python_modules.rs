@@ -1,12 +1,13 @@
 //! Which Python files of a workspace may import which, read as text: too many are found rather than too few. A line with the word
-//! `import` names every module whose name is a word of it, up to the closing bracket; elsewhere a dotted name does.
+//! `import` names every module whose name is a word of it, up to the closing bracket; elsewhere a dotted name does, or the beginning of a
+//! text for a module outside of packages.
 
 use super::file_kind::{directory, file_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Words of a file that may import or run any other: dynamic imports, processes, plugins, and installed programs that
 /// `pytest-console-scripts` calls in the test's process.
-const RUNS_ANY: [&str; 26] = [
+const RUNS_ANY: [&str; 30] = [
     "importlib",
     "__import__",
     "import_module",
@@ -33,23 +34,17 @@ const RUNS_ANY: [&str; 26] = [
     "DocTestSuite",
     "importlib_metadata",
     "stevedore",
+    "locate",
+    "resolve_name",
+    "dictConfig",
+    "fileConfig",
 ];
 
-/// Words of a file that may read any other: listings of directories, copies of them, and sources as text.
-const READS_ANY: [&str; 12] = [
-    "listdir",
-    "scandir",
-    "iterdir",
-    "glob",
-    "rglob",
-    "walk",
-    "copytree",
-    "get_data",
-    "getsourcefile",
-    "getfile",
-    "linecache",
-    "tokenize",
-];
+/// Words of a file that may read any other: listings of directories, and copies of them.
+const LISTS_FILES: [&str; 8] = ["listdir", "scandir", "iterdir", "glob", "rglob", "walk", "copytree", "get_data"];
+
+/// Words of a file that may read any other source as text.
+const READS_SOURCES: [&str; 4] = ["getsourcefile", "getfile", "linecache", "tokenize"];
 
 /// What a file has that reads the text of a module by the module's own name for it, or knows the numbers of lines.
 const READS_LINES: [&str; 3] = [".__file__", "lineno", "findlinestarts"];
@@ -80,6 +75,7 @@ pub(super) struct PythonModules {
     /// By file: the files that may import it.
     importers: BTreeMap<String, BTreeSet<String>>,
     running_any: BTreeSet<String>,
+    listing: BTreeSet<String>,
     reading_any: BTreeSet<String>,
     reading_modules: BTreeSet<String>,
     runs_unseen: bool,
@@ -91,6 +87,8 @@ pub(super) struct PythonModules {
 struct Words<'a> {
     /// Words of its import lines.
     imported: HashSet<&'a str>,
+    /// Words with which its texts in quotes begin.
+    quoted: HashSet<&'a str>,
     text: &'a str,
 }
 
@@ -100,13 +98,15 @@ impl PythonModules {
         let python: BTreeMap<&str, Words<'_>> = sources
             .iter()
             .filter(|(path, _)| path.ends_with(".py"))
-            .map(|(path, text)| (path.as_str(), Words { imported: imported_words(text), text }))
+            .map(|(path, text)| {
+                (path.as_str(), Words { imported: imported_words(text), quoted: quoted_words(text), text })
+            })
             .collect();
         // The files by each word of their imports, so that not every pair of files is compared.
-        let mut by_word: HashMap<&str, Vec<&str>> = HashMap::new();
+        let (mut by_word, mut by_quoted): (HashMap<&str, Vec<&str>>, HashMap<&str, Vec<&str>>) = Default::default();
         for (path, words) in &python {
-            for word in &words.imported {
-                by_word.entry(word).or_default().push(path);
+            for (words, by) in [(&words.imported, &mut by_word), (&words.quoted, &mut by_quoted)] {
+                words.iter().for_each(|word| by.entry(word).or_default().push(path));
             }
         }
         let mut found = PythonModules::default();
@@ -115,6 +115,9 @@ impl PythonModules {
             let Some(name) = module_name(path) else { continue };
             let mut importers: BTreeSet<String> = BTreeSet::new();
             importers.extend(by_word.get(name).into_iter().flatten().map(|path| (*path).to_owned()));
+            if !python.contains_key(package_around(path).as_str()) {
+                importers.extend(by_quoted.get(name).into_iter().flatten().map(|path| (*path).to_owned()));
+            }
             let parent = file_name(directory(path));
             if !parent.is_empty() && name != parent {
                 let dotted = format!("{parent}.{name}");
@@ -128,7 +131,8 @@ impl PythonModules {
             let has = |wanted: &[&str]| words_of(words.text).any(|word| wanted.contains(&word));
             for (wanted, files) in [
                 (&RUNS_ANY[..], &mut found.running_any),
-                (&READS_ANY, &mut found.reading_any),
+                (&LISTS_FILES, &mut found.listing),
+                (&READS_SOURCES, &mut found.reading_any),
                 (&READS_MODULES, &mut found.reading_modules),
             ] {
                 if has(wanted) {
@@ -142,6 +146,7 @@ impl PythonModules {
             }
             found.runs_unseen |= RUNS_UNSEEN.iter().any(|part| words.text.contains(part));
         }
+        found.reading_any.extend(found.listing.iter().cloned());
         found.convention = BY_CONVENTION.into_iter().find(|word| sources.values().any(|text| text.contains(word)));
         found.paths = python.keys().map(|path| (*path).to_owned()).collect();
         found
@@ -161,6 +166,11 @@ impl PythonModules {
     /// The files that may import, run or read any file of the workspace, and those that import them.
     pub(super) fn reaching_all(&self) -> BTreeSet<String> {
         self.dependents_of(self.running_any.union(&self.reading_any).cloned())
+    }
+
+    /// The files that may read any file of a directory.
+    pub(super) fn listing(&self) -> impl Iterator<Item = &String> {
+        self.listing.iter()
     }
 
     /// Whether functions may run without being measured.
@@ -204,8 +214,17 @@ impl PythonModules {
     }
 }
 
+/// The `__init__.py` of the package that a module is in, if it is in one.
+pub(super) fn package_around(path: &str) -> String {
+    let of_module = if file_name(path) == "__init__.py" { directory(path) } else { path };
+    match directory(of_module) {
+        "" => "__init__.py".to_owned(),
+        dir => format!("{dir}/__init__.py"),
+    }
+}
+
 /// The name by which imports know a file: that of a package for its `__init__.py`.
-fn module_name(path: &str) -> Option<&str> {
+pub(super) fn module_name(path: &str) -> Option<&str> {
     let name = match file_name(path).strip_suffix(".py")? {
         "__init__" | "__main__" => file_name(directory(path)),
         name => name,
@@ -222,15 +241,27 @@ fn imported_words(text: &str) -> HashSet<&str> {
     let mut found = HashSet::new();
     let (mut is_open, mut is_continued) = (false, false);
     for line in text.lines() {
-        let is_import = words_of(line).any(|word| word == "import" || word == "from");
+        let is_import = words_of(line).any(|word| matches!(word, "import" | "from" | "importorskip"));
         if !is_import && !is_open && !is_continued {
             continue;
         }
         found.extend(words_of(line));
-        is_open = (is_open || is_import && line.contains('(')) && !line.contains(')');
+        // A bracket in a comment closes nothing.
+        let code = line.split('#').next().unwrap_or_default();
+        is_open = (is_open || is_import && code.contains('(')) && !code.contains(')');
         is_continued = line.trim_end().ends_with('\\');
     }
     found
+}
+
+// The words behind a quotation mark, to the next one or a dot.
+fn quoted_words(text: &str) -> HashSet<&str> {
+    let behind = text.match_indices(['"', '\'']).map(|(at, mark)| &text[at + mark.len()..]);
+    let words = behind.filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        (end > 0 && rest[end..].starts_with(['"', '\'', '.'])).then_some(&rest[..end])
+    });
+    words.collect()
 }
 
 #[cfg(test)]
@@ -253,6 +284,8 @@ mod tests {
             ("from shop import price", true),
             ("from shop import (\n    cart,\n    price,\n)\n", true),
             ("from shop import cart, \\\n    price\n", true),
+            ("from shop import (  # some (old)\n    cart,  # of (a)\n    # (b)\n    price,\n)\n", true),
+            ("from shop import (cart)  # (\nprice\n", false),
             ("try: import shop.price\nexcept ImportError: pass", true),
             ("def test():\n    from shop.price import total\n", true),
             ("PLUGINS = ['shop.price']", true),
@@ -266,6 +299,21 @@ mod tests {
             assert_eq!(dependents(&files, "shop/price.py"), expected, "{text}");
         }
         assert_eq!(dependents(&[("a.py", "from shop import old")], "shop/old.py"), ["a.py"], "a removed file");
+        // Texts may name modules outside of packages.
+        for (text, in_package, outside) in [
+            ("price = pytest.importorskip('price')", true, true),
+            ("pytest.importorskip(\n    \"price\",\n)", true, true),
+            ("mock.patch('price.RATE', 3)", false, true),
+            ("load(\"price\")", false, true),
+            ("'the price'", false, false),
+            ("'price of it'", false, false),
+            ("price.RATE", false, false),
+        ] {
+            let found = |files: &[(&str, &str)], path: &str| dependents(files, path) == ["test_a.py"];
+            assert_eq!(found(&[("price.py", ""), ("test_a.py", text)], "price.py"), outside, "{text}");
+            let files = [("shop/__init__.py", ""), ("shop/price.py", ""), ("test_a.py", text)];
+            assert_eq!(found(&files, "shop/price.py"), in_package, "{text}");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@ use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
 use super::file_kind::{Ecosystem, FileKind, directory, file_name};
 use super::picks::Picks;
-use super::python_modules::PythonModules;
+use super::python_modules::{PythonModules, module_name, package_around};
+use super::python_names::is_standard_module;
 use super::python_stores::stores_outside;
 use super::selection_input::SelectionInput;
 use super::snapshot::ChangedFile;
@@ -27,6 +28,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     picks.sort_out_gone(input.baseline, |unit| input.now.file(unit).is_some(), |unit| removed.contains(unit));
     let modules = PythonModules::new(input.sources, removed.iter().copied());
     check_packages(input, &modules)?;
+    check_stand_ins(input)?;
     let (calibrated, alone) = input.index.calibrated();
     let measured = input.index.completely_measured();
     let mut rules = PythonRules { input, modules, calibrated, measured, has_unknown: false };
@@ -36,6 +38,9 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     let with_new_tests = input.changes.iter().filter(|change| rules.may_have_new_tests(change, &naming));
     for change in with_new_tests.filter(|change| !rules.is_test(&change.path)) {
         picks.whole(&change.path, Reason::OwnFile(change.path.clone()));
+    }
+    for change in input.changes.iter().filter(|change| kind(&change.path) == FileKind::Documentation) {
+        rules.add_listing(picks, &change.path);
     }
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
@@ -99,6 +104,21 @@ fn check_packages(input: &SelectionInput<'_>, modules: &PythonModules) -> Result
     Ok(())
 }
 
+/// Errors for modules that are new or gone and may be loaded in place of one of Python's own.
+fn check_stand_ins(input: &SelectionInput<'_>) -> Result<(), FullReason> {
+    for change in input.changes.iter().filter(|change| change.old.is_none() || change.new.is_none()) {
+        let (path, how) = (&change.path, change.how.word());
+        let own = module_name(path).filter(|name| is_standard_module(name));
+        let around = package_around(path);
+        let is_in_package = || input.now.file(&around).is_some();
+        if let Some(name) = own.filter(|_| path.ends_with(".py") && !is_in_package()) {
+            let other = format!("Python's own module {name}");
+            return Err(FullReason::InPlaceOf { file: path.clone(), how, other });
+        }
+    }
+    Ok(())
+}
+
 struct PythonRules<'a> {
     input: &'a SelectionInput<'a>,
     modules: PythonModules,
@@ -112,7 +132,26 @@ struct PythonRules<'a> {
 
 impl PythonRules<'_> {
     fn is_test(&self, file: &str) -> bool {
-        kind(file) == FileKind::Test || self.input.baseline.tests().contains_key(file)
+        let baseline = self.input.baseline;
+        let is_found_by_unittest = || {
+            let name = file_name(file);
+            baseline.framework == "unittest" && name.starts_with("test") && name.ends_with(".py")
+        };
+        kind(file) == FileKind::Test || baseline.tests().contains_key(file) || is_found_by_unittest()
+    }
+
+    /// Whether a file holds tests or what only tests use.
+    fn is_of_tests(&self, file: &str) -> bool {
+        self.is_test(file) || kind(file) == FileKind::SetUp || is_beside_tests(file)
+    }
+
+    /// Whether no test is known to load a source that was there: one may read it as a text.
+    fn is_unseen(&self, change: &ChangedFile, dependents: &BTreeSet<String>) -> bool {
+        let path = &change.path;
+        let index = self.input.index;
+        let is_loaded = index.source(path).is_some() || !index.tests_touching(path, None).tests.is_empty();
+        let may_be_imported = self.has_unknown && dependents.len() > 1;
+        change.old.is_some() && !is_loaded && !may_be_imported && !self.is_test(path) && kind(path) == FileKind::Source
     }
 
     /// Whether a changed file may have tests that it did not have before, whatever its name is.
@@ -232,6 +271,9 @@ impl PythonRules<'_> {
             let how = change.how.word();
             return Err(FullReason::Settings { file: file.clone(), what: "a module that settings name", how });
         }
+        if self.is_unseen(change, &dependents) {
+            return Err(FullReason::Data { file: path.to_owned(), how: change.how.word() });
+        }
         let mut add = |file: &str, reason: Reason| match self.input.baseline.tests().get(file) {
             _ if !self.is_test(file) || self.input.now.file(file).is_none() => {}
             Some(tests) => {
@@ -264,13 +306,22 @@ impl PythonRules<'_> {
     fn add_reading(&self, picks: &mut Picks, first: &str, changed: &[&str]) {
         let reason = Reason::ReachesAll(first.to_owned());
         self.input.index.tests_with_processes().iter().for_each(|test| picks.test(test, reason.clone()));
-        let is_of_tests = |file: &str| self.is_test(file) || kind(file) == FileKind::SetUp || is_beside_tests(file);
-        self.add_whole(picks, &self.modules.reading_sources(is_of_tests), &reason);
+        self.add_whole(picks, &self.modules.reading_sources(|file| self.is_of_tests(file)), &reason);
         for path in changed {
-            let naming = self.input.sources.iter().filter(|(file, _)| file.as_str() != *path && is_of_tests(file));
+            let naming = self.input.sources.iter().filter(|(file, _)| file.as_str() != *path && self.is_of_tests(file));
             let naming = naming.filter(|(_, text)| text.contains(file_name(path))).map(|(file, _)| file.clone());
             self.add_whole(picks, &self.modules.dependents_of(naming), &Reason::ReachesAll((*path).to_owned()));
         }
+    }
+
+    /// Selects the tests that may read a file without naming it: they look for files, or name its extension.
+    fn add_listing(&self, picks: &mut Picks, path: &str) {
+        let extension = file_name(path).rfind('.').map(|at| &file_name(path)[at..]);
+        let quoted = extension.map(|extension| ['"', '\''].map(|mark| format!("{extension}{mark}")));
+        let names_extension = |text: &String| quoted.iter().flatten().any(|end| text.contains(end));
+        let naming = self.input.sources.iter().filter(|(_, text)| names_extension(text)).map(|(file, _)| file);
+        let reading = naming.chain(self.modules.listing()).filter(|file| self.is_of_tests(file)).cloned();
+        self.add_whole(picks, &self.modules.dependents_of(reading), &Reason::ReachesAll(path.to_owned()));
     }
 
     fn add_whole(&self, picks: &mut Picks, files: &BTreeSet<String>, reason: &Reason) {
@@ -292,8 +343,16 @@ fn is_named_in_settings(path: &str, sources: &BTreeMap<String, String>) -> bool 
     let settings = sources.iter().filter(|(path, _)| !path.ends_with(".py"));
     settings.into_iter().any(|(_, text)| {
         !parent.is_empty() && text.contains(&dotted) && without_entry_points(text).any(|line| line.contains(&dotted))
-            || text.contains(&format!("-p {name}"))
-            || text.contains(&format!("-p{name}"))
+            || is_named_as_plugin(text, name)
+    })
+}
+
+// Whether the option `-p` is before a name, as in `-p name`, `-pname` and `["-p", "name"]`.
+fn is_named_as_plugin(text: &str, name: &str) -> bool {
+    let is_part_of_word = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices("-p").filter(|(at, _)| !text[..*at].ends_with(is_part_of_word)).any(|(at, option)| {
+        let rest = text[at + option.len()..].trim_start_matches(|c: char| c.is_whitespace() || "\"',=".contains(c));
+        rest.strip_prefix(name).is_some_and(|rest| !rest.starts_with(is_part_of_word))
     })
 }
 

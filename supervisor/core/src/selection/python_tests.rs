@@ -76,8 +76,54 @@ fn a_table_of_changes_to_a_python_workspace() {
             ("tests/data.json", Some("[]"), "full: tests/data.json was changed, and any test may read it"),
             ("tests/data.json", None, "full: tests/data.json was removed, and any test may read it"),
             ("README.md", Some("other"), "nothing"),
+            (
+                "fractions.py",
+                Some("X = 1\n"),
+                "full: fractions.py was added, and it may be loaded in place of Python's own module fractions",
+            ),
+            (
+                "json/__init__.py",
+                Some(""),
+                "full: json/__init__.py was added, and it may be loaded in place of Python's own module json",
+            ),
+            ("shop/json.py", Some("X = 1\n"), run),
         ],
     );
+}
+
+#[test]
+fn a_source_that_nothing_imports_may_be_read_by_any_test() {
+    let mut before = python_files();
+    before.insert("tests/cases/simple.py".into(), "x = 1\n".into());
+    before.insert("tests/cases/stock.py".into(), "x = 1\n".into());
+    let run = "tests/test_run.py.test";
+    let read = |how: &str| format!("full: tests/cases/simple.py was {how}, and any test may read it");
+    let changes = [
+        ("tests/cases/simple.py", Some("x = 2\n"), read("changed")),
+        ("tests/cases/simple.py", None, read("removed")),
+        ("tests/cases/other.py", Some("x = 2\n"), run.to_owned()),
+        // It has the name of a module that a test imports.
+        ("tests/cases/stock.py", Some("x = 2\n"), format!("{run} tests/test_stock.py.test")),
+    ];
+    let changes: Vec<_> = changes.iter().map(|(path, text, expected)| (*path, *text, expected.as_str())).collect();
+    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+    check(&project, &before, &changes);
+}
+
+#[test]
+fn documentation_runs_the_tests_that_look_for_files() {
+    for (text, is_selected) in [
+        ("for path in docs.iterdir(): pass\n", true),
+        ("path = docs / f'{name}.md'\n", true),
+        ("path = docs / f'{name}.rst'\n", false),
+        ("'.mdx'\n", false),
+    ] {
+        let mut before = python_files();
+        before.insert("tests/test_stock.py".into(), text.into());
+        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+        let expected = if is_selected { "tests/test_stock.py.test" } else { "nothing" };
+        check(&project, &before, &[("README.md", Some("other"), expected)]);
+    }
 }
 
 #[test]
@@ -99,6 +145,23 @@ fn modules_that_settings_load_run_everything() {
     let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
     let full = "full: shop/plugin.py, a module that settings name, was changed";
     check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
+    for (settings, is_named) in [
+        ("addopts = -p plugin", true),
+        ("addopts = -pplugin --quiet", true),
+        ("addopts = [\"-p\", \"plugin\"]", true),
+        ("addopts = [\n  '-p',\n  'plugin',\n]", true),
+        ("addopts = -p plugins", false),
+        ("addopts = --p plugin", false),
+        ("name = 'my-plugin'", false),
+    ] {
+        let mut before = python_files();
+        before.insert("pyproject.toml".into(), settings.into());
+        before.insert("plugin.py".into(), "from shop import price\n".into());
+        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+        let full = "full: plugin.py, a module that settings name, was changed";
+        let expected = if is_named { full } else { "tests/test_cart.py.test tests/test_run.py.test" };
+        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), expected)]);
+    }
     let mut before = python_files();
     before.insert(
         "pyproject.toml".into(),
