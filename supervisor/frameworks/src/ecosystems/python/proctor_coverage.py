@@ -8,6 +8,7 @@ What runs outside of any test (at import, during collection, in fixtures of a cl
 with the tests that need them: all of this process, those of some files, or those that name the fixture's number.
 """
 
+import _signal
 import array
 import contextlib
 import gc
@@ -33,8 +34,8 @@ PIECES_MAX = 4 * FILES_MAX
 # Most bytes of source that are searched for imports of test files. Beyond, every test file counts as imported by others.
 SOURCE_BYTES_MAX = 64 * 1024 * 1024
 
-# A line about imports, to its end or that of its brackets.
-IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[][^)\]]*)?", re.MULTILINE)
+# A line about imports, to its end or that of its brackets, of which a comment closes none.
+IMPORTS = re.compile(rb"^.*(?:import|pytest_plugins)(?:\\\n|[^\n(\[])*(?:[(\[](?:#[^\n]*|[^)\]#])*)?", re.MULTILINE)
 
 # Flag of the code of a function, as opposed to a module or class.
 CO_OPTIMIZED = 1
@@ -101,6 +102,7 @@ class Measurement:
         self._directory = directory
         self._records = Records(directory)
         self._owner = os.getpid()
+        self._signals = _signal.valid_signals()
         self._start = os.getcwd()
         self._own = proctor_python.workspace() + "/"
         self._files, self._numbers = [], {}
@@ -185,11 +187,9 @@ class Measurement:
 
     def _audit(self, event, arguments):
         if event == "exec":
-            try:
-                if not self._is_over:
-                    self._watch(arguments[0])
-            except Exception:  # A test may replace what this uses; it must not fail because of that.
-                pass
+            code = arguments[0]
+            if not self._is_over and type(code) is types.CodeType and self._numbers.get(code.co_filename, 0) >= 0:
+                self._watch_undisturbed(code)
         elif event in self._lines.events:
             self._lines.note(event, arguments)
         elif event in proctor_changes.EVENTS:
@@ -210,9 +210,18 @@ class Measurement:
             frame = frame.f_back
         return False
 
+    # Bound before a test can replace it.
+    def _watch_undisturbed(self, code, mask=_signal.pthread_sigmask, block=_signal.SIG_BLOCK, restore=_signal.SIG_SETMASK):
+        """Watches a code. What the project's handlers of signals raise meanwhile, they raise behind it: it is for the project."""
+        before = mask(block, self._signals)
+        try:
+            self._watch(code)
+        except Exception:  # A test may replace what this uses; it must not fail because of that.
+            pass
+        finally:
+            mask(restore, before)
+
     def _watch(self, code):
-        if type(code) is not types.CodeType:
-            return
         base = self._numbers.get(code.co_filename)
         if base is None:
             base = self._numbers[code.co_filename] = self._number(code)
