@@ -91,7 +91,7 @@ class Project:
         return result.stdout.decode(errors="replace")
 
     def run(self, state, *options):
-        text = self.command(state, "run", *options, "--output", "json", "--timeout", f"{self.seconds}s")
+        text = self.command(state, "run", "--coverage", "on", *options, "--output", "json", "--timeout", f"{self.seconds}s")
         return Report(json.loads(text[text.index("{"):]))
 
     def run_after(self, *options):

@@ -154,6 +154,7 @@ mod tests {
             selection: &selection,
             scope: &proctor_frameworks::EVERYTHING,
             is_measured: true,
+            may_trace: false,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

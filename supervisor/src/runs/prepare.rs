@@ -220,6 +220,7 @@ pub fn prepare(
         selection: &selection,
         scope: &scope,
         is_measured: kind == RunKind::Tests && request.coverage != CoverageMode::Off,
+        may_trace: request.coverage == CoverageMode::On,
         parallel: request.parallel,
         order: request.order,
         stop_at_first_failure: request.stop_at_first_failure,

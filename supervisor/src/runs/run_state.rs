@@ -361,6 +361,7 @@ mod tests {
             selection: &Selection::All,
             scope: &proctor_frameworks::EVERYTHING,
             is_measured: false,
+            may_trace: false,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

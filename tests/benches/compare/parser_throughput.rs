@@ -124,6 +124,7 @@ pub(crate) fn bench() -> Result<Vec<Figure>> {
         selection: &selection,
         scope: &proctor_frameworks::EVERYTHING,
         is_measured: false,
+        may_trace: false,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

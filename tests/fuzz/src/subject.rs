@@ -24,6 +24,7 @@ pub fn want(selection: &Selection) -> PlanRequest<'_> {
         selection,
         scope: &proctor_frameworks::EVERYTHING,
         is_measured: true,
+        may_trace: false,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

@@ -89,7 +89,7 @@ fn measures_each_test_of_pytest() {
 #[test]
 fn measures_each_test_of_pytest_with_the_default_python() {
     let workspace = TestWorkspace::with_fixture("pytest/lines");
-    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--coverage", "on", "--output", "json"]));
     let notes = "1 test(s) started processes, of which no line is measured: test_process of tests/test_price.py";
     assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([notes])));
     check(&workspace, PYTEST);
@@ -98,9 +98,26 @@ fn measures_each_test_of_pytest_with_the_default_python() {
 #[test]
 fn measures_each_test_of_unittest_with_the_default_python() {
     let workspace = TestWorkspace::with_fixture("unittest/lines");
-    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--coverage", "on", "--output", "json"]));
     assert_eq!((&coverage["measured"], &coverage["notes"]), (&json!(true), &json!([])));
     check(&workspace, UNITTEST);
+}
+
+/// A module of so much code that it takes a while to be read, and a test that ends its execution by a signal meanwhile.
+const INTERRUPTED: &str = "import signal\nimport time\n\nimport pytest\n\n\nclass Late(Exception):\n    pass\n\n\n\
+                           def be_late(*_):\n    raise Late\n\n\ndef test_late(tmp_path):\n    \
+                           text = ''.join(f'def f{i}(a):\\n    return a + {i}\\n' for i in range(8000))\n    \
+                           code = compile(text, __file__, 'exec')\n    signal.signal(signal.SIGALRM, be_late)\n    \
+                           signal.setitimer(signal.ITIMER_REAL, 0.05)\n    with pytest.raises(Late):\n        \
+                           exec(code, {})\n        time.sleep(5)\n";
+
+#[test]
+fn what_a_handler_of_a_signal_raises_while_code_is_read_reaches_the_test() {
+    let workspace = TestWorkspace::empty();
+    write_before_run(&workspace.path, "requirements.txt", "pytest\n");
+    write_before_run(&workspace.path, "test_late.py", INTERRUPTED);
+    let ran = proctor(&workspace, &["run", "--output", "json"]);
+    assert_eq!((ran.status, &coverage(&ran)["measured"]), (0, &json!(true)), "{ran:?}");
 }
 
 /// A module with a function for each test of [`TESTS_WITH_TRACERS`].
@@ -131,7 +148,7 @@ fn a_test_with_a_tracer_of_its_own_keeps_it_and_has_no_lines_of_an_older_python(
     write_before_run(&workspace.path, "requirements.txt", "pytest\n");
     write_before_run(&workspace.path, "traced.py", TRACED);
     write_before_run(&workspace.path, "test_traced.py", TESTS_WITH_TRACERS);
-    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--coverage", "on", "--output", "json"]));
     let note =
         "the lines of 1 test(s) are left out, as a tracer of the project was in force: test_two of test_traced.py";
     let has_room = default_python_has_room_for_tracers();
@@ -159,7 +176,7 @@ fn a_tracer_of_the_project_from_the_start_on_leaves_an_older_python_unmeasured()
     let test = "import conftest\nimport sys\nimport traced\n\n\ndef test_one():\n    assert traced.one() == 1\n    \
                 assert conftest.names[-1] == 'one' and sys.gettrace() is conftest.trace\n";
     write_before_run(&workspace.path, "test_traced.py", test);
-    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--output", "json"]));
+    let coverage = coverage(&proctor_with_default_python(&workspace, &["run", "--coverage", "on", "--output", "json"]));
     let notes: Vec<&str> = coverage["notes"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     if default_python_has_room_for_tracers() {
         assert_eq!((&coverage["measured"], notes.len()), (&json!(true), 0), "{coverage}");

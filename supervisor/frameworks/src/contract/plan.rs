@@ -27,6 +27,8 @@ pub struct PlanRequest<'a> {
     pub scope: &'a TestScope,
     /// Whether to measure which tests execute which lines.
     pub is_measured: bool,
+    /// Whether measuring may use a tracer, which tests may notice.
+    pub may_trace: bool,
     /// Requested number of tests that run at the same time within one package.
     pub parallel: Option<u32>,
     /// The order of the tests: one that the manifest's [`OrderSupport`](crate::OrderSupport) has.
@@ -64,6 +66,7 @@ impl<'a> PlanRequest<'a> {
             selection,
             scope: &crate::contract::EVERYTHING,
             is_measured: false,
+            may_trace: false,
             parallel: None,
             order: TestOrder::Project,
             stop_at_first_failure: false,

@@ -10,6 +10,7 @@ pub(crate) fn want(selection: &Selection) -> PlanRequest<'_> {
         selection,
         scope: &proctor_frameworks::EVERYTHING,
         is_measured: false,
+        may_trace: false,
         parallel: None,
         order: proctor_core::test_order::TestOrder::Project,
         stop_at_first_failure: false,

@@ -117,6 +117,7 @@ impl<'a> PlanBuilder<'a> {
     /// Cache paths contain the workspace's path, so workspaces do not share caches.
     fn environment(&self) -> BTreeMap<String, String> {
         let PlanRequest { workspace, scratch, cache, .. } = *self.request;
+        let tracer = self.request.may_trace.then(|| ("PROCTOR_TRACER", "1".to_owned()));
         BTreeMap::from_iter(
             [
                 ("PYTHONPATH", format!("{scratch}/{}/proctor.zip", self.name)),
@@ -125,6 +126,8 @@ impl<'a> PlanBuilder<'a> {
                 ("PROCTOR_REPORT", format!("{scratch}/{REPORT}")),
                 ("PROCTOR_WORKSPACE", workspace.to_owned()),
             ]
+            .into_iter()
+            .chain(tracer)
             .map(|(name, value)| (name.to_owned(), value)),
         )
     }

@@ -7,6 +7,7 @@ decide (`proctor_coverage.py`).
 """
 
 import array
+import os
 import sys
 import threading
 import time
@@ -34,6 +35,8 @@ def why_not():
         return "this needs Python 3.9 or newer, and the project's is %d.%d" % sys.version_info[:2]
     if sys.implementation.name != "cpython":
         return "this needs CPython, and the project's Python is %s" % sys.implementation.name
+    if "PROCTOR_TRACER" not in os.environ:
+        return "Python %d.%d has only tracers for this, which some tests notice: coverage `on` allows one" % sys.version_info[:2]
     if sys.gettrace() is not None:
         return has_tracer()
     return None
