@@ -102,13 +102,9 @@ impl PythonModules {
                 (path.as_str(), Words { imported: imported_words(text), quoted: quoted_words(text), text })
             })
             .collect();
-        // The files by each word of their imports, so that not every pair of files is compared.
-        let (mut by_word, mut by_quoted): (HashMap<&str, Vec<&str>>, HashMap<&str, Vec<&str>>) = Default::default();
-        for (path, words) in &python {
-            for (words, by) in [(&words.imported, &mut by_word), (&words.quoted, &mut by_quoted)] {
-                words.iter().for_each(|word| by.entry(word).or_default().push(path));
-            }
-        }
+        // So that not every pair of files is compared.
+        let by_word = files_by_word(&python, |words| &words.imported);
+        let by_quoted = files_by_word(&python, |words| &words.quoted);
         let mut found = PythonModules::default();
         let gone: Vec<&str> = removed.filter(|path| path.ends_with(".py")).collect();
         for path in python.keys().copied().chain(gone) {
@@ -230,6 +226,18 @@ pub(super) fn module_name(path: &str) -> Option<&str> {
         name => name,
     };
     (!name.is_empty()).then_some(name)
+}
+
+/// The files by each of some words of theirs.
+fn files_by_word<'a>(
+    files: &BTreeMap<&'a str, Words<'a>>,
+    words_of: impl for<'w> Fn(&'w Words<'a>) -> &'w HashSet<&'a str>,
+) -> HashMap<&'a str, Vec<&'a str>> {
+    let mut found: HashMap<&str, Vec<&str>> = HashMap::new();
+    for (path, words) in files {
+        words_of(words).iter().for_each(|word| found.entry(word).or_default().push(path));
+    }
+    found
 }
 
 fn words_of(text: &str) -> impl Iterator<Item = &str> {
