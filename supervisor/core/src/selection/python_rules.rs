@@ -111,7 +111,7 @@ fn check_stand_ins(input: &SelectionInput<'_>) -> Result<(), FullReason> {
         let own = module_name(path).filter(|name| is_standard_module(name));
         let around = package_around(path);
         let is_in_package = || input.now.file(&around).is_some();
-        if let Some(name) = own.filter(|_| path.ends_with(".py") && !is_in_package()) {
+        if let Some(name) = own.filter(|_| !is_in_package()) {
             let other = format!("Python's own module {name}");
             return Err(FullReason::InPlaceOf { file: path.clone(), how, other });
         }
