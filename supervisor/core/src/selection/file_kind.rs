@@ -253,6 +253,12 @@ pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
+/// The end of a file's name from its last dot on.
+pub(super) fn extension(path: &str) -> Option<&str> {
+    let name = file_name(path);
+    name.rfind('.').map(|at| &name[at..])
+}
+
 /// The directory of a path; empty for the root.
 pub(super) fn directory(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(dir, _)| dir)

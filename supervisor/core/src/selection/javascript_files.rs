@@ -2,7 +2,7 @@
 //! and which settings make it unknown what a new file is. Too much is found rather than too little. One text is read in
 //! `javascript_text`.
 
-use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
+use super::file_kind::{Ecosystem, FileKind, directory, extension, file_name, is_script};
 use super::javascript_text::{
     build_word, compiles_or_addresses, computes_names, has_word, imported_names, lists_files, loads_natively,
     looks_for_files, names_in_path, preloaded_names, process_word, reads_any,
@@ -177,11 +177,10 @@ impl<'a> JavaScriptFiles<'a> {
         if readers.iter().any(|text| lists_files(text)) {
             return paths.first().copied();
         }
-        let extension = |path: &str| file_name(path).rfind('.').map(|at| file_name(path)[at..].to_owned());
-        let extensions: BTreeSet<String> = paths.iter().filter_map(|path| extension(path)).collect();
-        let is_named = |extension: &&String| readers.iter().any(|text| has_word(text, extension));
-        let named: BTreeSet<&String> = extensions.iter().filter(is_named).collect();
-        paths.iter().copied().find(|path| extension(path).is_some_and(|extension| named.contains(&extension)))
+        let extensions: BTreeSet<&str> = paths.iter().filter_map(|path| extension(path)).collect();
+        let is_named = |extension: &&str| readers.iter().any(|text| has_word(text, extension));
+        let named: BTreeSet<&str> = extensions.into_iter().filter(is_named).collect();
+        paths.iter().copied().find(|path| extension(path).is_some_and(|extension| named.contains(extension)))
     }
 
     fn scripts(&self) -> impl Iterator<Item = (&'a str, &'a str)> {

@@ -6,7 +6,7 @@
 
 use super::baseline::LastResult;
 use super::changed_lines::add_tests_of_lines;
-use super::file_kind::{Ecosystem, FileKind, directory, file_name};
+use super::file_kind::{Ecosystem, FileKind, directory, extension, file_name};
 use super::picks::Picks;
 use super::python_modules::{PythonModules, module_name, package_around};
 use super::python_names::is_standard_module;
@@ -39,9 +39,7 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     for change in with_new_tests.filter(|change| !rules.is_test(&change.path)) {
         picks.whole(&change.path, Reason::OwnFile(change.path.clone()));
     }
-    for change in input.changes.iter().filter(|change| kind(&change.path) == FileKind::Documentation) {
-        rules.add_listing(picks, &change.path);
-    }
+    rules.add_reading_documentation(picks);
     // Each of these is searched in all test files.
     let may_execute = input.changes.len() <= SELECTION_NAMED_FILES_MAX;
     let (mut imported, mut executed): (Option<&str>, Vec<&str>) = (None, Vec::new());
@@ -107,13 +105,11 @@ fn check_packages(input: &SelectionInput<'_>, modules: &PythonModules) -> Result
 /// Errors for modules that are new or gone and may be loaded in place of one of Python's own.
 fn check_stand_ins(input: &SelectionInput<'_>) -> Result<(), FullReason> {
     for change in input.changes.iter().filter(|change| change.old.is_none() || change.new.is_none()) {
-        let (path, how) = (&change.path, change.how.word());
+        let path = &change.path;
         let own = module_name(path).filter(|name| is_standard_module(name));
-        let around = package_around(path);
-        let is_in_package = || input.now.file(&around).is_some();
-        if let Some(name) = own.filter(|_| !is_in_package()) {
+        if let Some(name) = own.filter(|_| input.now.file(&package_around(path)).is_none()) {
             let other = format!("Python's own module {name}");
-            return Err(FullReason::InPlaceOf { file: path.clone(), how, other });
+            return Err(FullReason::InPlaceOf { file: path.clone(), how: change.how.word(), other });
         }
     }
     Ok(())
@@ -314,14 +310,22 @@ impl PythonRules<'_> {
         }
     }
 
-    /// Selects the tests that may read a file without naming it: they look for files, or name its extension.
-    fn add_listing(&self, picks: &mut Picks, path: &str) {
-        let extension = file_name(path).rfind('.').map(|at| &file_name(path)[at..]);
-        let quoted = extension.map(|extension| ['"', '\''].map(|mark| format!("{extension}{mark}")));
-        let names_extension = |text: &String| quoted.iter().flatten().any(|end| text.contains(end));
-        let naming = self.input.sources.iter().filter(|(_, text)| names_extension(text)).map(|(file, _)| file);
-        let reading = naming.chain(self.modules.listing()).filter(|file| self.is_of_tests(file)).cloned();
-        self.add_whole(picks, &self.modules.dependents_of(reading), &Reason::ReachesAll(path.to_owned()));
+    /// Selects the tests that may read changed documentation without naming it: they look for files, or name the extension.
+    fn add_reading_documentation(&self, picks: &mut Picks) {
+        let paths = self.input.changes.iter().map(|change| change.path.as_str());
+        // Files of one extension have the same readers. The first stands for all.
+        let mut first_by_extension: BTreeMap<Option<&str>, &str> = BTreeMap::new();
+        for path in paths.filter(|path| kind(path) == FileKind::Documentation) {
+            let first = first_by_extension.entry(extension(path)).or_insert(path);
+            *first = path.min(*first);
+        }
+        for (extension, path) in first_by_extension {
+            let quoted = extension.map(|extension| ['"', '\''].map(|mark| format!("{extension}{mark}")));
+            let names_extension = |text: &String| quoted.iter().flatten().any(|end| text.contains(end));
+            let naming = self.input.sources.iter().filter(|(_, text)| names_extension(text)).map(|(file, _)| file);
+            let reading = naming.chain(self.modules.listing()).filter(|file| self.is_of_tests(file)).cloned();
+            self.add_whole(picks, &self.modules.dependents_of(reading), &Reason::ReachesAll(path.to_owned()));
+        }
     }
 
     fn add_whole(&self, picks: &mut Picks, files: &BTreeSet<String>, reason: &Reason) {

@@ -26,6 +26,14 @@ fn python_files() -> Files {
 const PYTHON_TESTS: [&str; 4] =
     ["tests/test_cart.py.test", "tests/test_stock.py.test", "tests/test_run.py.test", "tests/unit/test_alone.py.test"];
 
+/// Checks changes of the workspace with other or further files.
+fn check_with(others: &[(&str, &str)], changes: &[(&str, Option<&str>, &str)]) {
+    let mut before = python_files();
+    before.extend(files(others));
+    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+    check(&project, &before, changes);
+}
+
 #[test]
 fn a_table_of_changes_to_a_python_workspace() {
     let project = Project::new("pytest", &python_files(), &passed(PYTHON_TESTS), Vec::new());
@@ -93,9 +101,6 @@ fn a_table_of_changes_to_a_python_workspace() {
 
 #[test]
 fn a_source_that_nothing_imports_may_be_read_by_any_test() {
-    let mut before = python_files();
-    before.insert("tests/cases/simple.py".into(), "x = 1\n".into());
-    before.insert("tests/cases/stock.py".into(), "x = 1\n".into());
     let run = "tests/test_run.py.test";
     let read = |how: &str| format!("full: tests/cases/simple.py was {how}, and any test may read it");
     let changes = [
@@ -106,8 +111,7 @@ fn a_source_that_nothing_imports_may_be_read_by_any_test() {
         ("tests/cases/stock.py", Some("x = 2\n"), format!("{run} tests/test_stock.py.test")),
     ];
     let changes: Vec<_> = changes.iter().map(|(path, text, expected)| (*path, *text, expected.as_str())).collect();
-    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-    check(&project, &before, &changes);
+    check_with(&[("tests/cases/simple.py", "x = 1\n"), ("tests/cases/stock.py", "x = 1\n")], &changes);
 }
 
 #[test]
@@ -118,11 +122,8 @@ fn documentation_runs_the_tests_that_look_for_files() {
         ("path = docs / f'{name}.rst'\n", false),
         ("'.mdx'\n", false),
     ] {
-        let mut before = python_files();
-        before.insert("tests/test_stock.py".into(), text.into());
-        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
         let expected = if is_selected { "tests/test_stock.py.test" } else { "nothing" };
-        check(&project, &before, &[("README.md", Some("other"), expected)]);
+        check_with(&[("tests/test_stock.py", text)], &[("README.md", Some("other"), expected)]);
     }
 }
 
@@ -132,19 +133,15 @@ fn modules_that_settings_load_run_everything() {
         ("[project.entry-points.pytest11]\nx = 'shop.price'\n", "pytest11"),
         ("DJANGO_SETTINGS_MODULE = 'x'", "DJANGO_SETTINGS_MODULE"),
     ] {
-        let mut before = python_files();
-        before.insert("pyproject.toml".into(), settings.into());
-        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
         let expected =
             format!("full: sources or settings with {word} load modules by a convention that no import shows");
-        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), &expected), ("README.md", Some("x"), "nothing")]);
+        let changes = [("shop/price.py", Some("X = 1\n"), expected.as_str()), ("README.md", Some("x"), "nothing")];
+        check_with(&[("pyproject.toml", settings)], &changes);
     }
-    let mut before = python_files();
-    before.insert("pyproject.toml".into(), "addopts = '-p shop.plugin'".into());
-    before.insert("shop/plugin.py".into(), "from shop import price\n".into());
-    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
+    let importing = "from shop import price\n";
     let full = "full: shop/plugin.py, a module that settings name, was changed";
-    check(&project, &before, &[("shop/price.py", Some("X = 1\n"), full)]);
+    let plugin = [("pyproject.toml", "addopts = '-p shop.plugin'"), ("shop/plugin.py", importing)];
+    check_with(&plugin, &[("shop/price.py", Some("X = 1\n"), full)]);
     for (settings, is_named) in [
         ("addopts = -p plugin", true),
         ("addopts = -pplugin --quiet", true),
@@ -154,21 +151,14 @@ fn modules_that_settings_load_run_everything() {
         ("addopts = --p plugin", false),
         ("name = 'my-plugin'", false),
     ] {
-        let mut before = python_files();
-        before.insert("pyproject.toml".into(), settings.into());
-        before.insert("plugin.py".into(), "from shop import price\n".into());
-        let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
         let full = "full: plugin.py, a module that settings name, was changed";
         let expected = if is_named { full } else { "tests/test_cart.py.test tests/test_run.py.test" };
-        check(&project, &before, &[("shop/price.py", Some("X = 1\n"), expected)]);
+        let plugin = [("pyproject.toml", settings), ("plugin.py", importing)];
+        check_with(&plugin, &[("shop/price.py", Some("X = 1\n"), expected)]);
     }
-    let mut before = python_files();
-    before.insert(
-        "pyproject.toml".into(),
-        "[project.scripts]\nshop = 'shop.cart:main'\n\n[project.entry-points.\"x\"]\ny = 'shop.cart:y'\n".into(),
-    );
-    let project = Project::new("pytest", &before, &passed(PYTHON_TESTS), Vec::new());
-    check(&project, &before, &[("shop/price.py", Some("X = 1\n"), "tests/test_cart.py.test tests/test_run.py.test")]);
+    let scripts = "[project.scripts]\nshop = 'shop.cart:main'\n\n[project.entry-points.\"x\"]\ny = 'shop.cart:y'\n";
+    let imports = "tests/test_cart.py.test tests/test_run.py.test";
+    check_with(&[("pyproject.toml", scripts)], &[("shop/price.py", Some("X = 1\n"), imports)]);
 }
 
 const PRICE: &str = "\"\"\"Prices.\"\"\"\nRATE = 5\n\ndef total(a):\n    \"\"\"The sum.\"\"\"\n    b = a\n    return b * RATE\n\ndef tax(a):\n    return a\n\ndef unused():\n    return 9\n";
