@@ -97,6 +97,9 @@ pub(crate) fn assert_kinds(runners: &[&[&Project]]) {
     assert_eq!(all, [Kind::Value, Kind::OffByOne, Kind::Branch, Kind::Throws, Kind::BuildError].into());
 }
 
+/// Options of all runs but the first, which has coverage: instrumented packages would be compiled again for each bug.
+const PLAIN: [&str; 2] = ["--coverage", "off"];
+
 /// Checks a project as published and with each bug.
 pub(crate) fn check(project: &'static Project) {
     assert_ne!(project.breakages[0].kind, Kind::BuildError, "the failed tests of the first bug run again");
@@ -106,8 +109,7 @@ pub(crate) fn check(project: &'static Project) {
     assert_eq!((run.status, run.report["outcome"].as_str(), direct.failures.len()), (0, Some("passed"), 0));
     for breakage in &project.breakages {
         copy.break_with(breakage);
-        // The first run had coverage; instrumented packages would be compiled again for each bug.
-        let (run, direct) = run_both(&copy, &["--coverage", "off"]);
+        let (run, direct) = run_both(&copy, &PLAIN);
         match breakage.kind {
             Kind::BuildError => assert_build_fails(&copy, breakage, &run, &direct),
             Kind::Value | Kind::OffByOne | Kind::Branch | Kind::Throws => {
@@ -117,7 +119,7 @@ pub(crate) fn check(project: &'static Project) {
         let again = (breakage.kind == project.breakages[0].kind).then(|| rerun(&copy, &run.report));
         copy.repair(breakage);
         if let Some(tests) = again {
-            let repaired = copy.run_proctor(&["--failed"]);
+            let repaired = copy.run_proctor(&[&["--failed"], &PLAIN[..]].concat());
             assert_eq!(
                 (repaired.status, repaired.report["outcome"].as_str()),
                 (0, Some("passed")),
@@ -181,7 +183,7 @@ fn assert_build_fails(copy: &ProjectCopy, breakage: &Breakage, run: &ProctorRun,
 
 /// Reruns the failed tests and returns their number.
 fn rerun(copy: &ProjectCopy, broken: &Value) -> usize {
-    let again = copy.run_proctor(&["--failed"]);
+    let again = copy.run_proctor(&[&["--failed"], &PLAIN[..]].concat());
     let first = failed(broken);
     assert_eq!((again.status, failed(&again.report)), (1, first.clone()));
     let tests = again.report["tests"].as_array().unwrap();
