@@ -14,6 +14,15 @@ fn workspace(tests: &str) -> TestWorkspace {
     workspace
 }
 
+/// The same with unittest, which is loaded in less than half of the time, and executes the tests in the order of their names.
+fn unittest_workspace(head: &str, tests: &[(&str, &str)]) -> TestWorkspace {
+    let methods: String =
+        tests.iter().map(|(name, body)| format!("    def {name}(self):\n        {body}\n\n")).collect();
+    let workspace = TestWorkspace::empty();
+    workspace.write("test_shop.py", &format!("import unittest\n\n{head}\n\nclass Test(unittest.TestCase):\n{methods}"));
+    workspace
+}
+
 /// What `proctor flaky` found.
 struct Hunt {
     status: i32,
@@ -45,40 +54,48 @@ impl Hunt {
 
 #[test]
 fn halves_the_tests_before_a_failure_until_the_culprit_is_left() {
-    let workspace = workspace(
-        "state = {}\n\ndef test_first():\n    pass\n\ndef test_polluter():\n    state['x'] = 1\n\n\
-         def test_third():\n    pass\n\ndef test_fourth():\n    pass\n\ndef test_victim():\n    assert not state\n",
-    );
-    let hunt = Hunt::new(&workspace, "test_victim", "5");
+    let tests = [
+        ("test_a", "pass"),
+        ("test_b_polluter", "state['x'] = 1"),
+        ("test_c", "pass"),
+        ("test_d", "pass"),
+        ("test_victim", "assert not state"),
+    ];
+    let workspace = unittest_workspace("state = {}", &tests);
+    let hunt = Hunt::new(&workspace, "Test.test_victim", "5");
     assert_eq!(hunt.status, 1);
-    let halves = "of the tests before it (test_shop.py/test_";
+    let halves = "of the tests before it (test_shop.py/Test.test_";
     assert_eq!(
         hunt.stages(),
         [
             ("alone", 5, 0),
             ("among all tests", 5, 5),
-            (format!("after 4 {halves}first to test_shop.py/test_fourth)").as_str(), 5, 5),
-            (format!("after 2 {halves}third to test_shop.py/test_fourth)").as_str(), 4, 0),
-            (format!("after 2 {halves}first to test_shop.py/test_polluter)").as_str(), 4, 4),
-            (format!("after 1 {halves}polluter)").as_str(), 4, 4),
-            ("after test_shop.py/test_polluter", 5, 5),
+            (format!("after 4 {halves}a to test_shop.py/Test.test_d)").as_str(), 5, 5),
+            (format!("after 2 {halves}c to test_shop.py/Test.test_d)").as_str(), 4, 0),
+            (format!("after 2 {halves}a to test_shop.py/Test.test_b_polluter)").as_str(), 4, 4),
+            (format!("after 1 {halves}b_polluter)").as_str(), 4, 4),
+            ("after test_shop.py/Test.test_b_polluter", 5, 5),
         ]
     );
     hunt.assert_concludes(
-        "it fails only when test_shop.py/test_polluter ran before it: 5 of 5 executions then, 0 of 5 alone",
+        "it fails only when test_shop.py/Test.test_b_polluter ran before it: 5 of 5 executions then, 0 of 5 alone",
     );
 }
 
 #[test]
 fn names_the_smallest_group_if_one_test_is_not_enough() {
-    let workspace = workspace(
-        "state = set()\n\ndef test_one():\n    state.add(1)\n\ndef test_sound():\n    pass\n\ndef test_two():\n    \
-         state.add(2)\n\ndef test_other():\n    pass\n\ndef test_victim():\n    assert state != {1, 2}\n",
-    );
-    let hunt = Hunt::new(&workspace, "test_victim", "5");
+    let tests = [
+        ("test_a", "state.add(1)"),
+        ("test_b", "pass"),
+        ("test_c", "state.add(2)"),
+        ("test_d", "pass"),
+        ("test_victim", "assert state != {1, 2}"),
+    ];
+    let workspace = unittest_workspace("state = set()", &tests);
+    let hunt = Hunt::new(&workspace, "Test.test_victim", "5");
     hunt.assert_concludes(
-        "it fails only when the same 4 tests ran before it (from test_shop.py/test_one to test_shop.py/test_other), and no \
-         half of them was enough: 5 of 5 executions then, 0 of 5 alone",
+        "it fails only when the same 4 tests ran before it (from test_shop.py/Test.test_a to test_shop.py/Test.test_d), and \
+         no half of them was enough: 5 of 5 executions then, 0 of 5 alone",
     );
 }
 
@@ -177,8 +194,8 @@ fn a_random_order_of_go_has_a_seed_that_fails_each_time() {
 #[test]
 fn finds_that_the_hash_seed_decides() {
     // The hash of a text is odd or even by the seed of the process: with the seed 0 it fails each time, or never.
-    let workspace = workspace("def test_hash():\n    assert hash('a') % 2\n");
-    let hunt = Hunt::new(&workspace, "test_hash", "40");
+    let workspace = unittest_workspace("", &[("test_hash", "assert hash('a') % 2")]);
+    let hunt = Hunt::new(&workspace, "Test.test_hash", "40");
     let (name, executions, failures) = hunt.stages()[1];
     assert_eq!((name, executions), ("alone with PYTHONHASHSEED=0", 40));
     assert!([0, 40].contains(&failures), "{:#}", hunt.document);
@@ -208,8 +225,8 @@ fn finds_that_cpu_pressure_decides() {
 
 #[test]
 fn a_test_that_is_flaky_alone_needs_no_other_one() {
-    let workspace = workspace(&format!("{COUNTER}def test_alternates():\n    assert calls('alternates') % 2\n"));
-    let hunt = Hunt::new(&workspace, "test_alternates", "6");
+    let workspace = unittest_workspace(COUNTER, &[("test_alternates", "assert calls('alternates') % 2")]);
+    let hunt = Hunt::new(&workspace, "Test.test_alternates", "6");
     assert_eq!(hunt.status, 1);
     assert_eq!(
         hunt.stages(),

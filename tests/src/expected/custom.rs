@@ -137,6 +137,13 @@ pub(super) const TABLE: &[Row] = &[
         numbered_passed: ("case {}", 10_000),
         ..PASSED
     },
+    Row {
+        name: "many_one_fails",
+        options: RunOptions { command: &["sh", "many.sh", "the last one fails"], ..RunOptions::ALL },
+        tests: &[Case::failed("the last one fails")],
+        numbered_passed: ("case {}", 10_000),
+        ..FAILED
+    },
     // The report file in the workspace is from an earlier run.
     Row {
         name: "no_report",

@@ -244,7 +244,7 @@ pub(super) const TABLE: &[Row] = &[
         name: "flood",
         fixture: "go/flood",
         tests: &[Case::passed("example.com/flood/TestFloods"), Case::passed("example.com/flood/TestQuiet")],
-        output_bytes_min: 100_000_000,
+        output_bytes_min: 20_000_000,
         ..Row::PASSED
     },
     Row {

@@ -11,7 +11,7 @@ const QUESTIONS: [(&str, &str); 10] = [
     ("last_test_failures", "{}"),
     ("last_test_failures", r#"{"limit": 1}"#),
     ("list_tests", "{}"),
-    ("tests_covering", r#"{"file": "calc/calc.go"}"#),
+    ("tests_covering", r#"{"file": "calc/money.py"}"#),
     ("get_test_report", r#"{"format": "json", "max_tokens": 200}"#),
     ("get_test_report", r#"{"format": "history"}"#),
     ("get_test_report", r#"{"format": "slowest"}"#),
@@ -69,7 +69,7 @@ fn check(tool: &str, arguments: &Value, made: &Answer) {
             );
         }
         "get_test_report" if arguments["format"] == "json" => assert!(data["tests"].is_array(), "{data}"),
-        "list_tests" => assert!(made.text.contains("(go)"), "{}", made.text),
+        "list_tests" => assert!(made.text.contains("(go)") || made.text.contains("(unittest)"), "{}", made.text),
         _ => {}
     }
 }
@@ -112,11 +112,11 @@ macro_rules! fixtures {
 }
 
 fixtures! {
-    after_a_pass "go/pass" {}
-    after_failures "go/fail" {}
+    after_a_pass "unittest/pass" {}
+    after_failures "unittest/fail" {}
     after_a_build_error "go/builderror" {}
-    after_no_tests "go/notests" {}
-    after_a_timeout "go/hang" {"timeout": 10}
-    after_a_crash "go/crash" {}
-    after_a_command "go/pass" {"command": ["sh", "-c", "echo no; exit 3"]}
+    after_no_tests "unittest/plain_functions" {}
+    after_a_timeout "unittest/hang" {"timeout": 10}
+    after_a_crash "unittest/crash" {}
+    after_a_command "unittest/pass" {"command": ["sh", "-c", "echo no; exit 3"]}
 }

@@ -103,7 +103,7 @@ rows! {
     ctest: pass fail error skip suite_setup builderror linkerror configerror hang crash undiscovered_program notests
         flood unicode many duplicate_names two_projects filtered filtered_out;
     custom: junit junit_cut_off tap tap_plan_last result_words result_words_exit_0 junit_broken tap_empty
-        tap_all_skipped hang crash unicode many no_report project_file;
+        tap_all_skipped hang crash unicode many many_one_fails no_report project_file;
     maven: pass fail flaky modules builderror crash forged_report replaced_report exits_in_process attached_agent hang
         many filtered filtered_out;
     gradle: pass fail modules builderror configerror crash hang many filtered filtered_out;
@@ -115,9 +115,9 @@ rows! {
 
 by_command_line! {
     go: pass fail crash oom forkbomb flood command_passes command_crashes;
-    pytest: fail skip crash hang many unicode invalid_filter;
+    pytest: fail skip crash hang unicode invalid_filter;
     unittest: fail interrupt;
-    jest: fail many unicode filtered_out;
+    jest: fail unicode filtered_out;
     mocha: fail;
     node: fail filtered;
     vitest: fail flaky;
@@ -126,7 +126,7 @@ by_command_line! {
     cargo: fail;
     nextest: fail;
     ctest: fail;
-    custom: junit junit_broken tap tap_empty hang unicode;
+    custom: junit junit_broken tap tap_empty hang unicode many many_one_fails;
     maven: fail;
     gradle: fail;
     maestro: fail filtered;
@@ -137,13 +137,13 @@ by_command_line! {
 
 by_mcp! {
     go: pass fail crash oom forkbomb flood command_passes command_crashes;
-    pytest: fail skip crash hang many unicode invalid_filter;
+    pytest: fail skip crash hang unicode invalid_filter;
     unittest: interrupt;
-    jest: many unicode filtered_out;
+    jest: unicode filtered_out;
     node: filtered;
     vitest: flaky;
     playwright: fail;
-    custom: junit junit_broken tap tap_empty hang unicode;
+    custom: junit junit_broken tap tap_empty hang unicode many many_one_fails;
     maestro: filtered;
     cypress: flaky;
 }
