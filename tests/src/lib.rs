@@ -13,6 +13,7 @@ pub mod expectation;
 pub mod expected;
 pub mod grpc_client;
 pub mod http_shim;
+pub mod mcp_client;
 pub mod metrics_scrape;
 pub mod paused_test;
 pub mod process;

@@ -2,15 +2,11 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;
 use proctor_proto::v1::{AffectedTestsRequest, Outcome, Report, RunAffectedTestsRequest, RunTestsRequest};
 use proctor_tests::grpc_client::Client;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::process::search_path_with_newest_node;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, link_node_packages, write_before_run};

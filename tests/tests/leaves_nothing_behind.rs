@@ -7,13 +7,9 @@
     reason = "helper functions of tests, which clippy treats as ordinary code"
 )]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CloseSessionRequest, ListSessionsRequest};
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::paused_test::PausedTest;
 use proctor_tests::process::{
     Process, WAIT_MAX, descendants, has_written_to_run_log, processes_matching, proctor_mounts, signal,

@@ -2,13 +2,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::{reason, v1};
 use proctor_tests::grpc_client::Client;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::supervisor_process::{SupervisorProcess, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy_fixture};
 use serde_json::{Value, json};

@@ -18,7 +18,7 @@ use proctor_tests::process::{
 };
 use proctor_tests::rust_sources::rust_sources;
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
-use proctor_tests::test_workspace::{TestWorkspace, copy, go_modules};
+use proctor_tests::test_workspace::{TestWorkspace, copy, go_build_cache, go_modules};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -307,7 +307,8 @@ fn shell(dir: &Path, script: &str) -> ProcessOutput {
         .env("PATH", path)
         .env("HOME", dir)
         .env("GOMODCACHE", go_modules())
-        .env("GOCACHE", tools().join("goclient/cache"))
+        // It has Go's compiled library.
+        .env("GOCACHE", go_build_cache())
         .env("GOFLAGS", "-modcacherw")
         .env("GOTOOLCHAIN", "local");
     output(command)

@@ -3,13 +3,9 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::v1::{self, run_event::Event};
 use proctor_tests::call_counter::COUNTER;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
 use serde_json::{Value, json};

@@ -7,13 +7,9 @@
     reason = "helper functions of tests, which clippy treats as ordinary code"
 )]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::{FILE_DESCRIPTOR_SET, reason, v1};
 use proctor_tests::grpc_client::Client;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use proctor_tests::test_workspace::TestWorkspace;
 use prost::Message;

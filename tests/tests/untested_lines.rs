@@ -3,12 +3,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
 
-#[path = "outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::v1::{LineRange, TestsCoveringRequest, UntestedLines, UntestedSpan};
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::process::{ProcessOutput, search_path_with_lines, wait_for_exit, with_newest_node};
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree, copy, write_before_run};

@@ -1,7 +1,7 @@
 //! What the answers of `run_lint` and `run_typecheck` cost: of a project without findings, with one, and with 500.
 
-use crate::mcp_client::{Answer, Mcp};
 use crate::{recorded, tokens};
+use proctor_tests::mcp_client::{Answer, Mcp};
 use proctor_tests::process::{ensure_installed, search_path, tools};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};

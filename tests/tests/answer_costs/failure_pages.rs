@@ -1,8 +1,8 @@
 //! Every failure of a run can be had: an agent that makes the next call of each answer reads the name and the place of each
 //! failure once.
 
-use crate::mcp_client::{Answer, Mcp};
 use crate::next_calls;
+use proctor_tests::mcp_client::{Answer, Mcp};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -6,14 +6,11 @@
 
 mod checks;
 mod failure_pages;
-#[path = "../outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
 mod next_calls;
 mod next_calls_work;
 mod suites;
 
-use mcp_client::{Answer, Mcp};
+use proctor_tests::mcp_client::{Answer, Mcp};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 use suites::{Case, Framework};

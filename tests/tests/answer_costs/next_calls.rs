@@ -1,6 +1,6 @@
 //! The calls that an answer proposes: names of tools, each followed by its arguments as JSON unless it needs none.
 
-use crate::mcp_client::Answer;
+use proctor_tests::mcp_client::Answer;
 use serde_json::{Value, json};
 
 const TOOLS: [&str; 11] = [

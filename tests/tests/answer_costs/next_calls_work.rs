@@ -1,7 +1,7 @@
 //! Every call that an answer proposes can be made as it is written there, and does what the answer says of it.
 
-use crate::mcp_client::{Answer, Mcp};
 use crate::next_calls;
+use proctor_tests::mcp_client::{Answer, Mcp};
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 

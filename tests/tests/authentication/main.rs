@@ -8,9 +8,6 @@
 )]
 
 mod credentials;
-#[path = "../outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
 mod shim_tls;
 
 use credentials::Keys;

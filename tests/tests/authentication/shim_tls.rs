@@ -1,7 +1,7 @@
 //! The shim at a supervisor with TLS: authentication by token or certificate, and clear errors about invalid certificates.
 
 use crate::credentials::{BEFORE, Keys, LATER};
-use crate::mcp_client::Mcp;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::process::wait_for_exit;
 use proctor_tests::supervisor_process::{SupervisorProcess, token};
 use proctor_tests::test_workspace::TestWorkspace;

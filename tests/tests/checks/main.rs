@@ -7,9 +7,6 @@ mod command_line;
 mod every_checker;
 mod grpc;
 mod mcp;
-#[path = "../outcome_table/mcp_client.rs"]
-#[expect(dead_code, reason = "these tests use a part of the client")]
-mod mcp_client;
 #[path = "../report_formats/readers.rs"]
 #[expect(dead_code, reason = "these tests use a part of the readers")]
 mod readers;

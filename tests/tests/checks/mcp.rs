@@ -1,8 +1,8 @@
 //! `run_lint` and `run_typecheck`.
 
-use crate::mcp_client::Mcp;
 use crate::{UNUSED_IMPORT, program};
 use proctor_proto::reason;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 

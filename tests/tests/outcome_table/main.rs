@@ -16,7 +16,6 @@ mod hung_stacks;
 mod javascript_lines;
 mod long_output;
 mod mcp;
-mod mcp_client;
 mod mcp_texts;
 mod oldest_javascript_runners;
 mod pytest_playwright;

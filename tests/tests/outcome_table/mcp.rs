@@ -1,10 +1,10 @@
 //! `run_tests` of a real `proctor-mcp` with a private supervisor on a row: exact text, structured data, and the tools that
 //! query the result. MCP has no memory and pids options, so rows that need limits run into the defaults.
 
-use crate::mcp_client::{Answer, Mcp};
 use proctor_proto::printable;
 use proctor_tests::expectation::{Case, Row};
 use proctor_tests::expected::row;
+use proctor_tests::mcp_client::{Answer, Mcp};
 use proctor_tests::process::{descendants, wait_until};
 use proctor_tests::run_result::RunResult;
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};

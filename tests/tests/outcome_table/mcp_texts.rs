@@ -1,8 +1,8 @@
 //! Exact texts of the tools, which agents parse, for cases that are not in the outcome table.
 
 use crate::mcp::without_age;
-use crate::mcp_client::Mcp;
 use proctor_tests::expected::{MISSING_COMMAND, MISSING_RUNNER};
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::test_workspace::TestWorkspace;
 use serde_json::{Value, json};
 

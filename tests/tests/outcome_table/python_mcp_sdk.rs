@@ -2,9 +2,9 @@
 //! Some rows of the outcome table, and a session with every tool.
 
 use crate::mcp::{arguments, check_failures, check_run};
-use crate::mcp_client::Answer;
 use proctor_tests::expected::row;
 use proctor_tests::http_shim::HttpShim;
+use proctor_tests::mcp_client::Answer;
 use proctor_tests::process::{command, ensure_installed, program, source_root, wait_for_exit};
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};

@@ -1,17 +1,8 @@
 //! The same documents over gRPC and over MCP, for the tenant alone whose run it was.
 
-#[path = "../outcome_table/mcp_client.rs"]
-#[expect(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "these tests use a part of the client, whose functions clippy treats as ordinary code"
-)]
-pub(crate) mod mcp_client;
-
-use mcp_client::Mcp;
 use proctor_proto::report_format::ReportFormat;
 use proctor_proto::v1::GetReportRequest;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
 use serde_json::json;

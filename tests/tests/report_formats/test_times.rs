@@ -6,7 +6,7 @@
     reason = "helper functions of tests, which clippy treats as ordinary code"
 )]
 
-use crate::entrances::mcp_client::Mcp;
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::supervisor_process::{SupervisorProcess, TENANTS, first_uid};
 use proctor_tests::test_workspace::{TestWorkspace, chown_tree};
 use serde_json::{Value, json};

@@ -13,8 +13,6 @@ mod command_output;
 mod credentials;
 mod host_file;
 mod mcp_arguments;
-#[path = "../outcome_table/mcp_client.rs"]
-mod mcp_client;
 mod resource_floods;
 mod run_requests;
 mod session_requests;

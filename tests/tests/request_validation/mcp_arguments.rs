@@ -1,7 +1,7 @@
 //! Invalid tool arguments from agents: exact messages.
 
-use crate::mcp_client::Mcp;
 use crate::{FILTERS, NO_GO, NO_PROJECT, add_links_out, path_without_go};
+use proctor_tests::mcp_client::Mcp;
 use proctor_tests::test_workspace::{Baseline, TestWorkspace};
 use serde_json::{Value, json};
 use std::process::Stdio;

@@ -1,80 +1,97 @@
 //! An MCP client (rmcp) of a real `proctor-mcp` with a private supervisor.
+//!
+//! Its functions return boxed futures, since rustc compiles the body of an `async fn` in each crate that awaits it: that of rmcp's
+//! client took five seconds for each suite.
 
-use proctor_tests::process::WAIT_MAX;
-use proctor_tests::test_workspace::TestWorkspace;
+use crate::process::WAIT_MAX;
+use crate::test_workspace::TestWorkspace;
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult, Tool};
 use rmcp::service::RunningService;
 use serde_json::Value;
+use std::pin::Pin;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
 
+/// A future that is compiled here.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
 /// A client and its shim process.
-pub(crate) struct Mcp {
+pub struct Mcp {
     service: RunningService<rmcp::RoleClient, ()>,
-    pub(crate) shim: Child,
+    /// The shim.
+    pub shim: Child,
     tools: Vec<Tool>,
 }
 
 /// An answer of a tool.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// First content block.
-    pub(crate) text: String,
+    pub text: String,
     /// Second content block; empty when there is none.
-    pub(crate) hint: String,
-    pub(crate) structured: Value,
-    pub(crate) is_error: bool,
+    pub hint: String,
+    /// Structured content.
+    pub structured: Value,
+    /// Whether the tool answers with an error.
+    pub is_error: bool,
 }
 
 impl Mcp {
     /// Starts a shim on `workspace` with default options.
-    pub(crate) async fn start(workspace: &TestWorkspace) -> Mcp {
-        Mcp::start_with(&mut workspace.command("proctor-mcp"), workspace).await
+    pub fn start(workspace: &TestWorkspace) -> Boxed<'static, Mcp> {
+        Mcp::start_with(&mut workspace.command("proctor-mcp"), workspace)
     }
 
     /// Starts a shim with a given command, to which `--workspace` is added.
-    pub(crate) async fn start_with(command: &mut std::process::Command, workspace: &TestWorkspace) -> Mcp {
+    pub fn start_with(command: &mut std::process::Command, workspace: &TestWorkspace) -> Boxed<'static, Mcp> {
         command.arg("--workspace").arg(&workspace.path).stdin(Stdio::piped()).stderr(Stdio::inherit());
         let command = std::mem::replace(command, workspace.command("proctor-mcp"));
-        let mut shim = Command::from(command).kill_on_drop(true).spawn().unwrap();
-        let transport = (shim.stdout.take().unwrap(), shim.stdin.take().unwrap());
-        let service = ().serve(transport).await.unwrap();
-        let tools = service.list_all_tools().await.unwrap();
-        Mcp { service, shim, tools }
+        Box::pin(async move {
+            let mut shim = Command::from(command).kill_on_drop(true).spawn().unwrap();
+            let transport = (shim.stdout.take().unwrap(), shim.stdin.take().unwrap());
+            let service = ().serve(transport).await.unwrap();
+            let tools = service.list_all_tools().await.unwrap();
+            Mcp { service, shim, tools }
+        })
     }
 
-    pub(crate) fn tools(&self) -> &[Tool] {
+    /// The tools that the shim lists.
+    pub fn tools(&self) -> &[Tool] {
         &self.tools
     }
 
     /// Calls a tool and checks structured data against the tool's output schema.
-    pub(crate) async fn call(&self, tool: &'static str, arguments: Value) -> Answer {
-        let arguments = arguments.as_object().unwrap().clone();
-        let call = self.service.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments));
-        let result = tokio::time::timeout(WAIT_MAX, call).await.unwrap().unwrap();
-        let answer = Answer::from_result(&result);
-        if !answer.is_error {
-            let definition = self.tools.iter().find(|known| known.name == tool).unwrap();
-            if let Some(schema) = definition.output_schema.clone() {
-                assert_conforms(&Value::Object(schema.as_ref().clone()), &answer.structured, tool);
+    pub fn call(&self, tool: &'static str, arguments: Value) -> Boxed<'_, Answer> {
+        Box::pin(async move {
+            let arguments = arguments.as_object().unwrap().clone();
+            let call = self.service.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments));
+            let result = tokio::time::timeout(WAIT_MAX, call).await.unwrap().unwrap();
+            let answer = Answer::from_result(&result);
+            if !answer.is_error {
+                let definition = self.tools.iter().find(|known| known.name == tool).unwrap();
+                if let Some(schema) = definition.output_schema.clone() {
+                    assert_conforms(&Value::Object(schema.as_ref().clone()), &answer.structured, tool);
+                }
             }
-        }
-        answer
+            answer
+        })
     }
 
     /// Calls a tool that must return an error, and returns its text.
-    pub(crate) async fn expect_error(&self, tool: &'static str, arguments: Value) -> String {
+    pub async fn expect_error(&self, tool: &'static str, arguments: Value) -> String {
         let answer = self.call(tool, arguments).await;
         assert!(answer.is_error, "{answer:?}");
         answer.text
     }
 
     /// Closes the connection and waits for the shim to exit with success.
-    pub(crate) async fn close(mut self) {
-        self.service.cancel().await.unwrap();
-        let status = tokio::time::timeout(WAIT_MAX, self.shim.wait()).await.unwrap().unwrap();
-        assert!(status.success(), "{status:?}");
+    pub fn close(mut self) -> Boxed<'static, ()> {
+        Box::pin(async move {
+            self.service.cancel().await.unwrap();
+            let status = tokio::time::timeout(WAIT_MAX, self.shim.wait()).await.unwrap().unwrap();
+            assert!(status.success(), "{status:?}");
+        })
     }
 }
 
