@@ -1,5 +1,6 @@
 //! A gRPC client of a real supervisor with all services, and runs as streams of events.
 
+use crate::Boxed;
 use crate::process::WAIT_MAX;
 use proctor_proto::client::TlsConfig;
 use proctor_proto::v1::host_client::HostClient;
@@ -100,9 +101,11 @@ impl Client {
     }
 
     /// A client over TCP.
-    pub async fn tcp(address: SocketAddr, token: Option<&str>) -> Client {
-        let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await.unwrap();
-        Client::new(&channel, token)
+    pub fn tcp(address: SocketAddr, token: Option<&str>) -> Boxed<'_, Client> {
+        Box::pin(async move {
+            let channel = proctor_proto::client::connect_tcp(format!("http://{address}")).await.unwrap();
+            Client::new(&channel, token)
+        })
     }
 
     /// A client over TLS.
@@ -116,8 +119,8 @@ impl Client {
     }
 
     /// A client over a unix socket.
-    pub async fn unix(socket: PathBuf) -> Client {
-        Client::new(&proctor_proto::client::connect_unix(socket).await.unwrap(), None)
+    pub fn unix(socket: PathBuf) -> Boxed<'static, Client> {
+        Box::pin(async move { Client::new(&proctor_proto::client::connect_unix(socket).await.unwrap(), None) })
     }
 
     /// Opens the session on `workspace` that the tenant's callers share and returns its id.
@@ -131,21 +134,23 @@ impl Client {
     }
 
     /// Opens a session on `workspace`, separate or shared, and returns its id.
-    pub async fn try_open_session(&self, workspace: &Path, separate: bool) -> Result<String, Status> {
-        let workspace = workspace.to_str().unwrap().to_owned();
-        let request = CreateSessionRequest { workspace, separate, ..CreateSessionRequest::default() };
-        let answer = self.sessions.clone().create_session(request).await?;
-        Ok(answer.into_inner().session.unwrap().session_id)
+    pub fn try_open_session<'a>(&'a self, workspace: &'a Path, separate: bool) -> Boxed<'a, Result<String, Status>> {
+        Box::pin(async move {
+            let workspace = workspace.to_str().unwrap().to_owned();
+            let request = CreateSessionRequest { workspace, separate, ..CreateSessionRequest::default() };
+            let answer = self.sessions.clone().create_session(request).await?;
+            Ok(answer.into_inner().session.unwrap().session_id)
+        })
     }
 
     /// Starts a run.
-    pub async fn start(&self, request: RunTestsRequest) -> Result<RunStream, Status> {
-        Ok(RunStream::new(self.runs.clone().run_tests(request).await?.into_inner()))
+    pub fn start(&self, request: RunTestsRequest) -> Boxed<'_, Result<RunStream, Status>> {
+        Box::pin(async move { Ok(RunStream::new(self.runs.clone().run_tests(request).await?.into_inner())) })
     }
 
     /// Starts a check by linters and type checkers.
-    pub async fn check(&self, request: v1::RunChecksRequest) -> Result<RunStream, Status> {
-        Ok(RunStream::new(self.runs.clone().run_checks(request).await?.into_inner()))
+    pub fn check(&self, request: v1::RunChecksRequest) -> Boxed<'_, Result<RunStream, Status>> {
+        Box::pin(async move { Ok(RunStream::new(self.runs.clone().run_checks(request).await?.into_inner())) })
     }
 
     /// Runs all tests of a session and reads the events to the end.
@@ -155,21 +160,27 @@ impl Client {
     }
 
     /// Watches a run from `cursor` on.
-    pub async fn watch(&self, run_id: &str, cursor: u64) -> RunStream {
-        let request = v1::WatchRunRequest { run_id: run_id.to_owned(), cursor };
-        RunStream::new(self.runs.clone().watch_run(request).await.unwrap().into_inner())
+    pub fn watch<'a>(&'a self, run_id: &'a str, cursor: u64) -> Boxed<'a, RunStream> {
+        Box::pin(async move {
+            let request = v1::WatchRunRequest { run_id: run_id.to_owned(), cursor };
+            RunStream::new(self.runs.clone().watch_run(request).await.unwrap().into_inner())
+        })
     }
 
     /// The state of a run, after waiting at most `wait_ms` for its end.
-    pub async fn get_run(&self, run_id: &str, wait_ms: u64) -> v1::GetRunResponse {
-        let request = v1::GetRunRequest { run_id: run_id.to_owned(), wait_ms };
-        timeout(WAIT_MAX, self.runs.clone().get_run(request)).await.unwrap().unwrap().into_inner()
+    pub fn get_run<'a>(&'a self, run_id: &'a str, wait_ms: u64) -> Boxed<'a, v1::GetRunResponse> {
+        Box::pin(async move {
+            let request = v1::GetRunRequest { run_id: run_id.to_owned(), wait_ms };
+            timeout(WAIT_MAX, self.runs.clone().get_run(request)).await.unwrap().unwrap().into_inner()
+        })
     }
 
     /// The failures of the session's last run, up to the largest limit.
-    pub async fn failures(&self, session_id: &str) -> v1::LastTestFailuresResponse {
-        let request = v1::LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 500, offset: 0 };
-        self.results.clone().last_test_failures(request).await.unwrap().into_inner()
+    pub fn failures<'a>(&'a self, session_id: &'a str) -> Boxed<'a, v1::LastTestFailuresResponse> {
+        Box::pin(async move {
+            let request = v1::LastTestFailuresRequest { session_id: session_id.to_owned(), limit: 500, offset: 0 };
+            self.results.clone().last_test_failures(request).await.unwrap().into_inner()
+        })
     }
 
     /// Polls a session until `holds`; `what` names the condition in the failure message.
@@ -216,15 +227,17 @@ impl RunStream {
     }
 
     /// The next event, `None` at the end, or the error that ended the stream.
-    pub async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
-        let next = timeout(WAIT_MAX, self.events.message()).await;
-        let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.received.last()));
-        Ok(match next? {
-            Some(event) => {
-                self.received.push(event);
-                self.received.last()
-            }
-            None => None,
+    pub fn next(&mut self) -> Boxed<'_, Result<Option<&RunEvent>, Status>> {
+        Box::pin(async move {
+            let next = timeout(WAIT_MAX, self.events.message()).await;
+            let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.received.last()));
+            Ok(match next? {
+                Some(event) => {
+                    self.received.push(event);
+                    self.received.last()
+                }
+                None => None,
+            })
         })
     }
 

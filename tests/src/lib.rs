@@ -7,6 +7,8 @@
     reason = "support of tests: what cannot be set up fails the test that needs it"
 )]
 
+use std::pin::Pin;
+
 pub mod attack_programs;
 pub mod call_counter;
 pub mod expectation;
@@ -23,3 +25,7 @@ pub mod run_result;
 pub mod rust_sources;
 pub mod supervisor_process;
 pub mod test_workspace;
+
+/// What the clients' functions return. rustc compiles the body of an `async fn` in each crate that awaits it, which took seconds for
+/// each suite; that of a boxed future is compiled here.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,20 +1,14 @@
 //! An MCP client (rmcp) of a real `proctor-mcp` with a private supervisor.
-//!
-//! Its functions return boxed futures, since rustc compiles the body of an `async fn` in each crate that awaits it: that of rmcp's
-//! client took five seconds for each suite.
 
+use crate::Boxed;
 use crate::process::WAIT_MAX;
 use crate::test_workspace::TestWorkspace;
 use rmcp::ServiceExt;
 use rmcp::model::{CallToolRequestParams, CallToolResult, Tool};
 use rmcp::service::RunningService;
 use serde_json::Value;
-use std::pin::Pin;
 use std::process::Stdio;
 use tokio::process::{Child, Command};
-
-/// A future that is compiled here.
-type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A client and its shim process.
 pub struct Mcp {
