@@ -227,17 +227,20 @@ impl RunStream {
     }
 
     /// The next event, `None` at the end, or the error that ended the stream.
-    pub fn next(&mut self) -> Boxed<'_, Result<Option<&RunEvent>, Status>> {
+    pub async fn next(&mut self) -> Result<Option<&RunEvent>, Status> {
+        let is_more = self.receive().await?;
+        Ok(self.received.last().filter(|_| is_more))
+    }
+
+    /// Receives an event; returns whether there was one.
+    fn receive(&mut self) -> Boxed<'_, Result<bool, Status>> {
         Box::pin(async move {
             let next = timeout(WAIT_MAX, self.events.message()).await;
-            let next = next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.received.last()));
-            Ok(match next? {
-                Some(event) => {
-                    self.received.push(event);
-                    self.received.last()
-                }
-                None => None,
-            })
+            let next =
+                next.unwrap_or_else(|_| panic!("no event within {WAIT_MAX:?} after {:?}", self.received.last()))?;
+            let is_more = next.is_some();
+            self.received.extend(next);
+            Ok(is_more)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Which tests changes affect: selected, run and left out the same way at all entrances, against real runners.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 use proctor_proto::reason;
 use proctor_proto::v1::run_event::Event;

@@ -1,7 +1,7 @@
 //! Why a run failed, from the command line, over gRPC and over MCP: the same root cause in each, none before a run, and
 //! nothing for another tenant.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 use proctor_proto::v1::{AnalyzeFailuresRequest, AnalyzeFailuresResponse, Confidence};
 use proctor_proto::{analysis_text, reason};
@@ -136,7 +136,7 @@ fn two_hundred_thousand_failures_are_counted_in_every_answer() {
     assert!(analysis.starts_with("failed: 200000 failure(s), "), "{analysis}");
     assert!(analysis.len() < 64 << 10, "{} bytes", analysis.len());
     let history = workspace.proctor(&["history"]).stdout;
-    assert!(history.contains(" failed       0  200000 "), "{history}");
+    assert!(history.contains(" failed       0 200000 "), "{history}");
 }
 
 #[tokio::test]

@@ -1,11 +1,7 @@
 //! What is left when programs end in the middle of a run, by a signal or by SIGKILL: no process, no mount, no file, and
 //! after a clean end no cgroup. The outcome table checks the same for every run that ends by itself.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helper functions of tests, which clippy treats as ordinary code"
-)]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 use nix::sys::signal::Signal;
 use proctor_proto::v1::{CloseSessionRequest, ListSessionsRequest};

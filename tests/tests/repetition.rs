@@ -1,7 +1,7 @@
 //! Repeated executions in one run, from the command line, over gRPC and over MCP: flaky tests are found with their
 //! evidence, no failure becomes green, and one deadline, one cancellation and one event stream serve all executions.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 use proctor_proto::v1::{self, run_event::Event};
 use proctor_tests::call_counter::COUNTER;

@@ -1,12 +1,6 @@
 //! The border between two tenants of one supervisor: a row for every call of `proto/` and every tool of the shim, each tried
 //! with names of another tenant and with names that do not exist.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helper functions of tests, which clippy treats as ordinary code"
-)]
-
 use proctor_proto::{FILE_DESCRIPTOR_SET, reason, v1};
 use proctor_tests::grpc_client::Client;
 use proctor_tests::mcp_client::Mcp;

@@ -1,7 +1,7 @@
 //! Changed lines that no test executed, named the same way at all entrances, against real runners; and which tests cover a range
 //! or a function.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, which clippy treats as ordinary code")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy treats as ordinary code")]
 
 use proctor_proto::v1::{LineRange, TestsCoveringRequest, UntestedLines, UntestedSpan};
 use proctor_tests::mcp_client::Mcp;

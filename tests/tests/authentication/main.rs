@@ -1,11 +1,7 @@
 //! Authentication at a real supervisor over all transports at once, and reloads by SIGHUP during calls. Unit tests beside
 //! the code check which tokens and certificates are valid; these tests check that those rules are applied.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "helper functions of tests, which clippy treats as ordinary code"
-)]
+#![expect(clippy::unwrap_used, reason = "helper functions of tests, which clippy treats as ordinary code")]
 
 mod credentials;
 mod shim_tls;
