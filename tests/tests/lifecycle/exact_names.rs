@@ -54,7 +54,7 @@ fn with_family<'a>(nodeid: &'a str, all: &'a BTreeMap<String, Executed>) -> BTre
 /// The report of a run of the tests with these names.
 fn run(workspace: &TestWorkspace, names: &[&str]) -> Value {
     let names = names.iter().map(|name| format!("--test={name}"));
-    // What lines they execute, other suites ask.
+    // Other suites check which lines the tests execute.
     let options = ["run", "--coverage", "off", "--output", "json"].map(str::to_owned);
     let arguments: Vec<String> = options.into_iter().chain(names).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
