@@ -130,43 +130,20 @@ fn executes_the_order_of_an_earlier_run_in_which_it_failed() {
 
 #[test]
 fn finds_a_culprit_that_only_another_order_shows() {
-    let tests = "state = {}\n\n{victim}: \n{indent}assert not state\n\n{sound}:\n{indent}pass\n\n{polluter}:\n{indent}state['x'] = 1\n";
-    for (framework, name) in [("pytest", "test_victim"), ("unittest", "Test.test_a_victim")] {
-        let workspace = TestWorkspace::empty();
-        let (before, text) = match framework {
-            "pytest" => (
-                "requirements.txt",
-                tests
-                    .replace("{victim}", "def test_victim()")
-                    .replace("{sound}", "def test_sound()")
-                    .replace("{polluter}", "def test_polluter()")
-                    .replace("{indent}", "    "),
-            ),
-            _ => (
-                "setup.py",
-                format!(
-                    "import unittest\n\n{}",
-                    tests
-                        .replace("{victim}", "class Test(unittest.TestCase):\n    def test_a_victim(self)")
-                        .replace("{sound}", "    def test_b_sound(self)")
-                        .replace("{polluter}", "    def test_c_polluter(self)")
-                        .replace("{indent}", "        ")
-                ),
-            ),
-        };
-        workspace.write(before, if framework == "pytest" { "pytest\n" } else { "" });
-        workspace.write("test_shop.py", &text);
-        let hunt = Hunt::new(&workspace, name, "5");
-        let stages = hunt.stages();
+    let tests =
+        [("test_a_victim", "assert not state"), ("test_b_sound", "pass"), ("test_c_polluter", "state['x'] = 1")];
+    let functions = tests.map(|(name, body)| format!("def {name}():\n    {body}\n\n")).concat();
+    let of_pytest = workspace(&format!("state = {{}}\n\n{functions}"));
+    for (workspace, class) in [(of_pytest, ""), (unittest_workspace("state = {}", &tests), "Test.")] {
+        let hunt = Hunt::new(&workspace, &format!("{class}test_a_victim"), "5");
         assert_eq!(
-            stages[..3],
+            hunt.stages()[..3],
             [("alone", 5, 0), ("among all tests", 5, 0), ("among all tests in the reverse order", 5, 5)],
-            "{framework}: {:#}",
+            "{:#}",
             hunt.document
         );
-        let polluter = if framework == "pytest" { "test_polluter" } else { "Test.test_c_polluter" };
         hunt.assert_concludes(&format!(
-            "it fails only when test_shop.py/{polluter} ran before it: 5 of 5 executions then, 0 of 5 alone"
+            "it fails only when test_shop.py/{class}test_c_polluter ran before it: 5 of 5 executions then, 0 of 5 alone"
         ));
     }
 }

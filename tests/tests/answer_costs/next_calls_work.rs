@@ -37,9 +37,9 @@ fn runs_tests((tool, _): &Call) -> bool {
     tool.starts_with("run_")
 }
 
-/// Makes a proposed call. `timeout`: of runs for which the answer proposes none, so that a test that hangs does not take the
+/// Makes a proposed call of a project of `framework`. `timeout`: of runs for which the answer proposes none, so that a test that hangs does not take the
 /// default of five minutes each time.
-async fn make(mcp: &Mcp, call: &Call, timeout: &Value) {
+async fn make(mcp: &Mcp, framework: &str, call: &Call, timeout: &Value) {
     let (tool, arguments) = call;
     let mut given = arguments.clone();
     if runs_tests(call) && given.get("timeout").is_none() && !timeout.is_null() {
@@ -47,10 +47,10 @@ async fn make(mcp: &Mcp, call: &Call, timeout: &Value) {
     }
     let made = mcp.call(tool, given).await;
     assert!(!made.is_error, "{call:?}: {made:?}");
-    check(tool, arguments, &made);
+    check(framework, tool, arguments, &made);
 }
 
-fn check(tool: &str, arguments: &Value, made: &Answer) {
+fn check(framework: &str, tool: &str, arguments: &Value, made: &Answer) {
     let data = &made.structured;
     for (argument, member) in [("run_id", &data["run_id"]), ("stream", &data["output"]["stream"])] {
         assert!(arguments.get(argument).is_none_or(|given| given == member), "{tool} {arguments}: {data}");
@@ -69,18 +69,19 @@ fn check(tool: &str, arguments: &Value, made: &Answer) {
             );
         }
         "get_test_report" if arguments["format"] == "json" => assert!(data["tests"].is_array(), "{data}"),
-        "list_tests" => assert!(made.text.contains("(go)") || made.text.contains("(unittest)"), "{}", made.text),
+        "list_tests" => assert!(made.text.contains(&format!("({framework})")), "{}", made.text),
         _ => {}
     }
 }
 
 async fn follow_all(fixture: &str, run: Value) {
+    let (framework, _) = fixture.split_once('/').unwrap();
     let workspace = TestWorkspace::with_fixture(fixture);
     let mcp = Mcp::start(&workspace).await;
     let timeout = &run["timeout"];
     let mut calls = proposed(&mcp.call("get_run", json!({})).await);
     for call in &calls {
-        make(&mcp, call, timeout).await;
+        make(&mcp, framework, call, timeout).await;
     }
     // One run for all questions: calls that do not run tests leave it the last one.
     let mut answers = vec![mcp.call("run_tests", run.clone()).await];
@@ -91,7 +92,7 @@ async fn follow_all(fixture: &str, run: Value) {
                 continue;
             }
             if !runs_tests(&call) {
-                make(&mcp, &call, timeout).await;
+                make(&mcp, framework, &call, timeout).await;
             }
             calls.push(call);
         }
@@ -99,7 +100,7 @@ async fn follow_all(fixture: &str, run: Value) {
     // A run that is proposed in several answers is made once, after a run like that of the answers.
     for call in calls.iter().filter(|call| runs_tests(call)) {
         mcp.call("run_tests", run.clone()).await;
-        make(&mcp, call, timeout).await;
+        make(&mcp, framework, call, timeout).await;
     }
     mcp.close().await;
     assert!(calls.len() >= 5, "proposed: {calls:?}");

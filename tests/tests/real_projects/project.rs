@@ -100,6 +100,9 @@ pub(crate) fn assert_kinds(runners: &[&[&Project]]) {
 /// Options of all runs but the first, which has coverage: instrumented packages would be compiled again for each bug.
 const PLAIN: [&str; 2] = ["--coverage", "off"];
 
+/// Options of a rerun of the failed tests.
+const RERUN: [&str; 3] = ["--failed", PLAIN[0], PLAIN[1]];
+
 /// Checks a project as published and with each bug.
 pub(crate) fn check(project: &'static Project) {
     assert_ne!(project.breakages[0].kind, Kind::BuildError, "the failed tests of the first bug run again");
@@ -119,7 +122,7 @@ pub(crate) fn check(project: &'static Project) {
         let again = (breakage.kind == project.breakages[0].kind).then(|| rerun(&copy, &run.report));
         copy.repair(breakage);
         if let Some(tests) = again {
-            let repaired = copy.run_proctor(&[&["--failed"], &PLAIN[..]].concat());
+            let repaired = copy.run_proctor(&RERUN);
             assert_eq!(
                 (repaired.status, repaired.report["outcome"].as_str()),
                 (0, Some("passed")),
@@ -183,7 +186,7 @@ fn assert_build_fails(copy: &ProjectCopy, breakage: &Breakage, run: &ProctorRun,
 
 /// Reruns the failed tests and returns their number.
 fn rerun(copy: &ProjectCopy, broken: &Value) -> usize {
-    let again = copy.run_proctor(&[&["--failed"], &PLAIN[..]].concat());
+    let again = copy.run_proctor(&RERUN);
     let first = failed(broken);
     assert_eq!((again.status, failed(&again.report)), (1, first.clone()));
     let tests = again.report["tests"].as_array().unwrap();
