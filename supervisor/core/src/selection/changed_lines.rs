@@ -48,7 +48,8 @@ pub(super) fn add_tests_of_lines(
         return None;
     }
     // These are the most likely to fail.
-    let executing = input.index.tests_touching(&change.path, Some(&measured(&changed))).tests;
+    let executing = || input.index.tests_touching(&change.path, Some(&measured(&changed))).tests;
+    let executing = tests_coming_by(input, change).unwrap_or_else(|| executing().into_iter().collect());
     executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
         return None;
@@ -73,6 +74,27 @@ pub(super) fn add_tests_of_lines(
         }
         tests.extend(executing);
         tests.extend(input.index.tests_of_kept_lines(&change.path, &lines).tests);
+    }
+    Some(tests)
+}
+
+/// The tests that came by every line that changed: any other runs as before, as far as lines tell. None if the kinds of the changed lines
+/// do not tell that, or if no test came by one of them.
+pub(super) fn tests_coming_by(input: &SelectionInput<'_>, change: &ChangedFile) -> Option<BTreeSet<TestId>> {
+    let mut tests: BTreeSet<TestId> = BTreeSet::new();
+    for text in input.baseline.measured_texts(&change.path)? {
+        let map = LineMap::new(&text, change.new.as_ref()?);
+        let lines = map.executing_lines()?;
+        if lines.len() > SELECTION_LINES_MAX {
+            return None;
+        }
+        for lines in lines {
+            let executing = input.index.tests_touching(&change.path, Some(&[*lines])).tests;
+            if executing.is_empty() {
+                return None;
+            }
+            tests.extend(executing);
+        }
     }
     Some(tests)
 }

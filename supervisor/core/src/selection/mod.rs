@@ -13,6 +13,7 @@ mod javascript_bodies;
 mod javascript_files;
 mod javascript_rules;
 mod javascript_text;
+mod line_shape;
 mod picks;
 mod python_bodies;
 mod python_modules;

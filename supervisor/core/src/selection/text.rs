@@ -4,7 +4,9 @@
 use super::body::Body;
 use super::file_kind::Ecosystem;
 use super::go::bodies::go_bodies;
+use super::go::line_shapes::go_line_shapes;
 use super::javascript_bodies::bodies;
+use super::line_shape::LineShape;
 use super::python_bodies::python_bodies;
 use super::rust_bodies::rust_bodies;
 use crate::bounds::{TEXT_BYTES_MAX, TEXT_LINES_MAX};
@@ -22,6 +24,10 @@ const DIFF_PAIRS_MAX: usize = 4_000_000;
 /// Bit of a line's hash that is set for lines inside of a function.
 const BODY: u32 = 1;
 
+/// Bits of a line's hash that have the number of its kind.
+const SHAPE: u32 = ((1 << LineShape::BITS) - 1) << SHAPE_SHIFT;
+const SHAPE_SHIFT: u32 = 1;
+
 /// A hash of a whole content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ContentHash(pub [u8; 16]);
@@ -31,7 +37,9 @@ pub struct ContentHash(pub [u8; 16]);
 pub struct FileText {
     /// Hash of the content; for a link, of where it leads.
     pub content: ContentHash,
-    /// `None` for a file that is not compared by line: binary, too large, or no source.
+    /// `None` for a file that is not compared by line: binary, too large, or no source. Stored as `lines`, hashes do not have the lines'
+    /// kinds.
+    #[serde(rename = "shaped_lines")]
     lines: Option<LineHashes>,
 }
 
@@ -42,7 +50,7 @@ struct LineHashes(Arc<[u32]>);
 impl LineHashes {
     /// The hashes of the lines alone: a line that is now inside of a function is the same line.
     fn contents(&self) -> Vec<u32> {
-        self.0.iter().map(|hash| hash & !BODY).collect()
+        self.0.iter().map(|hash| hash & !(BODY | SHAPE)).collect()
     }
 }
 
@@ -60,7 +68,8 @@ impl FileText {
         if bytes.len() > TEXT_BYTES_MAX || bytes.contains(&0) {
             return FileText::whole(content);
         }
-        let bodies = bodies_of(path, std::str::from_utf8(bytes).unwrap_or_default()).unwrap_or_default();
+        let text = std::str::from_utf8(bytes).unwrap_or_default();
+        let (bodies, shapes) = (bodies_of(path, text).unwrap_or_default(), shapes_of(path, text));
         let mut hashes = Vec::new();
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             // A changed line ending alone changes no line; the content's hash shows it.
@@ -70,7 +79,8 @@ impl FileText {
                 return FileText::whole(content);
             }
             let is_body = bodies.get(hashes.len()).is_some_and(Option::is_some);
-            hashes.push(line_hash(line) & !BODY | u32::from(is_body));
+            let shape = shapes.get(hashes.len()).map_or(0, |shape| shape.number());
+            hashes.push(line_hash(line) & !(BODY | SHAPE) | u32::from(is_body) | shape << SHAPE_SHIFT);
         }
         FileText { content, lines: Some(LineHashes(hashes.into())) }
     }
@@ -104,6 +114,11 @@ impl FileText {
 
     fn is_body(&self, line: usize) -> bool {
         self.lines.as_ref().is_some_and(|lines| lines.0.get(line).is_some_and(|hash| hash & BODY != 0))
+    }
+
+    fn shape(&self, line: usize) -> LineShape {
+        let hash = self.lines.as_ref().and_then(|lines| lines.0.get(line));
+        hash.map_or(LineShape::Other, |hash| LineShape::from_number((hash & SHAPE) >> SHAPE_SHIFT))
     }
 }
 
@@ -156,6 +171,7 @@ pub struct LineMap {
     old_lines: usize,
     new_lines: usize,
     changes_declarations: bool,
+    executing: Option<Vec<LineSpan>>,
 }
 
 impl LineMap {
@@ -175,7 +191,8 @@ impl LineMap {
         };
         let changes_declarations =
             hunks.as_ref().is_none_or(|hunks| hunks.iter().any(is_declaration) || moves_out_of_bodies(hunks, old, new));
-        LineMap { hunks, old_lines: old.lines(), new_lines: new.lines(), changes_declarations }
+        let executing = hunks.as_ref().filter(|_| !changes_declarations).and_then(|hunks| executing(hunks, old, new));
+        LineMap { hunks, old_lines: old.lines(), new_lines: new.lines(), changes_declarations, executing }
     }
 
     /// Whether the two texts can be compared by line.
@@ -194,6 +211,13 @@ impl LineMap {
     #[must_use]
     pub fn changes_declarations(&self) -> bool {
         self.changes_declarations
+    }
+
+    /// Old lines of each changed block: what executes none of them does not come by what changed, and runs as before. `None` where that
+    /// cannot be told by the kinds of the lines.
+    #[must_use]
+    pub fn executing_lines(&self) -> Option<&[LineSpan]> {
+        self.executing.as_deref()
     }
 
     /// Lines of the new text that changed, from 1. Where lines were removed, those around the place.
@@ -270,16 +294,45 @@ impl LineMap {
 
 // Whether an unchanged line is inside of a function in one of the texts alone.
 fn moves_out_of_bodies(hunks: &[Hunk], old: &FileText, new: &FileText) -> bool {
-    let tail = Hunk { old: old.lines()..old.lines(), new: new.lines()..new.lines() };
-    let (mut old_at, mut new_at) = (0, 0);
-    for hunk in hunks.iter().chain([&tail]) {
-        let mut unchanged = (old_at..hunk.old.start).zip(new_at..hunk.new.start);
-        if unchanged.any(|(before, after)| old.is_body(before) != new.is_body(after)) {
-            return true;
-        }
-        (old_at, new_at) = (hunk.old.end, hunk.new.end);
+    unchanged(hunks, old, new).any(|(before, after)| old.is_body(before) != new.is_body(after))
+}
+
+// The unchanged lines, each by its numbers in both texts, from 0.
+fn unchanged(hunks: &[Hunk], old: &FileText, new: &FileText) -> impl Iterator<Item = (usize, usize)> {
+    let begins = [(0, 0)].into_iter().chain(hunks.iter().map(|hunk| (hunk.old.end, hunk.new.end)));
+    let ends = hunks.iter().map(|hunk| (hunk.old.start, hunk.new.start)).chain([(old.lines(), new.lines())]);
+    begins.zip(ends).flat_map(|((old_at, new_at), (old_end, new_end))| (old_at..old_end).zip(new_at..new_end))
+}
+
+// The old lines of each block that are executed by all that comes by the block.
+fn executing(hunks: &[Hunk], old: &FileText, new: &FileText) -> Option<Vec<LineSpan>> {
+    // Behind a quote that changed, lines may be others.
+    if unchanged(hunks, old, new).any(|(before, after)| old.shape(before) != new.shape(after)) {
+        return None;
     }
-    false
+    let plain = |text: &FileText, lines: &Range<usize>| lines.clone().all(|line| text.shape(line).is_plain());
+    let is_blank = |line: &usize| old.shape(*line) == LineShape::Blank;
+    let of_hunk = |hunk: &Hunk| {
+        let is_plain = plain(old, &hunk.old) && plain(new, &hunk.new);
+        let mut pairs = hunk.old.clone().zip(hunk.new.clone());
+        let is_alike = hunk.old.len() == hunk.new.len()
+            && pairs.all(|(before, after)| {
+                let (before, after) = (old.shape(before), new.shape(after));
+                before == after && before != LineShape::Other || before.is_plain() && after.is_plain()
+            });
+        if !is_plain && !is_alike {
+            return None;
+        }
+        if !hunk.old.clone().all(|line| is_blank(&line)) {
+            return span(&hunk.old);
+        }
+        let behind = (hunk.old.end..old.lines()).find(|line| !is_blank(line));
+        let before = (0..hunk.old.start).rev().find(|line| !is_blank(line));
+        let behind = behind.filter(|line| old.is_body(*line) && old.shape(*line).begins_statement());
+        let beside = behind.or_else(|| before.filter(|line| old.shape(*line).leads_on()))?;
+        span(&(beside..beside + 1))
+    };
+    hunks.iter().map(of_hunk).collect()
 }
 
 /// For each line of a source the body of a function around it; `None` for a language of which they are not known.
@@ -292,6 +345,14 @@ pub(super) fn bodies_of(path: &str, text: &str) -> Option<Vec<Option<Body>>> {
         Ecosystem::Python => Some(python_bodies(text)),
         Ecosystem::Go => Some(go_bodies(text)),
         Ecosystem::JavaScript => None,
+    }
+}
+
+// The kind of each line of a source; none for a language of which they are not known.
+fn shapes_of(path: &str, text: &str) -> Vec<LineShape> {
+    match Ecosystem::of_source(path) {
+        Some(Ecosystem::Go) => go_line_shapes(text),
+        Some(Ecosystem::JavaScript | Ecosystem::Python | Ecosystem::Rust) | None => Vec::new(),
     }
 }
 
@@ -374,6 +435,31 @@ mod tests {
             let map = LineMap::new(&text(before), &text(&before.replace(old, new)));
             assert!(map.knows_lines());
             assert_eq!(map.changes_declarations(), changes, "{new}");
+        }
+    }
+
+    #[test]
+    fn knows_the_old_lines_that_all_executes_which_comes_by_an_edit() {
+        let before =
+            "package a\n\nfunc F() int {\n\tx := `a\n`\n\n\tif x {\n\t\ty()\n\t} else if z {\n\t}\n\treturn 1\n}\n";
+        for (old, new, lines) in [
+            ("return 1", "return 2", Some(vec![span(11, 11)])),
+            ("if x {", "if !x {", Some(vec![span(7, 7)])),
+            ("if z {", "if !z {", Some(vec![span(9, 9)])),
+            ("\t\ty()\n\t} else if z", "\t\tz()\n\t} else if y", Some(vec![span(8, 9)])),
+            ("`a\n`", "`a\n\n`", Some(vec![span(5, 5)])),
+            ("\t\ty()\n", "", Some(vec![span(8, 8)])),
+            ("\treturn 1", "\ty()\n\treturn 1", Some(vec![span(11, 11)])),
+            ("{\n\t}", "{\n\t\ty()\n\t}", Some(vec![span(9, 9)])),
+            ("} else if z {", "} else {", None),
+            ("if x {", "for x {", None),
+            ("\t}\n\treturn", "\t}\n\tif y {\n\t}\n\treturn", None),
+            ("`a\n`", "1", Some(vec![span(4, 5)])),
+            ("`a\n`", "`a\n`+`", None),
+            ("F() int", "F() int64", None),
+        ] {
+            let map = LineMap::new(&text(before), &text(&before.replace(old, new)));
+            assert_eq!(map.executing_lines().map(<[LineSpan]>::to_vec), lines, "{old:?} {new:?}");
         }
     }
 

@@ -54,6 +54,8 @@ const EFFECTS: [(&str, Effects); 24] = [
             "Environ",
             "Err*",
             "Executable",
+            // It ends the process, with all that it keeps.
+            "Exit",
             "Expand*",
             "File",
             "FileInfo",

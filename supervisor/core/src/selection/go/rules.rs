@@ -1,10 +1,10 @@
 //! The rules of Go: which tests a changed source may affect.
 //!
 //! A package's tests share a process. An edit in the body of a function concerns the packages that executed the function, and of these
-//! the tests that did, if it is also known what earlier tests executed for later ones, as by filling a cache. Anything else concerns the
-//! packages that import the changed one.
+//! the tests that did, if it is also known what earlier tests executed for later ones, as by filling a cache; of some edits those that
+//! executed the changed lines. Anything else concerns the packages that import the changed one.
 
-use super::super::changed_lines::add_tests_of_lines;
+use super::super::changed_lines::{add_tests_of_lines, tests_coming_by};
 use super::super::file_kind::{Ecosystem, FileKind};
 use super::super::picks::Picks;
 use super::super::selection_input::SelectionInput;
@@ -73,8 +73,8 @@ impl GoRules<'_> {
         }
     }
 
-    /// Selects the tests that executed a function in whose body lines changed, and tests of their packages of which it is not known what
-    /// they need. False if more may be affected.
+    /// Selects the tests that executed a function in whose body lines changed, or these lines where that is enough, and tests of their
+    /// packages of which it is not known what they need. False if more may be affected.
     fn add_executing(&self, picks: &mut Picks, change: &ChangedFile, own: &str) -> bool {
         let Some(map) = line_map(change) else { return false };
         if map.changes_declarations() || map.moves_lines() && self.packages.knows_lines {
@@ -82,12 +82,17 @@ impl GoRules<'_> {
         }
         let Some(executing) = add_tests_of_lines(self.input, picks, change, false) else { return false };
         let packages: BTreeSet<&str> = executing.iter().map(|test| test.package.as_str()).collect();
+        let affected = tests_coming_by(self.input, change).unwrap_or_else(|| executing.clone());
+        let mut vetted: BTreeSet<String> = BTreeSet::new();
         for test in packages.iter().flat_map(|package| self.tests_of(package)) {
-            if executing.contains(&test) {
+            if affected.contains(&test) {
                 picks.whole_test(self.input.baseline, &test, &Reason::TouchedFile(change.path.clone()));
             } else if self.alone.binary_search(&test).is_err() {
                 picks.whole_test(self.input.baseline, &test, &Reason::ExecutedFunction(change.path.clone()));
+            } else {
+                continue;
             }
+            vetted.insert(test.package);
         }
         // Any other test of the process may find what such a function leaves.
         if self.may_store(change, &map, own) {
@@ -96,9 +101,8 @@ impl GoRules<'_> {
             }
         }
         // `go test` vets each package that it is called with, also one without tests.
-        let is_vetted = packages.contains(own);
         match self.tests_of(own).next() {
-            _ if is_vetted => {}
+            _ if vetted.contains(own) => {}
             Some(test) => picks.whole_test(self.input.baseline, &test, &Reason::OwnFile(change.path.clone())),
             None => picks.whole(own, Reason::OwnFile(change.path.clone())),
         }

@@ -315,6 +315,7 @@ mod tests {
             ("func F() { clear(m) }", true),
             ("func F(x []int) { copy(v, x) }", true),
             ("func F(x []int) { copy(x, v); x = append(x, v...) }", false),
+            ("func F(n int) int { for i := 0; i < n; i++ { }; return n }", false),
             ("func F() []int { return append(v, 1) }", true),
             ("func F() { shop.Table.Add(1) }", true),
             ("func F() { fill(shop.Table) }", true),

@@ -110,6 +110,53 @@ fn an_edit_of_a_function_that_may_store_outside_selects_whole_packages() {
     }
 }
 
+const SHOP: &str = "package a\n\nfunc Shop(n int) int {\n\tif n > 9 {\n\t\tn = 9\n\t\t// why\n\t}\n\tfor i := 0; i < n; i++ {\n\t\tn += i\n\t}\n\tswitch n {\n\tcase 1:\n\t\tn++\n\t}\n\treturn n\n}\n";
+
+#[test]
+fn of_edited_statements_only_the_tests_count_that_executed_them() {
+    let lines = |spans: &[(u32, u32)]| spans.iter().map(|(first, last)| ("a/a.go", *first, *last)).collect::<Vec<_>>();
+    let tests = [
+        ("TestKept", lines(&[(3, 8), (11, 11), (15, 16)])),
+        ("TestRead", lines(&[(3, 4), (8, 11), (12, 16)])),
+        ("TestRound", lines(&[(3, 4), (8, 8), (11, 11), (15, 16)])),
+    ];
+    let coverage = tests.iter().map(|(test, lines)| executed("a", test, Calibration::Alone, lines)).collect();
+    let before = files(&[("go.mod", "module example.com/m\n"), ("a/a.go", SHOP), ("a/a_test.go", "package a\n")]);
+    let passed = |test| (test, Passed);
+    let results = ["example.com/m/a.TestKept", "example.com/m/a.TestRead", "example.com/m/a.TestRound"].map(passed);
+    let project = Project::new("go", &before, &results, coverage);
+    let all = "a.TestKept a.TestRead a.TestRound";
+    for (old, new, expected) in [
+        ("n = 9", "n = 8", "a.TestKept"),
+        ("n += i", "n -= i", "a.TestRead"),
+        ("\t\tn += i\n", "", "a.TestRead"),
+        ("\t\tn += i\n", "\t\tn += i\n\t\tn--\n\n\t\tn--\n", "a.TestRead"),
+        ("n = 9", "n = 9\n\t\tn--", "a.TestKept"),
+        ("\t\t// why\n", "", "a.TestKept"),
+        ("// why", "// that", "a.TestKept"),
+        ("n > 9", "n > 8", all),
+        ("i := 0", "i := 1", all),
+        ("return n", "return 1", all),
+        ("\treturn n", "\tn++\n\n\treturn n", all),
+        ("\tcase 1:\n", "\tcase 1:\n\t\tn--\n", "a.TestRead"),
+        // Evaluated without being executed, and what follows a block.
+        ("case 1:", "case 2:", all),
+        ("\tswitch n", "\tfor {\n\t}\n\tswitch n", all),
+        ("\t}\n\tfor", "\t}\n\tn--\n\tfor", all),
+        ("\t}\n\treturn", "\tcase 7:\n\t}\n\treturn", all),
+        ("if n > 9 {", "for n > 9 {", all),
+        ("\t\tn++\n\t}\n", "\t\tn++\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n\t}\n", all),
+        ("n = 9", "type n int", all),
+        ("n = 9", "n = `\n`", "a.TestKept"),
+    ] {
+        check(&project, &before, &[("a/a.go", Some(&SHOP.replace(old, new)), expected)]);
+    }
+    // A line that no test executed.
+    let coverage = tests.iter().map(|(test, _)| executed("a", test, Calibration::Alone, &lines(&[(3, 4), (8, 16)])));
+    let project = Project::new("go", &before, &results, coverage.collect());
+    check(&project, &before, &[("a/a.go", Some(&SHOP.replace("n = 9", "n = 8")), all)]);
+}
+
 #[test]
 fn of_a_package_whose_tests_executed_nothing_one_test_runs_since_it_is_vetted() {
     let mut of_b = coverage();
