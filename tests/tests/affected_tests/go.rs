@@ -88,6 +88,37 @@ fn go_tests_follow_lines_imports_and_settings() {
 }
 
 #[test]
+fn an_edited_statement_selects_the_tests_that_executed_it_also_beside_one_that_failed() {
+    let price = "package a\n\nfunc Price(n int) int {\n\tif n > 9 {\n\t\tn = 9\n\t}\n\treturn n\n}\n";
+    let test = |name: &str, does: &str| format!("\nfunc Test{name}(t *testing.T) {{\n\t{does}\n}}\n");
+    let tests = [test("Broken", "t.Fatal()"), test("High", "Price(12)"), test("Low", "Price(1)")].concat();
+    let workspace = TestWorkspace::empty();
+    let files = [
+        ("go.mod", "module example.com/m\n\ngo 1.21\n"),
+        ("a/a.go", price),
+        ("a/a_test.go", &format!("package a\n\nimport \"testing\"\n{tests}")),
+    ];
+    write_all(&workspace.path, &files);
+    let selected = |new: &str| {
+        write_before_run(&workspace.path, "a/a.go", &price.replace("\t\tn = 9\n", new));
+        let answer = affected(&workspace, "last_run");
+        write_before_run(&workspace.path, "a/a.go", price);
+        answer
+    };
+    let executing = "TestBroken failed last time, TestHigh executed a changed line: a/a.go";
+    // On a busy machine a test may have no time to run alone.
+    let knows_both = || {
+        assert_eq!(workspace.proctor(&["run"]).status, 1);
+        selected("\t\tn = 8\n") == executing
+    };
+    assert!((0..20).any(|_| knows_both()), "a test never ran alone: {}", selected("\t\tn = 8\n"));
+    assert_eq!(selected(""), executing);
+    assert_eq!(selected("\t\tn = 9\n\t\tn--\n"), executing);
+    let function = "TestBroken failed last time, TestHigh executed a changed line: a/a.go, TestLow executed lines of a changed file: a/a.go";
+    assert_eq!(selected("\t\tn = 9\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n"), function, "a block is new");
+}
+
+#[test]
 fn tests_that_changed_in_a_run_without_coverage_run_with_any_change() {
     let workspace = go_workspace();
     assert_eq!(workspace.proctor(&["run"]).status, 0);
