@@ -45,19 +45,19 @@ test: ## run every test
 bench: tools ## compare with other sandboxes; exits non-zero if a time exceeds twice its target or a guarantee is broken
 	.ci/tools rivals
 	cargo build --release --locked --bins --example history_load
-	cargo bench --locked -p proctor-tests
+	cargo bench --locked --workspace --bench compare
 
 soak: tools ## 100,000 consecutive runs through one supervisor; exits non-zero if its resource use grows
 	cargo build --release --locked --bins
-	cargo bench --locked -p proctor-tests -- soak
+	cargo bench --locked --workspace --bench compare -- soak
 
 load: ## 50 tenants with mixed runs and injected faults, LOAD_SECONDS=600; exits non-zero if a guarantee is broken
 	cargo build --release --locked --bins
-	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked -p proctor-tests -- load
+	PROCTOR_LOAD_SECONDS=$(or $(LOAD_SECONDS),600) cargo bench --locked --workspace --bench compare -- load
 
 capacity: ## measure this host and write the [host] table that suits it to FILE=target/capacity.toml
 	cargo build --release --locked --bins
-	PROCTOR_CAPACITY_FILE=$(or $(FILE),$(CURDIR)/target/capacity.toml) cargo bench --locked -p proctor-tests -- capacity
+	PROCTOR_CAPACITY_FILE=$(or $(FILE),$(CURDIR)/target/capacity.toml) cargo bench --locked --workspace --bench compare -- capacity
 
 projects: ## compare test totals of popular projects with their own runners, ONLY=Go; needs registries, writes tests/PROJECTS.md
 	cargo build --release --locked --bins
