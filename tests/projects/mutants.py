@@ -35,6 +35,8 @@ SECONDS_MAX = 300
 TESTS_MAX = 10_000
 # Of so many mutants, one is on a line that no test executes.
 UNEXECUTED_EACH = 10
+# How the report begins of a test that did not finish since another one ended its process: it fails with that one.
+ENDED_BY_ANOTHER = re.compile(r"did not finish: .+ ended the test process")
 # Outcomes of runs in which each test and file that fails is known; the rest ended early.
 WHOLE = ("passed", "failed", "collection_failed", "build_failed")
 
@@ -42,7 +44,7 @@ HEAD = """# Mutants of real projects
 
 Written by `make mutants`: single lines are changed, one at a time, in projects as their registry publishes them, until enough mutants ran
 or the time is over. One mutant in ten is on a line that no test executes (**unexecuted**, part of the mutants). **failing** mutants make
-tests fail; **broken** ones do not compile, load or end, or exceed a limit of the run. **left out** are failing or broken mutants of which
+tests fail, beside those that only do not finish as another one ends their process; **broken** ones do not compile, load or end, or exceed a limit of the run. **left out** are failing or broken mutants of which
 `proctor affected` selected no failing test or file, and failing tests and files that were not selected; a broken mutant counts if nothing
 was selected. Both must be 0, which says little where the share is 1.00; what a selection cannot see is in
 [the supervisor's README](../supervisor/README.md). Shares and times are medians over all mutants; a full run has all tests. The suspect is
@@ -118,12 +120,17 @@ class Report:
         self.outcome = report["outcome"] or "passed"
         self.packages = {test["nodeid"]: test["package"] for test in report["tests"]}
         self.passed = {test["nodeid"] for test in report["tests"] if test["outcome"] == "passed"}
-        self.failed = {test["nodeid"] for test in report["tests"] if test["outcome"] in ("failed", "error")}
+        self.failed = {test["nodeid"] for test in report["tests"] if test["outcome"] in ("failed", "error") and not self.was_ended(test)}
         self.files = {collector["nodeid"] for collector in report["collectors"] if collector["kind"] == "collection"}
         # A run of affected tests that selects none has no such part.
         affected = report.get("affected") or {"full_reason": None, "selected": 0, "left_out": 1}
         self.is_full, self.selected = bool(affected["full_reason"]), affected["selected"]
         self.share = self.selected / (self.selected + affected["left_out"])
+
+    @staticmethod
+    def was_ended(test):
+        """Whether another test ended the process of this one."""
+        return bool(ENDED_BY_ANOTHER.match((test.get("call") or {}).get("longrepr") or ""))
 
 
 class Selection:

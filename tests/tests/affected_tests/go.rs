@@ -114,8 +114,9 @@ fn an_edited_statement_selects_the_tests_that_executed_it_also_beside_one_that_f
     assert!((0..20).any(|_| knows_both()), "a test never ran alone: {}", selected("\t\tn = 8\n"));
     assert_eq!(selected(""), executing);
     assert_eq!(selected("\t\tn = 9\n\t\tn--\n"), executing);
-    let function = "TestBroken failed last time, TestHigh executed a changed line: a/a.go, TestLow executed lines of a changed file: a/a.go";
-    assert_eq!(selected("\t\tn = 9\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n"), function, "a block is new");
+    assert_eq!(selected("\t\tn = 9\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n"), executing);
+    let function = format!("{executing}, TestLow executed lines of a changed file: a/a.go");
+    assert_eq!(selected("\t} else {\n"), function, "it is not executed when the block is left out that it ends");
 }
 
 #[test]

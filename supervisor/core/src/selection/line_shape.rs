@@ -1,6 +1,6 @@
 //! What a line of a function is, where edits of it can be told to concern only what executes it.
 
-/// The kind of a line. Lines of the same kind have the same brackets.
+/// The kind of a line. Lines of the same kind have the same brackets of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineShape {
     /// None of the others.
@@ -9,26 +9,29 @@ pub(super) enum LineShape {
     Statement,
     /// Nothing, or a comment.
     Blank,
-    /// The head of a condition with its block's first bracket.
-    If,
+    /// The head of a condition, loop or choice with its block's first bracket.
+    Head,
     /// The end of a block with the head of a condition that is evaluated in place of it.
     ElseIf,
-    /// The head of a loop.
-    For,
-    /// The head of a choice.
-    Switch,
+    /// The end of a block with the beginning of the one that is executed in place of it.
+    Else,
+    /// The end of a block.
+    End,
+    /// The head of one case of a choice.
+    Case,
 }
 
 impl LineShape {
     /// All, by number.
-    const ALL: [LineShape; 7] = [
+    const ALL: [LineShape; 8] = [
         LineShape::Other,
         LineShape::Statement,
         LineShape::Blank,
-        LineShape::If,
+        LineShape::Head,
         LineShape::ElseIf,
-        LineShape::For,
-        LineShape::Switch,
+        LineShape::Else,
+        LineShape::End,
+        LineShape::Case,
     ];
 
     /// Bits of the number.
@@ -42,18 +45,41 @@ impl LineShape {
         usize::try_from(number).ok().and_then(|number| Self::ALL.get(number).copied()).unwrap_or(LineShape::Other)
     }
 
-    /// Whether a line without brackets may take the place of one of this kind.
-    pub(super) fn is_plain(self) -> bool {
-        matches!(self, LineShape::Statement | LineShape::Blank)
+    /// Whether an edit may put a line of the kind `new` in place of one of this kind, and leaves the blocks around them as they are.
+    pub(super) fn may_become(self, new: LineShape) -> bool {
+        let is_plain = |shape| matches!(shape, LineShape::Statement | LineShape::Blank);
+        // Of a case the tests that do not choose it evaluate what it is compared with.
+        let is_alike = self == new && !matches!(self, LineShape::Other | LineShape::Case);
+        is_alike || is_plain(self) && is_plain(new)
     }
 
     /// Whether what comes right before this line goes on to execute it.
     pub(super) fn begins_statement(self) -> bool {
-        matches!(self, LineShape::Statement | LineShape::If | LineShape::For | LineShape::Switch)
+        matches!(self, LineShape::Statement | LineShape::Head)
     }
 
     /// Whether only what executes this line comes right behind it.
     pub(super) fn leads_on(self) -> bool {
-        matches!(self, LineShape::Statement | LineShape::If | LineShape::ElseIf | LineShape::For)
+        match self {
+            LineShape::Statement | LineShape::Head | LineShape::ElseIf | LineShape::Else | LineShape::Case => true,
+            LineShape::Other | LineShape::Blank | LineShape::End => false,
+        }
+    }
+
+    /// Whether lines of these kinds are whole statements, with all of their blocks.
+    pub(super) fn are_whole(lines: impl IntoIterator<Item = LineShape>) -> bool {
+        let mut depth = 0_usize;
+        for line in lines {
+            match line {
+                LineShape::Statement | LineShape::Blank => {}
+                LineShape::Head => depth += 1,
+                LineShape::ElseIf | LineShape::Else | LineShape::Case if depth > 0 => {}
+                LineShape::End if depth > 0 => depth -= 1,
+                LineShape::Other | LineShape::ElseIf | LineShape::Else | LineShape::Case | LineShape::End => {
+                    return false;
+                }
+            }
+        }
+        depth == 0
     }
 }

@@ -310,17 +310,14 @@ fn executing(hunks: &[Hunk], old: &FileText, new: &FileText) -> Option<Vec<LineS
     if unchanged(hunks, old, new).any(|(before, after)| old.shape(before) != new.shape(after)) {
         return None;
     }
-    let plain = |text: &FileText, lines: &Range<usize>| lines.clone().all(|line| text.shape(line).is_plain());
     let is_blank = |line: &usize| old.shape(*line) == LineShape::Blank;
+    let is_whole =
+        |text: &FileText, lines: &Range<usize>| LineShape::are_whole(lines.clone().map(|line| text.shape(line)));
     let of_hunk = |hunk: &Hunk| {
-        let is_plain = plain(old, &hunk.old) && plain(new, &hunk.new);
         let mut pairs = hunk.old.clone().zip(hunk.new.clone());
         let is_alike = hunk.old.len() == hunk.new.len()
-            && pairs.all(|(before, after)| {
-                let (before, after) = (old.shape(before), new.shape(after));
-                before == after && before != LineShape::Other || before.is_plain() && after.is_plain()
-            });
-        if !is_plain && !is_alike {
+            && pairs.all(|(before, after)| old.shape(before).may_become(new.shape(after)));
+        if !is_alike && !(is_whole(old, &hunk.old) && is_whole(new, &hunk.new)) {
             return None;
         }
         if !hunk.old.clone().all(|line| is_blank(&line)) {
@@ -451,9 +448,13 @@ mod tests {
             ("\t\ty()\n", "", Some(vec![span(8, 8)])),
             ("\treturn 1", "\ty()\n\treturn 1", Some(vec![span(11, 11)])),
             ("{\n\t}", "{\n\t\ty()\n\t}", Some(vec![span(9, 9)])),
+            ("if x {", "for x {", Some(vec![span(7, 7)])),
+            ("\t}\n\treturn", "\t}\n\tif y {\n\t}\n\treturn", Some(vec![span(11, 11)])),
+            ("\tif x {\n\t\ty()\n\t} else if z {\n\t}\n", "", Some(vec![span(7, 10)])),
+            ("\treturn 1\n", "\tswitch x {\n\tcase 1:\n\t}\n\treturn 2\n", Some(vec![span(11, 11)])),
             ("} else if z {", "} else {", None),
-            ("if x {", "for x {", None),
-            ("\t}\n\treturn", "\t}\n\tif y {\n\t}\n\treturn", None),
+            ("\t}\n\treturn", "\t} else {\n\t}\n\treturn", None),
+            ("\t\ty()\n", "\t\ty()\n\t}\n\tif y {\n", None),
             ("`a\n`", "1", Some(vec![span(4, 5)])),
             ("`a\n`", "`a\n`+`", None),
             ("F() int", "F() int64", None),

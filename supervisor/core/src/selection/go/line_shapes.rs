@@ -1,9 +1,8 @@
 //! What the lines of a Go source are, as far as that decides which tests an edit of them concerns.
 //!
-//! The go tool counts blocks of statements. As long as an edit leaves the brackets and the kinds of lines as they are, a test that executes
-//! none of the edited lines runs as before: whatever begins, ends or is declared in them, it has to pass. A line is none of these kinds if
-//! that cannot be said of it: what is evaluated although the lines around it are not executed (`case`), what is known beyond its place
-//! (labels, constants and types), and brackets of any other form.
+//! The go tool counts blocks of statements. As long as an edit leaves the blocks around it as they are, a test that executes none of the
+//! edited lines runs as before: it would have to come by whatever they compute, declare, or go on to. A line is none of these kinds if
+//! that cannot be said of it: what is known beyond its place (labels, constants and types), and brackets of any other form.
 
 use super::super::line_shape::LineShape;
 use super::tokens::{GoToken, GoTokenKind, go_tokens};
@@ -60,11 +59,12 @@ impl<'t> Line<'t> {
         let has_label = self.first[1] == ":" || self.last == ":";
         match (self.first, self.opened, self.closed) {
             (_, 0, 0) if self.tokens == 0 => LineShape::Blank,
+            (["case" | "default", ..], 0, 0) if self.last == ":" => LineShape::Case,
             (_, 0, 0) if self.is_plain && !has_label => LineShape::Statement,
-            (["if", ..], 1, 0) if self.last == "{" => LineShape::If,
+            (["if" | "for" | "switch" | "select", ..], 1, 0) if self.last == "{" => LineShape::Head,
             (["}", "else", "if"], 1, 1) if self.last == "{" => LineShape::ElseIf,
-            (["for", ..], 1, 0) if self.last == "{" => LineShape::For,
-            (["switch", ..], 1, 0) if self.last == "{" => LineShape::Switch,
+            (["}", "else", "{"], 1, 1) if self.tokens == 3 => LineShape::Else,
+            (["}", ..], 0, 1) if self.tokens == 1 => LineShape::End,
             _ => LineShape::Other,
         }
     }
@@ -72,7 +72,7 @@ impl<'t> Line<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::LineShape::{Blank, ElseIf, For, If, Other, Statement, Switch};
+    use super::LineShape::{Blank, Case, Else, ElseIf, End, Head, Other, Statement};
     use super::*;
 
     #[test]
@@ -89,19 +89,25 @@ mod tests {
             (")", Statement),
             ("", Blank),
             ("\t// why", Blank),
-            ("if x := f(); x != nil {", If),
+            ("if x := f(); x != nil {", Head),
             ("if x == (T{}) {", Other),
             ("if a &&", Other),
             ("b {", Other),
             ("if a { return }", Other),
             ("} else if a {", ElseIf),
-            ("} else {", Other),
-            ("}", Other),
-            ("for i := 0; i < 3; i++ {", For),
-            ("for range c { //", For),
-            ("switch x := y.(type) {", Switch),
-            ("select {", Other),
-            ("case 1:", Other),
+            ("} else {", Else),
+            ("}", End),
+            ("} // end", End),
+            ("})", Other),
+            ("}()", Other),
+            ("{", Other),
+            ("for i := 0; i < 3; i++ {", Head),
+            ("for range c { //", Head),
+            ("switch x := y.(type) {", Head),
+            ("select {", Head),
+            ("case 1:", Case),
+            ("case <-c:", Case),
+            ("default:", Case),
             ("b:", Other),
             ("default: f()", Other),
             ("case <-c: f()", Other),
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn a_text_or_comment_over_lines_belongs_to_what_is_around_it() {
         let text = "f(`\n{ case\n`, x)\r\n/* if {\n} */ g()\n\nif x {\n";
-        assert_eq!(go_line_shapes(text), [Statement, Statement, Statement, Blank, Statement, Blank, If]);
+        assert_eq!(go_line_shapes(text), [Statement, Statement, Statement, Blank, Statement, Blank, Head]);
         assert_eq!(go_line_shapes("a\n\"\n"), [Other, Other], "what cannot be read");
     }
 }

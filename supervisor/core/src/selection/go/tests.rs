@@ -139,13 +139,14 @@ fn of_edited_statements_only_the_tests_count_that_executed_them() {
         ("return n", "return 1", all),
         ("\treturn n", "\tn++\n\n\treturn n", all),
         ("\tcase 1:\n", "\tcase 1:\n\t\tn--\n", "a.TestRead"),
-        // Evaluated without being executed, and what follows a block.
-        ("case 1:", "case 2:", all),
-        ("\tswitch n", "\tfor {\n\t}\n\tswitch n", all),
+        ("\t\tn++\n\t}\n", "\t\tn++\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n\t}\n", "a.TestRead"),
+        ("\tif n > 9 {\n\t\tn = 9\n\t\t// why\n\t}\n", "", all),
+        ("\tswitch n", "\tfor n < 2 {\n\t\tn++\n\t}\n\tswitch n", all),
         ("\t}\n\tfor", "\t}\n\tn--\n\tfor", all),
+        // Evaluated without being executed, and what has its place in a block of another kind.
+        ("case 1:", "case 2:", all),
         ("\t}\n\treturn", "\tcase 7:\n\t}\n\treturn", all),
-        ("if n > 9 {", "for n > 9 {", all),
-        ("\t\tn++\n\t}\n", "\t\tn++\n\t\tif n > 2 {\n\t\t\tn--\n\t\t}\n\t}\n", all),
+        ("\t}\n\tfor", "\t} else {\n\t\tn--\n\t}\n\tfor", all),
         ("n = 9", "type n int", all),
         ("n = 9", "n = `\n`", "a.TestKept"),
     ] {
