@@ -78,9 +78,14 @@ pub(super) fn add_tests_of_lines(
     Some(tests)
 }
 
-/// The tests that came by every line that changed: any other runs as before, as far as lines tell. None if the kinds of the changed lines
-/// do not tell that, or if no test came by one of them.
+/// The tests that came by lines that changed: any other runs as before, as far as lines tell. None if the kinds of the changed lines do
+/// not tell that, if no test came by one of them, or if the change is one since another state than that of the baseline: tests may have
+/// been measured behind it.
 pub(super) fn tests_coming_by(input: &SelectionInput<'_>, change: &ChangedFile) -> Option<BTreeSet<TestId>> {
+    let last = input.baseline.seen.snapshot.file(&change.path)?;
+    if change.old.as_ref() != Some(&last.text) {
+        return None;
+    }
     let mut tests: BTreeSet<TestId> = BTreeSet::new();
     for text in input.baseline.measured_texts(&change.path)? {
         let map = LineMap::new(&text, change.new.as_ref()?);
@@ -96,7 +101,7 @@ pub(super) fn tests_coming_by(input: &SelectionInput<'_>, change: &ChangedFile) 
             tests.extend(executing);
         }
     }
-    Some(tests)
+    Some(tests).filter(|tests| !tests.is_empty())
 }
 
 /// Whether an edit may give other numbers to lines that did not change.

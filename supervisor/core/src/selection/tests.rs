@@ -86,11 +86,19 @@ impl Project {
         self.select_with(now, &RunRequest::default())
     }
 
+    /// The tests that changes since another state affect.
+    pub(super) fn select_since(&self, before: &Files, now: &Files) -> AffectedTests {
+        self.select_changes(&seen(before).snapshot, now, &RunRequest::default())
+    }
+
     fn select_with(&self, now: &Files, settings: &RunRequest) -> AffectedTests {
+        self.select_changes(&self.baseline.files_at(&EarlierState::LastRun).unwrap(), now, settings)
+    }
+
+    fn select_changes(&self, before: &Snapshot, now: &Files, settings: &RunRequest) -> AffectedTests {
         let snapshot = seen(now).snapshot;
         let ecosystem = Ecosystem::of_framework(&self.baseline.framework).unwrap_or(Ecosystem::Go);
         let sources = now.iter().filter(|(path, _)| ecosystem.is_read(path));
-        let before = self.baseline.files_at(&EarlierState::LastRun).unwrap();
         select(SelectionInput {
             since: "the last run".into(),
             changes: before.changes(&snapshot),

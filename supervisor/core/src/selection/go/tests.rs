@@ -152,6 +152,10 @@ fn of_edited_statements_only_the_tests_count_that_executed_them() {
     ] {
         check(&project, &before, &[("a/a.go", Some(&SHOP.replace(old, new)), expected)]);
     }
+    // The tests were measured with the edit, which is one since an earlier state.
+    let mut earlier = before.clone();
+    earlier.insert("a/a.go".into(), SHOP.replace("n = 9", "n = 8"));
+    assert_eq!(shown(&project.select_since(&earlier, &before)), all);
     // A line that no test executed.
     let coverage = tests.iter().map(|(test, _)| executed("a", test, Calibration::Alone, &lines(&[(3, 4), (8, 16)])));
     let project = Project::new("go", &before, &results, coverage.collect());
