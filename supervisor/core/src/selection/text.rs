@@ -317,7 +317,8 @@ fn executing(hunks: &[Hunk], old: &FileText, new: &FileText) -> Option<Vec<LineS
         let mut pairs = hunk.old.clone().zip(hunk.new.clone());
         let is_alike = hunk.old.len() == hunk.new.len()
             && pairs.all(|(before, after)| old.shape(before).may_become(new.shape(after)));
-        if !is_alike && !(is_whole(old, &hunk.old) && is_whole(new, &hunk.new)) {
+        let are_whole = || is_whole(old, &hunk.old) && is_whole(new, &hunk.new);
+        if !is_alike && !are_whole() {
             return None;
         }
         if !hunk.old.clone().all(|line| is_blank(&line)) {
