@@ -47,10 +47,17 @@ impl LineShape {
 
     /// Whether an edit may put a line of the kind `new` in place of one of this kind, and leaves the blocks around them as they are.
     pub(super) fn may_become(self, new: LineShape) -> bool {
-        let is_plain = |shape| matches!(shape, LineShape::Statement | LineShape::Blank);
-        // Of a case the tests that do not choose it evaluate what it is compared with.
-        let is_alike = self == new && !matches!(self, LineShape::Other | LineShape::Case);
-        is_alike || is_plain(self) && is_plain(new)
+        match (self, new) {
+            (LineShape::Statement, LineShape::Blank) => true,
+            // Of a case the tests that do not choose it evaluate what it is compared with.
+            (LineShape::Other | LineShape::Case, _) => false,
+            _ => self == new,
+        }
+    }
+
+    /// Whether it is executed itself, and not only the lines around it.
+    pub(super) fn is_executed(self) -> bool {
+        matches!(self, LineShape::Statement | LineShape::Head | LineShape::ElseIf)
     }
 
     /// Whether what comes right before this line goes on to execute it.
@@ -66,20 +73,22 @@ impl LineShape {
         }
     }
 
-    /// Whether lines of these kinds are whole statements, with all of their blocks.
-    pub(super) fn are_whole(lines: impl IntoIterator<Item = LineShape>) -> bool {
-        let mut depth = 0_usize;
-        for line in lines {
+    /// The numbers of the lines with which the statements begin, or go on, that lines of these kinds are, beside those in their blocks.
+    /// `None` if they are not whole statements, with all of their blocks.
+    pub(super) fn statements(lines: impl IntoIterator<Item = LineShape>) -> Option<Vec<usize>> {
+        let (mut depth, mut found) = (0_usize, Vec::new());
+        for (number, line) in lines.into_iter().enumerate() {
+            found.extend((depth == 0 && line.is_executed()).then_some(number));
             match line {
                 LineShape::Statement | LineShape::Blank => {}
                 LineShape::Head => depth += 1,
                 LineShape::ElseIf | LineShape::Else | LineShape::Case if depth > 0 => {}
                 LineShape::End if depth > 0 => depth -= 1,
                 LineShape::Other | LineShape::ElseIf | LineShape::Else | LineShape::Case | LineShape::End => {
-                    return false;
+                    return None;
                 }
             }
         }
-        depth == 0
+        (depth == 0).then_some(found)
     }
 }

@@ -304,33 +304,37 @@ fn unchanged(hunks: &[Hunk], old: &FileText, new: &FileText) -> impl Iterator<It
     begins.zip(ends).flat_map(|((old_at, new_at), (old_end, new_end))| (old_at..old_end).zip(new_at..new_end))
 }
 
-// The old lines of each block that are executed by all that comes by the block.
+// The old lines that are executed by all that comes by a block, each by itself: of lines of one statement, one may belong to no part that
+// the runner counts.
 fn executing(hunks: &[Hunk], old: &FileText, new: &FileText) -> Option<Vec<LineSpan>> {
     // Behind a quote that changed, lines may be others.
     if unchanged(hunks, old, new).any(|(before, after)| old.shape(before) != new.shape(after)) {
         return None;
     }
-    let is_blank = |line: &usize| old.shape(*line) == LineShape::Blank;
-    let is_whole =
-        |text: &FileText, lines: &Range<usize>| LineShape::are_whole(lines.clone().map(|line| text.shape(line)));
-    let of_hunk = |hunk: &Hunk| {
-        let mut pairs = hunk.old.clone().zip(hunk.new.clone());
-        let is_alike = hunk.old.len() == hunk.new.len()
-            && pairs.all(|(before, after)| old.shape(before).may_become(new.shape(after)));
-        let are_whole = || is_whole(old, &hunk.old) && is_whole(new, &hunk.new);
-        if !is_alike && !are_whole() {
-            return None;
-        }
-        if !hunk.old.clone().all(|line| is_blank(&line)) {
-            return span(&hunk.old);
-        }
-        let behind = (hunk.old.end..old.lines()).find(|line| !is_blank(line));
-        let before = (0..hunk.old.start).rev().find(|line| !is_blank(line));
-        let behind = behind.filter(|line| old.is_body(*line) && old.shape(*line).begins_statement());
-        let beside = behind.or_else(|| before.filter(|line| old.shape(*line).leads_on()))?;
-        span(&(beside..beside + 1))
+    let lines: Option<Vec<Vec<usize>>> = hunks.iter().map(|hunk| executing_block(hunk, old, new)).collect();
+    lines?.concat().into_iter().map(|line| span(&(line..line + 1))).collect()
+}
+
+fn executing_block(hunk: &Hunk, old: &FileText, new: &FileText) -> Option<Vec<usize>> {
+    let [before, after] = [(old, &hunk.old), (new, &hunk.new)]
+        .map(|(text, lines)| lines.clone().map(|line| text.shape(line)).collect::<Vec<LineShape>>());
+    let is_alike =
+        before.len() == after.len() && before.iter().zip(&after).all(|(before, after)| before.may_become(*after));
+    let executed = if is_alike {
+        (0..before.len()).filter(|number| before[*number].is_executed()).collect()
+    } else {
+        LineShape::statements(after)?;
+        LineShape::statements(before)?
     };
-    hunks.iter().map(of_hunk).collect()
+    if !executed.is_empty() {
+        return Some(executed.into_iter().map(|number| hunk.old.start + number).collect());
+    }
+    // What is new has its place between two lines.
+    let is_there = |line: &usize| old.shape(*line) != LineShape::Blank;
+    let behind = (hunk.old.end..old.lines()).find(is_there);
+    let before = (0..hunk.old.start).rev().find(is_there);
+    let behind = behind.filter(|line| old.is_body(*line) && old.shape(*line).begins_statement());
+    Some(vec![behind.or_else(|| before.filter(|line| old.shape(*line).leads_on()))?])
 }
 
 /// For each line of a source the body of a function around it; `None` for a language of which they are not known.
@@ -444,19 +448,22 @@ mod tests {
             ("return 1", "return 2", Some(vec![span(11, 11)])),
             ("if x {", "if !x {", Some(vec![span(7, 7)])),
             ("if z {", "if !z {", Some(vec![span(9, 9)])),
-            ("\t\ty()\n\t} else if z", "\t\tz()\n\t} else if y", Some(vec![span(8, 9)])),
+            ("\t\ty()\n\t} else if z", "\t\tz()\n\t} else if y", Some(vec![span(8, 8), span(9, 9)])),
             ("`a\n`", "`a\n\n`", Some(vec![span(5, 5)])),
             ("\t\ty()\n", "", Some(vec![span(8, 8)])),
             ("\treturn 1", "\ty()\n\treturn 1", Some(vec![span(11, 11)])),
             ("{\n\t}", "{\n\t\ty()\n\t}", Some(vec![span(9, 9)])),
             ("if x {", "for x {", Some(vec![span(7, 7)])),
             ("\t}\n\treturn", "\t}\n\tif y {\n\t}\n\treturn", Some(vec![span(11, 11)])),
-            ("\tif x {\n\t\ty()\n\t} else if z {\n\t}\n", "", Some(vec![span(7, 10)])),
+            ("\tif x {\n\t\ty()\n\t} else if z {\n\t}\n", "", Some(vec![span(7, 7)])),
             ("\treturn 1\n", "\tswitch x {\n\tcase 1:\n\t}\n\treturn 2\n", Some(vec![span(11, 11)])),
             ("} else if z {", "} else {", None),
             ("\t}\n\treturn", "\t} else {\n\t}\n\treturn", None),
             ("\t\ty()\n", "\t\ty()\n\t}\n\tif y {\n", None),
-            ("`a\n`", "1", Some(vec![span(4, 5)])),
+            ("`a\n`", "1", Some(vec![span(4, 4), span(5, 5)])),
+            ("\n\n\tif x", "\n\ty()\n\tif x", Some(vec![span(7, 7)])),
+            ("`\n\n\tif x", "`+a\n\ty()\n\tif !x", None),
+            ("\t}\n\treturn", "\t} // z\n\ty()\n\treturn", None),
             ("`a\n`", "`a\n`+`", None),
             ("F() int", "F() int64", None),
         ] {

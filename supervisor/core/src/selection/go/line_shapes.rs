@@ -8,14 +8,14 @@ use super::super::line_shape::LineShape;
 use super::tokens::{GoToken, GoTokenKind, go_tokens};
 
 /// Words of lines that are no plain part of a statement.
-const NOT_PLAIN: [&str; 11] =
-    ["case", "const", "default", "else", "for", "func", "goto", "if", "select", "switch", "type"];
+const NOT_PLAIN: [&str; 10] = ["case", "const", "default", "else", "for", "func", "if", "select", "switch", "type"];
 
 /// The kind of each line.
 pub(in super::super) fn go_line_shapes(text: &str) -> Vec<LineShape> {
     let mut lines: Vec<Line<'_>> = text.split_inclusive('\n').map(|_| Line::default()).collect();
     for token in go_tokens(text) {
-        if token.kind == GoTokenKind::Unreadable {
+        // What jumps may come by a line without executing those before it.
+        if token.kind == GoTokenKind::Unreadable || token.kind == GoTokenKind::Word && token.text == "goto" {
             return vec![LineShape::Other; lines.len()];
         }
         // A text over several lines is a part of what is around it.
@@ -130,5 +130,6 @@ mod tests {
         let text = "f(`\n{ case\n`, x)\r\n/* if {\n} */ g()\n\nif x {\n";
         assert_eq!(go_line_shapes(text), [Statement, Statement, Statement, Blank, Statement, Blank, Head]);
         assert_eq!(go_line_shapes("a\n\"\n"), [Other, Other], "what cannot be read");
+        assert_eq!(go_line_shapes("a()\ngoto b\n"), [Other, Other], "what is executed may jump");
     }
 }
