@@ -171,7 +171,8 @@ fn measures_not_every_run_of_tests_that_it_makes_much_slower() {
     };
     assert!(measured(&[]).0);
     let (is_measured, notes) = measured(&[]);
-    assert!(!is_measured && notes.contains("to learn what measuring costs: with it, the tests took 30 s"), "{notes}");
+    // Not the figure: it counts from when the output of the first test was read, which is late on a busy machine.
+    assert!(!is_measured && notes.contains("to learn what measuring costs: with it, the tests took "), "{notes}");
     let (is_measured, notes) = measured(&[]);
     assert!(!is_measured && notes.contains("so that one run of all tests in 5 measures them"), "{notes}");
     assert!(measured(&["--test", "tests::waits_1"]).0, "a run of some tests measures");
