@@ -29,6 +29,9 @@ use tonic::Code;
 /// Variable with the duration of the long load in seconds; the Makefile sets it.
 const SECONDS: &str = "PROCTOR_LOAD_SECONDS";
 
+/// How long a host that is whole again may refuse runs: until its next trial worker, three failed trials in a row behind the first.
+const TRIAL_WAIT_MAX: Duration = Duration::from_secs(4);
+
 /// Clients of each tenant, each with its own session and workspace.
 const LANES: usize = 6;
 
@@ -86,7 +89,8 @@ impl LoadContext {
             CallError::Status { code: Code::Unavailable, reason, .. } if reason == reason::HOST_FAILED => {
                 let effects =
                     [FaultEffect::NoDescriptors, FaultEffect::HostLacksResources, FaultEffect::ProcessesKilled];
-                (reason.clone(), effects.into_iter().any(had_effect))
+                let since = since.checked_sub(TRIAL_WAIT_MAX).unwrap_or(since);
+                (reason.clone(), effects.into_iter().any(|effect| self.tally.had_effect_since(effect, since)))
             }
             // A missing worker binary needs a repair by the operator.
             CallError::Status { code: Code::Internal, text, .. } => {
