@@ -228,8 +228,8 @@ const AFFECTED_HELP: &str = "\
 A test is selected if it failed, was flaky or was skipped when it last ran, if it
 executed a changed line, or if what it imports changed. Settings, lock files, data
 files and whatever cannot be told select all tests, with the reason. It needs a run
-of all tests before; tests of cargo, go, jest, nextest, node, pytest, unittest and
-vitest are selected.
+of all tests before; tests of cargo, go, jest, mocha, nextest, node, pytest, unittest
+and vitest are selected.
 
 Exit status: 0, whatever was found; 2 if there is no such revision.
 

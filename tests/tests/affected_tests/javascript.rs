@@ -399,28 +399,128 @@ fn a_test_of_vitest_that_starts_a_process_runs_with_any_change() {
     check_a_test_with_a_process(&with_a_process("vitest run", "import { test } from 'vitest';\n"), "src/price.mjs");
 }
 
-#[test]
-fn a_test_of_jest_that_starts_a_process_runs_with_any_change() {
+/// The same as CommonJS modules.
+fn with_a_process_of_common_js(runner: &str) -> TestWorkspace {
     let start = "test('starts', () => {\n  const { ['exec' + 'FileSync']: run } = require(['node:child', 'process'].join('_'));\n  run(process.execPath, ['bin/cli.js']);\n});\n";
-    let workspace = javascript_workspace(&[
-        ("package.json", r#"{"scripts":{"test":"jest"}}"#),
+    let test = if runner == "mocha" { "const test = it;\n" } else { "" };
+    javascript_workspace(&[
+        ("package.json", &format!(r#"{{"scripts":{{"test":"{runner}"}}}}"#)),
         ("bin/cli.js", "const { total } = require('../src/price');\nif (total(2) !== 4) process.exitCode = 1;\n"),
         ("src/price.js", "exports.total = (a) => {\n  return a * 2;\n};\n"),
-        ("test/starts.test.js", start),
-        ("test/total.test.js", "const { total } = require('../src/price');\ntest('total', () => void total(2));\n"),
-        ("test/alone.test.js", "test('alone', () => {});\n"),
-    ]);
-    check_a_test_with_a_process(&workspace, "src/price.js");
+        ("test/starts.test.js", &format!("{test}{start}")),
+        (
+            "test/total.test.js",
+            &format!("{test}const {{ total }} = require('../src/price');\ntest('total', () => void total(2));\n"),
+        ),
+        ("test/alone.test.js", &format!("{test}test('alone', () => {{}});\n")),
+    ])
 }
 
 #[test]
-fn mocha_tests_all_run() {
+fn a_test_of_jest_that_starts_a_process_runs_with_any_change() {
+    check_a_test_with_a_process(&with_a_process_of_common_js("jest"), "src/price.js");
+}
+
+#[test]
+fn a_test_of_mocha_that_starts_a_process_runs_with_any_change() {
+    check_a_test_with_a_process(&with_a_process_of_common_js("mocha"), "src/price.js");
+}
+
+/// Test files of Mocha that load the price through a barrel, another source that an earlier test file has loaded, something while they
+/// run, and nothing; one that calls what only another has loaded.
+const MOCHA: [(&str, &str); 13] = [
+    ("package.json", r#"{"scripts":{"test":"mocha --require ./test/setup.js"}}"#),
+    ("test/setup.js", "global.rate = require('../src/rate').rate;\n"),
+    ("src/rate.js", "exports.rate = 3;\n"),
+    ("src/price.js", PRICE_JS),
+    ("src/barrel.js", "module.exports = { ...require('./price') };\n"),
+    ("src/late.js", "exports.late = () => 4;\n"),
+    ("src/cart.js", "exports.lazy = () => require('./late').late();\n"),
+    ("test/alone.js", "it('alone', () => {});\n"),
+    ("test/cart.js", "const { lazy } = require('../src/cart');\nit('lazy', () => void lazy());\n"),
+    (
+        "test/mode.js",
+        "const { mode } = require('../src/mode');\nit('mode', () => {\n  if (mode() !== 1) throw new Error();\n});\n",
+    ),
+    ("src/mode.js", "exports.mode = () => {\n  return 1;\n};\nArray.mode = exports.mode;\n"),
+    ("test/other.js", "const { lazy } = require('../src/cart');\nit('other', () => void (lazy(), Array.mode?.()));\n"),
+    (
+        "test/total.js",
+        "const { total } = require('../src/barrel');\nit('total', () => {\n  if (total(1) !== 2) throw new Error();\n});\n",
+    ),
+];
+
+#[test]
+fn mocha_tests_follow_what_their_files_depend_on() {
+    let workspace = javascript_workspace(&MOCHA);
+    let path = &workspace.path;
+    let ran = workspace.proctor(&["run"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(affected(&workspace, "last_run"), "");
+    let executed = |name: &str, file: &str| format!("{name} executed a changed line: {file}");
+    let loads = |name: &str, file: &str| format!("{name} loads a changed file: {file}");
+    let own = |name: &str, file: &str| format!("{name} own file or package changed: {file}");
+
+    write_before_run(path, "src/price.js", &PRICE_JS.replace("a * 2", "a * 3"));
+    assert_eq!(affected(&workspace, "last_run"), executed("total", "src/price.js"));
+    let some = run_affected(&workspace, 1);
+    assert_eq!((names(&some), &some["affected"]["left_out"]), (vec!["total".to_owned()], &json!(4)));
+    write_before_run(path, "src/price.js", PRICE_JS);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["total"]);
+    // Of a function that no test executed, the file decides: what was executed was so for all.
+    write_before_run(path, "src/price.js", &PRICE_JS.replace("  return a;", "  return a + 1;"));
+    assert_eq!(affected(&workspace, "last_run"), loads("total", "src/price.js"));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["total"]);
+    write_before_run(path, "src/barrel.js", "module.exports = { ...require('./price'), more: 1 };\n");
+    assert_eq!(affected(&workspace, "last_run"), loads("total", "src/barrel.js"));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["total"]);
+    // Loaded while a test runs, by the first of two.
+    write_before_run(path, "src/late.js", "exports.late = () => 2 + 2;\n");
+    let both = [executed("lazy", "src/late.js"), executed("other", "src/late.js")].join(", ");
+    assert_eq!(affected(&workspace, "last_run"), both);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["lazy", "other"]);
+    // What a test calls without loading it.
+    write_before_run(path, "src/mode.js", "exports.mode = () => {\n  return 1 + 0;\n};\nArray.mode = exports.mode;\n");
+    let both = [executed("mode", "src/mode.js"), loads("other", "src/mode.js")].join(", ");
+    assert_eq!(affected(&workspace, "last_run"), both);
+    assert_eq!(names(&run_affected(&workspace, 0)), ["mode", "other"]);
+    write_before_run(path, "test/alone.js", "it('alone', () => {});\nit('more', () => {});\n");
+    assert_eq!(affected(&workspace, "last_run"), own("alone", "test/alone.js"));
+    assert_eq!(names(&run_affected(&workspace, 0)), ["alone", "more"]);
+    for (file, text) in [("src/rate.js", "exports.rate = 1 + 2;\n"), ("test/setup.js", "global.rate = 3;\n")] {
+        write_before_run(path, file, text);
+        let full = format!("full: {file}, which the runner loads for itself, was changed");
+        assert_eq!(affected(&workspace, "last_run"), full);
+        assert_eq!(workspace.proctor(&["run"]).status, 0);
+    }
+}
+
+#[test]
+fn what_a_test_file_of_mocha_sets_up_for_others_runs_all_tests() {
     let workspace = javascript_workspace(&[
         ("package.json", r#"{"scripts":{"test":"mocha"}}"#),
-        ("test/a.js", "it('a', () => {});\n"),
+        (
+            "test/a.js",
+            "require('../lib/global');\nrequire('../lib/hooks');\nrequire('../lib/late');\nit('a', () => {});\n",
+        ),
+        ("test/b.js", "it('b', () => {\n  if (limit !== 1) throw new Error();\n});\n"),
+        ("test/c.js", "it('c', () => {});\n"),
+        ("lib/global.js", "global.limit = 1;\n"),
+        ("lib/hooks.js", "before(() => {});\n"),
+        ("lib/late.js", "import('./module.mjs');\n"),
+        ("lib/module.mjs", "export const a = 1;\n"),
     ]);
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    let found = affected(&workspace, "last_run");
-    assert!(found.starts_with("full: tests of mocha are not selected by changes"), "{found}");
-    assert_eq!(run_affected(&workspace, 0)["outcome"], "passed");
+    for file in ["lib/global.js", "lib/hooks.js", "lib/module.mjs"] {
+        let text = fs::read_to_string(workspace.path.join(file)).unwrap();
+        write_before_run(&workspace.path, file, &format!("{text}\n// More.\n"));
+        let found = affected(&workspace, "last_run");
+        assert!(found.starts_with(&format!("full: {file}")), "{found}");
+        write_before_run(&workspace.path, file, &text);
+        assert_eq!(affected(&workspace, "last_run"), "");
+    }
+    // What it loads is not known, since a module of another kind may load anything.
+    write_before_run(&workspace.path, "test/c.js", "it('c', () => {});\n// More.\n");
+    let expected = "c own file or package changed: test/c.js, a what it executes is not known";
+    assert_eq!(affected(&workspace, "last_run"), expected);
 }

@@ -1,4 +1,4 @@
-//! Which files of the workspace each test file loaded, of test files with modules of their own (Jest, Vitest, Node).
+//! Which files of the workspace each test file loaded (Jest, Vitest, Node), or depends on where test files share their modules (Mocha).
 
 use crate::bounds::{COVERED_FILES_MAX, LOADED_FILES_BYTES_MAX};
 use base64::Engine as _;

@@ -11,6 +11,38 @@ use crate::coverage::{LineSpan, united};
 use crate::test_case::TestId;
 use std::collections::BTreeSet;
 
+/// Where lines of a changed file were when its tests were measured.
+struct MeasuredLines(Vec<LineMap>);
+
+impl MeasuredLines {
+    /// `None` if a text that tests were measured with is not known, or differs in more lines than are compared.
+    fn new(input: &SelectionInput<'_>, change: &ChangedFile) -> Option<MeasuredLines> {
+        let texts = input.baseline.measured_texts(&change.path)?;
+        let maps = texts.iter().map(|text| Some(LineMap::new(text, change.new.as_ref()?)));
+        let maps: Vec<LineMap> = maps.collect::<Option<_>>()?;
+        maps.iter().all(LineMap::knows_lines).then_some(MeasuredLines(maps))
+    }
+
+    fn around(&self, lines: &[LineSpan]) -> Vec<LineSpan> {
+        let lines = lines.iter().flat_map(|lines| self.0.iter().flat_map(|map| map.old_lines_around(*lines)));
+        united(lines.collect())
+    }
+}
+
+/// Selects the tests that executed a changed line themselves: these are the most likely to fail. What tests share is not looked at.
+pub(super) fn add_tests_that_executed(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) {
+    let executing = || {
+        let map = LineMap::new(change.old.as_ref()?, change.new.as_ref()?);
+        let changed = map.changed_lines();
+        let measured = MeasuredLines::new(input, change)?;
+        let is_compared = map.knows_lines() && changed.len() <= SELECTION_LINES_MAX;
+        is_compared.then(|| input.index.tests_touching_by_themselves(&change.path, &measured.around(&changed)))
+    };
+    for test in executing().into_iter().flatten() {
+        picks.test(&test, Reason::ExecutedLine(change.path.clone()));
+    }
+}
+
 /// Selects the test files (JavaScript) or targets (Rust) with a test of [`add_tests_of_lines`]. False if these are not all that may be
 /// affected.
 pub(super) fn add_tests_of_functions(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) -> bool {
@@ -33,22 +65,13 @@ pub(super) fn add_tests_of_lines(
 ) -> Option<BTreeSet<TestId>> {
     let map = LineMap::new(change.old.as_ref()?, change.new.as_ref()?);
     let text = input.sources.get(&change.path).filter(|_| change.how == HowChanged::Edited)?;
-    let texts = input.baseline.measured_texts(&change.path).filter(|_| map.knows_lines())?;
-    let since_measured: Vec<LineMap> =
-        texts.iter().map(|text| Some(LineMap::new(text, change.new.as_ref()?))).collect::<Option<_>>()?;
-    if !since_measured.iter().all(LineMap::knows_lines) {
-        return None;
-    }
-    let measured = |lines: &[LineSpan]| {
-        let lines = lines.iter().flat_map(|lines| since_measured.iter().flat_map(|map| map.old_lines_around(*lines)));
-        united(lines.collect())
-    };
+    let measured = MeasuredLines::new(input, change).filter(|_| map.knows_lines())?;
     let changed = map.changed_lines();
     if changed.len() > SELECTION_LINES_MAX {
         return None;
     }
     // These are the most likely to fail.
-    let executing = || input.index.tests_touching(&change.path, Some(&measured(&changed))).tests;
+    let executing = || input.index.tests_touching(&change.path, Some(&measured.around(&changed))).tests;
     let executing = tests_coming_by(input, change).unwrap_or_else(|| executing().into_iter().collect());
     executing.iter().for_each(|test| picks.test(test, Reason::ExecutedLine(change.path.clone())));
     if map.changes_declarations() {
@@ -67,7 +90,8 @@ pub(super) fn add_tests_of_lines(
     let mut tests: BTreeSet<TestId> = BTreeSet::new();
     for (first, last) in around {
         // The lines between those of the brackets.
-        let lines = measured(&[LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? }]);
+        let lines = LineSpan { first: u32::try_from(first + 2).ok()?, last: u32::try_from(last).ok()? };
+        let lines = measured.around(&[lines]);
         let executing = input.index.tests_touching(&change.path, Some(&lines)).tests;
         if executing.is_empty() && !is_all_measured {
             return None;

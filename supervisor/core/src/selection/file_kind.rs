@@ -21,7 +21,7 @@ impl Ecosystem {
             "go" => Some(Ecosystem::Go),
             "cargo" | "nextest" => Some(Ecosystem::Rust),
             "pytest" | "unittest" => Some(Ecosystem::Python),
-            "jest" | "node" | "vitest" => Some(Ecosystem::JavaScript),
+            "jest" | "mocha" | "node" | "vitest" => Some(Ecosystem::JavaScript),
             _ => None,
         }
     }
@@ -34,7 +34,9 @@ impl Ecosystem {
             Ecosystem::Go => name.ends_with(".go") || name == "go.mod",
             Ecosystem::Rust => name.ends_with(".rs") || name == "Cargo.toml",
             Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
-            Ecosystem::JavaScript => is_script(name) || name == "package.json" || name == "jest.config.json",
+            Ecosystem::JavaScript => {
+                is_script(name) || matches!(name, "package.json" | "jest.config.json") || name.starts_with(".mocharc")
+            }
         }
     }
 
@@ -204,6 +206,8 @@ const JAVASCRIPT: &[(Pattern, FileKind)] = &[
     (Affixes("babel.config.", ""), BUILD),
     (Affixes("jest.config.", ""), RUNNER),
     (Affixes("jest-", ".config.js"), RUNNER),
+    (Affixes(".mocharc", ""), RUNNER),
+    (Name("mocha.opts"), RUNNER),
     (Affixes("vitest.config.", ""), RUNNER),
     (Affixes("vitest.workspace.", ""), RUNNER),
     (Affixes("vite.config.", ""), RUNNER),

@@ -16,13 +16,14 @@ const TYPE_CHECKERS_OF_JEST: [&str; 3] = ["ts-jest", "jest-preset-angular", "@an
 const TEST_SETTINGS: [&str; 4] = ["testMatch", "testRegex", "testPathPattern", "--config"];
 
 /// Words of settings by which a new file may be loaded although no source names it, and without which it is not.
-const LOADING_SETTINGS: [(&str, Option<&str>); 6] = [
+const LOADING_SETTINGS: [(&str, Option<&str>); 7] = [
     ("resolver", None),
     ("haste", None),
     ("automock", None),
     ("plugins", Some("vitest")),
     ("registerHooks", Some("node")),
     ("loader", Some("node")),
+    ("loader", Some("mocha")),
 ];
 
 /// The texts of a workspace.
@@ -65,7 +66,7 @@ impl<'a> JavaScriptFiles<'a> {
 
     /// Settings of the runner and of what transforms for it.
     pub(super) fn runner_settings(&self) -> impl Iterator<Item = &'a str> {
-        let begins = ["jest", "vite", "babel.config.", ".babelrc", "package.json"];
+        let begins = ["jest", ".mocharc", "vite", "babel.config.", ".babelrc", "package.json"];
         let is_of_runner = move |path: &&str| begins.iter().any(|begin| file_name(path).starts_with(begin));
         self.settings().map(|(path, _)| path).filter(is_of_runner)
     }
@@ -78,6 +79,7 @@ impl<'a> JavaScriptFiles<'a> {
     pub(super) fn type_checker(&self) -> Option<&'static str> {
         match self.framework {
             "jest" => return TYPE_CHECKERS_OF_JEST.into_iter().find(|package| self.is_in_settings(package)),
+            "mocha" => return self.settings().any(|(_, text)| compiles_with_ts_node(text)).then_some("ts-node"),
             "node" => return None,
             _ => {}
         }
@@ -144,7 +146,7 @@ impl<'a> JavaScriptFiles<'a> {
 
     fn may_reach_any(&self, text: &str) -> bool {
         let is_unseen = match self.framework {
-            "node" => false,
+            "mocha" | "node" => false,
             "vitest" => compiles_or_addresses(text) || loads_natively(text),
             _ => compiles_or_addresses(text),
         };
@@ -220,6 +222,16 @@ impl<'a> JavaScriptFiles<'a> {
         }
         found
     }
+}
+
+/// Whether settings compile with ts-node, or a program around it, and do not only depend on it. Where it does not check types, its own
+/// settings or the environment may say so as well, which are not read.
+fn compiles_with_ts_node(text: &str) -> bool {
+    let names = ["ts-node", "ts-mocha"].into_iter().flat_map(|name| text.match_indices(name));
+    names.map(|(at, name)| &text[at + name.len()..]).any(|rest| {
+        let is_dependency = rest.starts_with("\":");
+        !is_dependency && !rest.starts_with("/register/transpile-only") && !rest.starts_with("/transpile-only")
+    })
 }
 
 /// Whether a directory of this name is above the file at `path`.

@@ -1,9 +1,9 @@
-//! The rules for JavaScript and TypeScript: by the files that each test file was seen to load in the runs that measured it.
+//! The rules for JavaScript and TypeScript: by the files that each test file was seen to load, or to depend on, in the runs that measured it.
 //!
 //! Names in texts only decide where nothing could be seen: of new and removed files, of files that a source reads by itself, and of what
 //! the runner imports for itself.
 
-use super::changed_lines::add_tests_of_functions;
+use super::changed_lines::{add_tests_of_functions, add_tests_that_executed};
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_files::{JavaScriptFiles, first_stem};
 use super::javascript_text::has_hoisted_call;
@@ -134,7 +134,12 @@ impl JavaScriptRules<'_> {
         is_script(path) && !self.input.sources.contains_key(path) && self.input.now.file(path).is_some()
     }
 
-    // Each test file has its modules for itself, so that a line which none of its tests executed changes nothing in them.
+    // Whether all test files share their modules: the first to need something kept has executed it for the others.
+    fn shares_modules(&self) -> bool {
+        self.input.baseline.framework == "mocha"
+    }
+
+    // Where each test file has its modules for itself, a line which none of its tests executed changes nothing in them.
     fn edited(&self, picks: &mut Picks, change: &ChangedFile) -> Result<(), FullReason> {
         let path = change.path.as_str();
         if self.is_test(path) {
@@ -143,6 +148,11 @@ impl JavaScriptRules<'_> {
         let loading = self.test_files_loading([path]);
         if loading.is_empty() && !self.is_test(path) {
             return if self.is_as_in_last_run(change) { Ok(()) } else { Err(not_loaded(change)) };
+        }
+        if self.shares_modules() {
+            add_tests_that_executed(self.input, picks, change);
+            loading.iter().for_each(|test_file| picks.whole(test_file, Reason::Loaded(path.to_owned())));
+            return Ok(());
         }
         let may_be_hoisted = self.input.sources.get(path).is_none_or(|text| has_hoisted_call(text));
         if may_be_hoisted || !add_tests_of_functions(self.input, picks, change) {

@@ -8,6 +8,7 @@ use crate::id::RunId;
 use crate::report::Report;
 use crate::request::{EarlierState, RunRequest, Selection};
 use crate::test_case::TestOutcome;
+use crate::timestamp::Timestamp;
 
 const PRICE: &str = "function total(a) {\n  const b = a;\n  return b * 2;\n}\n\nfunction tax(a) {\n  return a;\n}\n\nmodule.exports = { total, tax };\n";
 
@@ -116,6 +117,58 @@ fn a_changed_source_selects_the_test_files_that_loaded_it() {
             assert_eq!(edited, expected, "{path}, {framework}");
         }
     }
+}
+
+#[test]
+fn test_files_of_mocha_that_share_a_source_run_with_each_edit_of_it() {
+    let [price, cart, ..] = TESTS;
+    for text in [
+        PRICE.replace("b * 2", "b * 3"),
+        PRICE.replace("  return a;", "  return a + 1;"),
+        PRICE.replace("module.exports", "exports.more = 1; module.exports"),
+    ] {
+        let edited = select("mocha", |now| drop(now.insert("src/price.js".into(), text.clone())));
+        assert_eq!(edited, with_reader(&[price, cart]), "{text}");
+    }
+    let late = |now: &mut Files| drop(now.insert("src/late.js".into(), "exports.late = 5;\n".into()));
+    assert_eq!(select("mocha", late), with_reader(&[cart]));
+    // What tests share, as they load it, is executed by all.
+    let mut project = project_with("mocha", &project_files(), &TESTS, loaded());
+    let together = CoverageMeasurement {
+        attribution: Attribution::File,
+        files: vec![("src/late.js".to_owned(), vec![LineSpan { first: 1, last: 1 }])],
+        ..measured("src/alone.test.js", "alone", &[])
+    };
+    project.index.ingest(vec![together], true, Timestamp::default());
+    project.index.record_loaded([], loaded(), true);
+    let mut now = project_files();
+    late(&mut now);
+    assert_eq!(shown(&project.select(&now)), with_reader(&[cart]));
+}
+
+#[test]
+fn settings_of_mocha_and_what_checks_types_run_all_tests() {
+    let with = |settings: &'static str, text: &'static str, changed: &'static str| {
+        let mut before = project_files();
+        before.insert(settings.into(), text.into());
+        let mut now = before.clone();
+        now.insert(changed.into(), "exports.late = 5;\n".into());
+        shown(&project_with("mocha", &before, &TESTS, loaded()).select(&now))
+    };
+    let late = "src/late.js";
+    assert!(with(".mocharc.cjs", "", ".mocharc.cjs").starts_with("full: .mocharc.cjs, a test runner's settings"));
+    assert!(with("test/mocha.opts", "", "test/mocha.opts").starts_with("full: test/mocha.opts, a test runner's"));
+    assert!(with(".mocharc.yml", "require: ts-node/register", late).contains("ts-node checks types"));
+    assert!(with("package.json", r#"{"scripts":{"test":"mocha -r ts-node/register"}}"#, late).contains("checks types"));
+    assert!(with("package.json", r#"{"scripts":{"test":"ts-mocha"}}"#, late).contains("checks types"));
+    for (settings, text) in [
+        ("package.json", r#"{"devDependencies":{"ts-node":"10"}}"#),
+        (".mocharc.json", r#"{"require":"ts-node/register/transpile-only"}"#),
+    ] {
+        assert_eq!(with(settings, text, late), with_reader(&[TESTS[1]]), "{text}");
+    }
+    let new = with(".mocharc.json", r#"{"loader":"./loader.mjs"}"#, "src/new.js");
+    assert!(new.contains("loader load modules by a convention"), "{new}");
 }
 
 #[test]

@@ -129,7 +129,7 @@ pub enum FullReason {
     NeverGreen,
     /// The framework's tests cannot be selected.
     #[error(
-        "tests of {framework} are not selected by changes: that works for cargo, go, jest, nextest, node, pytest, unittest and vitest"
+        "tests of {framework} are not selected by changes: that works for cargo, go, jest, mocha, nextest, node, pytest, unittest and vitest"
     )]
     Unsupported {
         /// The framework.

@@ -398,8 +398,8 @@ fn other_settings_or_too_little_knowledge_run_everything() {
     );
     let unmeasured = Project::new("go", &go_files(), &passed(GO_TESTS), Vec::new());
     assert_eq!(shown(&unmeasured.select(&go_files())), "full: no coverage has been measured here");
-    let mocha = Project::new("mocha", &go_files(), &passed(GO_TESTS), Vec::new());
-    assert!(shown(&mocha.select(&go_files())).starts_with("full: tests of mocha are not selected by changes"));
+    let gradle = Project::new("gradle", &go_files(), &passed(GO_TESTS), Vec::new());
+    assert!(shown(&gradle.select(&go_files())).starts_with("full: tests of gradle are not selected by changes"));
     let mut cut = report_of("go", &passed(GO_TESTS));
     cut.partial = true;
     let ended = EndedRun {

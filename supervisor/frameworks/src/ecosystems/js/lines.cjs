@@ -121,8 +121,9 @@ class Lines {
   #isMixed = false;
   // Number of the last set of lines of a test and its subtests.
   #joint = 0;
-  // Whether processes or threads were started, of which no line is known, and whether a test says so.
+  // Whether processes or threads were started, of which no line is known, whether they may serve all test files, and whether a test says so.
   #hasStarted = false;
+  #isStartOfAll = false;
   #isStartSaid = false;
   #lastTest;
 
@@ -169,9 +170,17 @@ class Lines {
     this.#write('test', { package: pathIn(this.#workspace, file), name, uses, processes: this.#isStartSaid }, words);
   }
 
-  // A process or thread is started, which may serve this test or any later one.
-  started() {
+  // A process or thread is started, which may serve this test or any later one of its file, or of all files.
+  started(isOfAll = false) {
     this.#hasStarted = true;
+    this.#isStartOfAll ||= isOfAll;
+  }
+
+  // The tests of another file begin.
+  beginFile() {
+    this.endOfTests();
+    this.#hasStarted = this.#isStartOfAll;
+    this.#lastTest = undefined;
   }
 
   // The last test is over. It stands for what was started behind it.
@@ -239,6 +248,12 @@ class Lines {
     if (files && natively) this.#write('loads', { package: pathIn(this.#workspace, file), files, natively });
   }
 
+  // Says which files a test file depends on that shares its modules with others. Without this record it is not known.
+  depends(file, files) {
+    const numbers = this.#numbersOf(this.#projectPaths(files));
+    if (numbers) this.#write('depends', { package: pathIn(this.#workspace, file), files: numbers });
+  }
+
   // Says which files the runner's own process was started with: settings, set-up of all tests, reporters.
   runner(files) {
     const numbers = this.#numbersOf(this.#projectPaths(files));
@@ -262,6 +277,20 @@ class Lines {
       numbers[at] = number;
     }
     return numbers;
+  }
+
+  // The project's sources among `files` that were loaded without probes: what they executed is not known.
+  unmeasuredAmong(files) {
+    const measured = new KeptSet();
+    for (let at = 0; at < this.#hits.files.length; at += 1) {
+      const { path, why } = this.#hits.files[at];
+      if (why === undefined) measured.add(join(this.#workspace, path));
+    }
+    const found = [];
+    for (let at = 0; at < files.length; at += 1) {
+      if (isProjectSource(files[at], this.#workspace) && !measured.has(files[at])) found[found.length] = files[at];
+    }
+    return found;
   }
 
   // Whether a file was loaded with probes.
@@ -482,4 +511,4 @@ const SOURCE = /\.(?:[cm]?[jt]sx?|svelte|vue)$/;
 
 const isProjectSource = (file, workspace) => SOURCE.test(file) && isProjectFile(file, workspace);
 
-module.exports = { Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, noteRunnerFiles, readSettings, takeSettings };
+module.exports = { KeptMap, KeptSet, Lines, attempt, isProjectFile, isProjectSource, lendSettings, noteFor, noteRunnerFiles, readSettings, takeSettings };

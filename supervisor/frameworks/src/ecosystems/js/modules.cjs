@@ -47,12 +47,14 @@ class MeasuredModules {
   #entry;
   // Files that Node loaded through the hooks, of any kind.
   #files = new Set();
+  #dependencies;
 
   // `settings`: the directories of the records, of the workspace, and of cached code. `entry`: the file that this process is for, if
-  // all others are loaded for it.
-  constructor(settings, entry) {
+  // all others are loaded for it. `dependencies`: what is told of each load.
+  constructor(settings, { entry, dependencies }) {
     this.#cache = settings.cache;
     this.#entry = entry;
+    this.#dependencies = dependencies;
     this.#workspace = settings.workspace;
     this.lines = new Lines(settings, install(globalThis));
     const { _compile } = Module.prototype;
@@ -61,7 +63,13 @@ class MeasuredModules {
       return text === undefined ? code : this.#withProbes(text, file);
     };
     Module.prototype._compile = function (code, file, format, ...more) {
-      return apply(_compile, this, [compiled(code, file, format), file, format, ...more]);
+      if (dependencies === undefined) return apply(_compile, this, [compiled(code, file, format), file, format, ...more]);
+      dependencies.begins(this, file, code);
+      try {
+        return apply(_compile, this, [compiled(code, file, format), file, format, ...more]);
+      } finally {
+        dependencies.ends(file);
+      }
     };
     this.#hasHooks = HAS_HOOKS && (entry !== undefined || isModulePackage(process.cwd()));
     if (this.#hasHooks) this.#register();
@@ -74,12 +82,19 @@ class MeasuredModules {
       const found = next(url, context);
       return attempt(() => this.#loaded(url, found)) ?? found;
     };
-    let own = registerHooks({ load });
+    const dependencies = this.#dependencies;
+    const resolve = (specifier, context, next) => {
+      const found = next(specifier, context);
+      attempt(() => dependencies.resolved(context.parentURL, found.url));
+      return found;
+    };
+    const hooks = dependencies === undefined ? { load } : { load, resolve };
+    let own = registerHooks(hooks);
     Module.registerHooks = (hooks) => {
       const theirs = registerHooks(hooks);
       attempt(() => {
         own.deregister();
-        own = registerHooks({ load });
+        own = registerHooks(hooks);
       });
       return theirs;
     };
@@ -90,6 +105,7 @@ class MeasuredModules {
     if (!url.startsWith('file:')) return found;
     const file = fileURLToPath(url);
     this.#files.add(file);
+    this.#dependencies?.loaded(file);
     if (!found.source || !MODULES.has(found.format)) return found;
     const text = withoutTypes(textOf(found), found.format);
     if (text === undefined) return found;
@@ -104,6 +120,11 @@ class MeasuredModules {
     this.lines.begin(body);
     globalThis.$proctor_lines.entryEnded = () => attempt(() => this.lines.endShared(body));
     return `${code}\n;typeof $proctor_lines=="function"&&$proctor_lines.entryEnded()\n`;
+  }
+
+  // Whether ES modules are seen as they are loaded.
+  get hasHooks() {
+    return this.#hasHooks;
   }
 
   // All files that this process loaded.

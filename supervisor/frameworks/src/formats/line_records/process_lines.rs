@@ -64,6 +64,9 @@ enum Record {
     /// Numbers of the files that a test file of JavaScript loaded, and of those that Node itself loaded beside its tests. Without such
     /// a record it is not known what it loads.
     Loads { package: String, files: Vec<u32>, natively: Vec<u32> },
+    /// Numbers of the files that a test file depends on which shares its modules with others: what it loaded, whichever test file was
+    /// the first to do so.
+    Depends { package: String, files: Vec<u32> },
     /// Numbers of the files that the runner loaded for itself.
     Runner { files: Vec<u32> },
     /// The test of this file ran alone.
@@ -110,6 +113,8 @@ pub(super) struct ProcessLines {
     /// By test file, the numbers of the files that it loaded.
     pub(super) loads: Vec<(String, Vec<u32>)>,
     pub(super) natively: Vec<u32>,
+    /// By test file, the numbers of the files that it depends on, where test files share their modules.
+    pub(super) depends: Vec<(String, Vec<u32>)>,
     pub(super) by_runner: Option<Vec<u32>>,
     pub(super) is_alone: bool,
     /// How many tests were chosen to run alone, and the most seconds that they took.
@@ -207,6 +212,7 @@ impl ProcessLines {
             }
             Record::Kept { .. } => self.kept.append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
+            Record::Depends { package, files } => self.depends.push((join(&self.dir, &package), files)),
             Record::Loads { package, files, mut natively } => {
                 self.loads.push((join(&self.dir, &package), files));
                 self.natively.append(&mut natively);
@@ -253,13 +259,23 @@ impl ProcessLines {
         }
         // A file of which no test ran, as where all are skipped, may fail to load after an edit.
         let is_test_file = |package: &str| finished.contains_key(package) || self.tests.is_empty();
-        for (package, numbers) in self.loads.iter().filter(|(package, _)| is_test_file(package)) {
-            if let Some(files) = self.names(numbers) {
+        let shared = self.depends.iter().map(|(package, numbers)| (package, self.with_executed(package, numbers)));
+        let own = self.loads.iter().map(|(package, numbers)| (package, numbers.clone()));
+        for (package, numbers) in own.chain(shared).filter(|(package, _)| is_test_file(package)) {
+            if let Some(files) = self.names(&numbers) {
                 loaded.add(package, files);
                 unknown.remove(package);
             }
         }
         unknown
+    }
+
+    /// These files, and those that tests of a test file executed: another test file may have put them in their way, as a plug-in.
+    fn with_executed(&self, package: &str, numbers: &[u32]) -> Vec<u32> {
+        let tests = self.tests.iter().filter(|test| test.package == package);
+        let executed = tests.flat_map(|test| test.words.iter().map(|word| word >> FILE_SHIFT));
+        let all: BTreeSet<u32> = numbers.iter().copied().chain(executed).collect();
+        all.into_iter().collect()
     }
 
     /// The names of the measured tests by package.

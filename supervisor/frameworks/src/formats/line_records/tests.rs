@@ -213,6 +213,12 @@ fn reads_which_files_a_test_file_loaded() {
     let shared = [A, B].map(|file| format!(r#"{{"kind":"loads","package":"../{file}","files":[0],"natively":[]}}"#));
     let shared = with_loads(&shared.join("\n"));
     assert!(!shared.knows(A) && !shared.knows(B), "they share their modules");
+    let depends = [(A, "0,1"), (B, "1")]
+        .map(|(file, files)| format!(r#"{{"kind":"depends","package":"../{file}","files":[{files}]}}"#));
+    let depends = with_loads(&depends.join("\n"));
+    assert_eq!(depends.test_files_loading(["src/m.py"]), [A], "they share their modules, and say what each depends on");
+    let executed = with_loads(r#"{"kind":"depends","package":"test_a.py","files":[]}"#);
+    assert_eq!(executed.test_files_loading(["src/m.py"]), [A], "what its tests executed");
     for damaged in [
         r#"{"kind":"loads","package":"test_a.py","files":[9],"natively":[]}"#,
         r#"{"kind":"loads","package":"test_a.py","files":[0],"natively":[9]}"#,

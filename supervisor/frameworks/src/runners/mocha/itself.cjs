@@ -31,4 +31,4 @@ function runnerClass() {
   return found ?? mocha().Runner;
 }
 
-module.exports = { major, mocha, options, runnerClass, whole };
+module.exports = { directory, major, mocha, options, runnerClass, whole };

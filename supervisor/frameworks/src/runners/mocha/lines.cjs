@@ -4,40 +4,64 @@
 
 const { attempt, takeSettings } = require('../js/lines.cjs');
 const { MeasuredModules } = require('../js/modules.cjs');
+const { watchStarts } = require('../js/node_internals.cjs');
+const { Dependencies } = require('./dependencies.cjs');
 const { runnerClass } = require('./itself.cjs');
 
 // A hook that belongs to no single test.
 const OF_SUITE = /^"(?:before|after) all"/;
 
 function measure(settings) {
-  const modules = new MeasuredModules(settings);
+  const dependencies = new Dependencies(settings);
+  const modules = new MeasuredModules(settings, { dependencies });
+  dependencies.seesModules = modules.hasHooks;
   const { prototype } = runnerClass();
   const { run } = prototype;
   let isRunning = false;
+  let last;
+  watchStarts(() => attempt(() => modules.lines.started(isOfAll(last?.currentRunnable))));
   prototype.run = function (...all) {
     // A test may run tests of its own.
     if (!isRunning) {
       isRunning = true;
+      last = this;
       this.once('end', () => (isRunning = false));
-      observe(this, modules);
+      attempt(() => observe(this, modules, dependencies));
     }
     return run.apply(this, all);
   };
 }
 
-function observe(runner, modules) {
+function observe(runner, modules, dependencies) {
   const { lines } = modules;
   let running;
+  // The file of the last suite or test.
+  let current;
+  // Mocha replaces `runner.suite` by each suite that it enters.
+  const testFiles = new Set();
+  dependencies.loadedAll();
+  runner.suite.eachTest((test) => testFiles.add(fileOf(test)));
+  testFiles.delete(undefined);
+  function enter(file) {
+    if (file === undefined || file === current) return;
+    current = file;
+    lines.beginFile();
+  }
   // A test's own hooks come behind its end, and after a failed one Mocha may leave out those behind it.
   function end() {
     if (running === undefined) return;
-    const file = running.file ?? running.parent?.file;
+    const file = fileOf(running);
     lines.end(running, file, running.titlePath());
     running = undefined;
     modules.noteMissing(file);
   }
+  runner.on('suite', (suite) => attempt(() => {
+    end();
+    enter(suite.file);
+  }));
   runner.on('test', (test) => attempt(() => {
     end();
+    enter(fileOf(test));
     running = test;
     lines.begin(test);
   }));
@@ -45,10 +69,17 @@ function observe(runner, modules) {
   runner.on('suite end', () => attempt(end));
   runner.once('end', () => attempt(() => {
     end();
+    lines.endOfTests();
     lines.outside();
     lines.imported(modules.imported());
+    dependencies.write(lines, testFiles);
   }));
 }
+
+const fileOf = (test) => test.file ?? test.parent?.file;
+
+// Whether what is started now may serve all test files: not for a test, nor in a hook of a suite.
+const isOfAll = (runnable) => runnable === undefined || (runnable.type === 'hook' && runnable.parent?.root !== false);
 
 const settings = takeSettings();
 if (settings !== undefined) attempt(() => measure(settings));

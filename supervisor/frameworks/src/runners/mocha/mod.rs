@@ -133,6 +133,7 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, v
 /// Injected files, beside those of all JavaScript runners.
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
+    ("mocha/dependencies.cjs", include_bytes!("dependencies.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
     ("mocha/lines.cjs", include_bytes!("lines.cjs")),
     ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),

@@ -84,7 +84,7 @@ class TestsOfFile {
 function measure(settings, file) {
   // Loaded here, so that workers and processes that a test starts stay as they are.
   const { MeasuredModules } = require('../js/modules.cjs');
-  const modules = new MeasuredModules(settings, file);
+  const modules = new MeasuredModules(settings, { entry: file });
   const { lines } = modules;
   watchStarts(() => attempt(() => lines.started()));
   const tests = new TestsOfFile(file, lines);
