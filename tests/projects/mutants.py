@@ -125,7 +125,8 @@ class Report:
         # A run of affected tests that selects none has no such part.
         affected = report.get("affected") or {"full_reason": None, "selected": 0, "left_out": 1}
         self.is_full, self.selected = bool(affected["full_reason"]), affected["selected"]
-        self.share = self.selected / (self.selected + affected["left_out"])
+        # Where no run of all tests has ended, none is known.
+        self.share = self.selected / max(self.selected + affected["left_out"], 1)
 
     @staticmethod
     def was_ended(test):
