@@ -512,14 +512,6 @@ impl CoverageIndex {
         })
     }
 
-    /// The same tests where these lines are known test by test, without those of which they are only known together.
-    #[must_use]
-    pub fn tests_touching_by_themselves(&self, file: &str, spans: &[LineSpan]) -> Vec<TestId> {
-        let Some(lines) = self.files.get(file) else { return Vec::new() };
-        let known = self.sets_with(|unit| unit.attribution == Attribution::Test);
-        self.tests_of(&(lines.executing(spans) & known)).tests
-    }
-
     /// The tests that may need one of these lines of `file`, though it was another test of their process that executed them.
     #[must_use]
     pub fn tests_of_kept_lines(&self, file: &str, spans: &[LineSpan]) -> CoveringTests {

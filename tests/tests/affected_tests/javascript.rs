@@ -459,7 +459,6 @@ fn mocha_tests_follow_what_their_files_depend_on() {
     assert_eq!(affected(&workspace, "last_run"), "");
     let executed = |name: &str, file: &str| format!("{name} executed a changed line: {file}");
     let loads = |name: &str, file: &str| format!("{name} loads a changed file: {file}");
-    let own = |name: &str, file: &str| format!("{name} own file or package changed: {file}");
 
     write_before_run(path, "src/price.js", &PRICE_JS.replace("a * 2", "a * 3"));
     assert_eq!(affected(&workspace, "last_run"), executed("total", "src/price.js"));
@@ -472,7 +471,7 @@ fn mocha_tests_follow_what_their_files_depend_on() {
     assert_eq!(affected(&workspace, "last_run"), loads("total", "src/price.js"));
     assert_eq!(names(&run_affected(&workspace, 0)), ["total"]);
     write_before_run(path, "src/barrel.js", "module.exports = { ...require('./price'), more: 1 };\n");
-    assert_eq!(affected(&workspace, "last_run"), loads("total", "src/barrel.js"));
+    assert_eq!(affected(&workspace, "last_run"), executed("total", "src/barrel.js"));
     assert_eq!(names(&run_affected(&workspace, 0)), ["total"]);
     // Loaded while a test runs, by the first of two.
     write_before_run(path, "src/late.js", "exports.late = () => 2 + 2;\n");
@@ -485,7 +484,7 @@ fn mocha_tests_follow_what_their_files_depend_on() {
     assert_eq!(affected(&workspace, "last_run"), both);
     assert_eq!(names(&run_affected(&workspace, 0)), ["mode", "other"]);
     write_before_run(path, "test/alone.js", "it('alone', () => {});\nit('more', () => {});\n");
-    assert_eq!(affected(&workspace, "last_run"), own("alone", "test/alone.js"));
+    assert_eq!(affected(&workspace, "last_run"), executed("alone", "test/alone.js"));
     assert_eq!(names(&run_affected(&workspace, 0)), ["alone", "more"]);
     for (file, text) in [("src/rate.js", "exports.rate = 1 + 2;\n"), ("test/setup.js", "global.rate = 3;\n")] {
         write_before_run(path, file, text);
@@ -497,30 +496,68 @@ fn mocha_tests_follow_what_their_files_depend_on() {
 
 #[test]
 fn what_a_test_file_of_mocha_sets_up_for_others_runs_all_tests() {
+    let test = |name: &str, more: &str| {
+        format!("require('../lib/limit');\nrequire('../lib/hooks');\n{more}it('{name}', () => void limit);\n")
+    };
     let workspace = javascript_workspace(&[
         ("package.json", r#"{"scripts":{"test":"mocha"}}"#),
-        (
-            "test/a.js",
-            "require('../lib/global');\nrequire('../lib/hooks');\nrequire('../lib/late');\nit('a', () => {});\n",
-        ),
-        ("test/b.js", "it('b', () => {\n  if (limit !== 1) throw new Error();\n});\n"),
-        ("test/c.js", "it('c', () => {});\n"),
-        ("lib/global.js", "global.limit = 1;\n"),
+        ("test/a.js", &test("a", "require('../lib/late');\n")),
+        ("test/b.js", &test("b", "")),
+        ("test/c.js", &test("c", "")),
+        ("lib/limit.js", "global.limit = 1;\n"),
         ("lib/hooks.js", "before(() => {});\n"),
         ("lib/late.js", "import('./module.mjs');\n"),
         ("lib/module.mjs", "export const a = 1;\n"),
     ]);
+    let path = &workspace.path;
     assert_eq!(workspace.proctor(&["run"]).status, 0);
-    for file in ["lib/global.js", "lib/hooks.js", "lib/module.mjs"] {
-        let text = fs::read_to_string(workspace.path.join(file)).unwrap();
-        write_before_run(&workspace.path, file, &format!("{text}\n// More.\n"));
+    for file in ["lib/limit.js", "lib/hooks.js", "lib/module.mjs"] {
+        let text = fs::read_to_string(path.join(file)).unwrap();
+        write_before_run(path, file, &format!("{text}\n// More.\n"));
         let found = affected(&workspace, "last_run");
         assert!(found.starts_with(&format!("full: {file}")), "{found}");
-        write_before_run(&workspace.path, file, &text);
+        write_before_run(path, file, &text);
         assert_eq!(affected(&workspace, "last_run"), "");
     }
     // What it loads is not known, since a module of another kind may load anything.
-    write_before_run(&workspace.path, "test/c.js", "it('c', () => {});\n// More.\n");
-    let expected = "c own file or package changed: test/c.js, a what it executes is not known";
+    write_before_run(path, "test/c.js", &test("c", "// More.\n"));
+    let expected = "c executed a changed line: test/c.js, a what it executes is not known";
     assert_eq!(affected(&workspace, "last_run"), expected);
+    // A hook that a run of other test files lacks.
+    write_before_run(path, "test/d.js", &test("d", "beforeEach(() => {});\n"));
+    let found = affected(&workspace, "last_run");
+    assert!(found.ends_with("for tests that do not load it: a new line names beforeEach"), "{found}");
+    let report = workspace.proctor(&["run", "--output", "json"]).json();
+    let note =
+        "all tests run after a change: test/d.js sets something up for all test files, and not each of them loads it";
+    assert!(report["coverage"]["notes"].as_array().unwrap().contains(&json!(note)), "{report}");
+    assert_eq!(workspace.proctor(&["run", "--file", "test/c.js"]).status, 0);
+    write_before_run(path, "test/c.js", &test("c", ""));
+    assert!(affected(&workspace, "last_run").starts_with("full: which files the tests load has not been measured"));
+}
+
+#[test]
+fn a_test_file_of_mocha_depends_on_what_failed_to_load() {
+    let workspace = javascript_workspace(&[
+        ("package.json", r#"{"scripts":{"test":"mocha"}}"#),
+        ("src/fast.js", "if (!require('./host').fast) throw new Error('slow');\nmodule.exports = (a) => a * 2;\n"),
+        ("src/host.js", "exports.fast = false;\n"),
+        (
+            "src/double.js",
+            "let double = (a) => a + a;\ntry {\n  double = require('./fast');\n} catch {}\nexports.double = double;\n",
+        ),
+        ("test/double.js", "const { double } = require('../src/double');\nit('double', () => void double(2));\n"),
+        ("test/host.js", "const { fast } = require('../src/host');\nit('host', () => void fast);\n"),
+        ("test/other.js", "it('other', () => {});\n"),
+    ]);
+    let path = &workspace.path;
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write_before_run(path, "src/host.js", "exports.fast = true;\n");
+    let executed = |name: &str| format!("{name} executed a changed line: src/host.js");
+    assert_eq!(affected(&workspace, "last_run"), [executed("double"), executed("host")].join(", "));
+    // Of tests that `only` hides, nothing is known.
+    write_before_run(path, "test/other.js", "it.only('other', () => {});\n");
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write_before_run(path, "test/other.js", "it('other', () => {});\n");
+    assert!(affected(&workspace, "last_run").starts_with("full: which files the tests load has not been measured"));
 }

@@ -87,7 +87,8 @@ impl LoadedFiles {
         for (test_file, own) in &later.by_test_file {
             self.add(test_file, named(own));
         }
-        if let Some(own) = &later.by_runner {
+        // A run of some test files may not know what one of all does not.
+        if let Some(own) = later.by_runner.as_ref().filter(|_| self.by_runner.is_some()) {
             self.add_runner(named(own));
         }
     }
@@ -221,6 +222,13 @@ mod tests {
         assert_eq!(known.test_files_loading(["a.js"]), ["a.test.js"], "a part of its tests may have run");
         assert_eq!(known.test_files_loading(["c.js"]), ["a.test.js", "c.test.js"]);
         assert!(!known.knows("b.test.js") && known.knows("c.test.js"));
+        let mut of_some = loaded(&[]);
+        of_some.add_runner(["setup.js"]);
+        known.merge(&of_some, []);
+        assert!(!known.knows_runner(), "the run of all test files does not know it");
+        known.add_runner([]);
+        known.merge(&of_some, []);
+        assert!(known.is_of_runner("setup.js"));
     }
 
     #[test]

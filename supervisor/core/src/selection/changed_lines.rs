@@ -29,14 +29,14 @@ impl MeasuredLines {
     }
 }
 
-/// Selects the tests that executed a changed line themselves: these are the most likely to fail. What tests share is not looked at.
+/// Selects the tests that executed a changed line: these are the most likely to fail.
 pub(super) fn add_tests_that_executed(input: &SelectionInput<'_>, picks: &mut Picks, change: &ChangedFile) {
     let executing = || {
         let map = LineMap::new(change.old.as_ref()?, change.new.as_ref()?);
         let changed = map.changed_lines();
         let measured = MeasuredLines::new(input, change)?;
         let is_compared = map.knows_lines() && changed.len() <= SELECTION_LINES_MAX;
-        is_compared.then(|| input.index.tests_touching_by_themselves(&change.path, &measured.around(&changed)))
+        is_compared.then(|| input.index.tests_touching(&change.path, Some(&measured.around(&changed))).tests)
     };
     for test in executing().into_iter().flatten() {
         picks.test(&test, Reason::ExecutedLine(change.path.clone()));

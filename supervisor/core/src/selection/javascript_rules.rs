@@ -6,13 +6,14 @@
 use super::changed_lines::{add_tests_of_functions, add_tests_that_executed};
 use super::file_kind::{Ecosystem, FileKind, directory, file_name, is_script};
 use super::javascript_files::{JavaScriptFiles, first_stem};
-use super::javascript_text::has_hoisted_call;
+use super::javascript_text::{has_hoisted_call, set_up_word};
 use super::picks::Picks;
 use super::selection_input::SelectionInput;
 use super::snapshot::{ChangedFile, HowChanged};
+use super::text::LineMap;
 use super::{FullReason, LastResult, Reason};
 use crate::bounds::SELECTION_NAMED_FILES_MAX;
-use crate::coverage::LoadedFiles;
+use crate::coverage::{LoadedFiles, contains_line};
 use std::collections::BTreeSet;
 
 /// Applies the rules to the changed files.
@@ -35,6 +36,9 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     }
     rules.check_runner(&changes)?;
     rules.check_count_of_new(&changes)?;
+    for change in changes.iter().filter(|_| rules.shares_modules()) {
+        rules.check_set_up(change)?;
+    }
     for change in &changes {
         match (kind(&change.path), rules.how(change)) {
             (FileKind::Snapshot, _) => rules.snapshot(picks, change)?,
@@ -137,6 +141,20 @@ impl JavaScriptRules<'_> {
     // Whether all test files share their modules: the first to need something kept has executed it for the others.
     fn shares_modules(&self) -> bool {
         self.input.baseline.framework == "mocha"
+    }
+
+    // Errors for what a source may set up for all test files from now on. It is seen as files are loaded, but only in the next run.
+    fn check_set_up(&self, change: &ChangedFile) -> Result<(), FullReason> {
+        let Some(text) = self.input.sources.get(&change.path).filter(|_| is_script(&change.path)) else {
+            return Ok(());
+        };
+        let new = change.old.as_ref().zip(change.new.as_ref()).and_then(|(old, new)| LineMap::new_lines(old, new));
+        let is_new = |line: u32| new.as_ref().is_none_or(|new| contains_line(new, line));
+        let mut lines = (1..).zip(text.lines()).filter(|(number, _)| is_new(*number));
+        match lines.find_map(|(_, line)| set_up_word(line)) {
+            Some(word) => Err(FullReason::SetsUpOthers { file: change.path.clone(), how: change.how.word(), word }),
+            None => Ok(()),
+        }
     }
 
     // Where each test file has its modules for itself, a line which none of its tests executed changes nothing in them.

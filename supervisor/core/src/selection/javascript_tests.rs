@@ -8,7 +8,6 @@ use crate::id::RunId;
 use crate::report::Report;
 use crate::request::{EarlierState, RunRequest, Selection};
 use crate::test_case::TestOutcome;
-use crate::timestamp::Timestamp;
 
 const PRICE: &str = "function total(a) {\n  const b = a;\n  return b * 2;\n}\n\nfunction tax(a) {\n  return a;\n}\n\nmodule.exports = { total, tax };\n";
 
@@ -132,18 +131,35 @@ fn test_files_of_mocha_that_share_a_source_run_with_each_edit_of_it() {
     }
     let late = |now: &mut Files| drop(now.insert("src/late.js".into(), "exports.late = 5;\n".into()));
     assert_eq!(select("mocha", late), with_reader(&[cart]));
-    // What tests share, as they load it, is executed by all.
-    let mut project = project_with("mocha", &project_files(), &TESTS, loaded());
-    let together = CoverageMeasurement {
-        attribution: Attribution::File,
-        files: vec![("src/late.js".to_owned(), vec![LineSpan { first: 1, last: 1 }])],
-        ..measured("src/alone.test.js", "alone", &[])
+}
+
+#[test]
+fn what_may_set_something_up_for_other_test_files_of_mocha_runs_all_tests() {
+    for (line, word) in [
+        ("beforeEach(() => {});", "beforeEach"),
+        ("suiteSetup (f);", "suiteSetup"),
+        ("const { a } = require('./a'); after(f);", "after"),
+        ("  global.limit = 1;", "global"),
+        ("globalThis['limit'] = 1;", "globalThis"),
+        ("Date.prototype.year = f;", "Date"),
+    ] {
+        for path in ["src/late.js", "src/new.test.js"] {
+            let found = select("mocha", |now| {
+                let before = now.get(path).cloned().unwrap_or_default();
+                drop(now.insert(path.into(), format!("{before}{line}\n")));
+            });
+            assert!(found.starts_with(&format!("full: {path} was")) && found.ends_with(word), "{found}");
+        }
+    }
+    let inner = |now: &mut Files| {
+        drop(now.insert(
+            "src/late.js".into(),
+            "  beforeEach(f);\nafterwards(globals);\nCart.prototype.a = Date;\ndescribe(() => { after(f);\n".into(),
+        ))
     };
-    project.index.ingest(vec![together], true, Timestamp::default());
-    project.index.record_loaded([], loaded(), true);
-    let mut now = project_files();
-    late(&mut now);
-    assert_eq!(shown(&project.select(&now)), with_reader(&[cart]));
+    assert_eq!(select("mocha", inner), with_reader(&[TESTS[1]]));
+    let hook = |now: &mut Files| drop(now.insert("src/late.js".into(), "beforeEach(f);\n".into()));
+    assert_eq!(select("jest", hook), with_reader(&[TESTS[1]]));
 }
 
 #[test]

@@ -97,6 +97,39 @@ fn is_whole_word(text: &str, at: usize, word: &str) -> bool {
     !before.is_some_and(|byte| is_word(*byte)) && !bytes.get(at + word.len()).is_some_and(|byte| is_word(*byte))
 }
 
+/// Hooks that concern all tests where they are in no suite, by the names that Mocha's interfaces give them.
+const HOOKS: [&str; 8] =
+    ["before", "beforeEach", "after", "afterEach", "setup", "teardown", "suiteSetup", "suiteTeardown"];
+
+/// Names of Node's own whose objects have what their prototype is given.
+const BUILT_IN: [&str; 14] = [
+    "Array", "Boolean", "Buffer", "Date", "Error", "Function", "Map", "Number", "Object", "Promise", "RegExp", "Set",
+    "String", "Symbol",
+];
+
+/// The word of a line that may set something up for all test files of a process: a global variable, what all objects of a kind of Node's
+/// own have, or a hook that is within no suite, as far as the line itself shows that.
+pub(super) fn set_up_word(line: &str) -> Option<&'static str> {
+    let is_hook = |hook: &&str| {
+        line.match_indices(hook).any(|(at, _)| {
+            let is_called = line[at + hook.len()..].trim_start().starts_with('(');
+            is_called && is_whole_word(line, at, hook) && is_outermost(&line[..at])
+        })
+    };
+    let is_extended = |kind: &&str| {
+        let dotted = |at: usize| line[at + kind.len()..].starts_with(".prototype") && is_whole_word(line, at, kind);
+        line.match_indices(kind).any(|(at, _)| dotted(at))
+    };
+    let globals = ["global", "globalThis"].into_iter().filter(|word| has_word(line, word));
+    HOOKS.into_iter().filter(is_hook).chain(globals).chain(BUILT_IN.into_iter().filter(is_extended)).next()
+}
+
+// Whether what follows the beginning of a line may be in no brackets: it is not indented, and closes as many as it opens.
+fn is_outermost(beginning: &str) -> bool {
+    let count = |brackets: &[char]| beginning.matches(brackets).count();
+    !beginning.starts_with([' ', '\t']) && count(&['(', '[', '{']) <= count(&[')', ']', '}'])
+}
+
 /// Whether a text has `word` as a whole word.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| is_whole_word(text, at, word))

@@ -183,6 +183,16 @@ pub enum FullReason {
         /// What its text says, in words.
         sign: String,
     },
+    /// A source may set something up for tests that do not load it.
+    #[error("{file} was {how}, and may now set something up for tests that do not load it: a new line names {word}")]
+    SetsUpOthers {
+        /// The file.
+        file: String,
+        /// How it changed.
+        how: &'static str,
+        /// What the line has.
+        word: &'static str,
+    },
     /// More than [`SELECTION_NAMED_FILES_MAX`] files whose names are searched in sources.
     #[error("there are more than {SELECTION_NAMED_FILES_MAX} {what}, and which sources name them is not looked up")]
     TooManyNames {

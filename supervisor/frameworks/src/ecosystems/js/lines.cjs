@@ -125,6 +125,7 @@ class Lines {
   #hasStarted = false;
   #isStartOfAll = false;
   #isStartSaid = false;
+  #alive = new KeptSet();
   #lastTest;
 
   // `settings`: the directory of the files, and the workspace's.
@@ -170,16 +171,19 @@ class Lines {
     this.#write('test', { package: pathIn(this.#workspace, file), name, uses, processes: this.#isStartSaid }, words);
   }
 
-  // A process or thread is started, which may serve this test or any later one of its file, or of all files.
-  started(isOfAll = false) {
+  // A process or thread is started, which may serve this test or any later one of its file, or of all files. `one`: an object that says when it ends.
+  started(isOfAll = false, one = undefined) {
     this.#hasStarted = true;
     this.#isStartOfAll ||= isOfAll;
+    if (one === undefined) return;
+    this.#alive.add(one);
+    one.once('exit', () => this.#alive.delete(one));
   }
 
   // The tests of another file begin.
   beginFile() {
     this.endOfTests();
-    this.#hasStarted = this.#isStartOfAll;
+    this.#hasStarted = this.#isStartOfAll || this.#alive.size > 0;
     this.#lastTest = undefined;
   }
 

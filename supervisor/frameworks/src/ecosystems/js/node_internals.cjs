@@ -47,23 +47,24 @@ function isOfTransformer() {
 // What is called as a process or thread is started.
 let listener;
 
-// Calls `started` from now on as this process starts another one, or a thread, that may run any file, whatever starts it.
+// Calls `started` from now on as this process starts another one, or a thread, that may run any file, whatever starts it; with the
+// object for it if this process does not wait for its end.
 function watchStarts(started) {
   const isWatching = listener !== undefined;
   listener = started;
   if (isWatching) return;
   const { subscribe } = require('node:diagnostics_channel');
-  const noted = () => {
+  const noted = (one) => {
     try {
       if (isOfTransformer()) return;
     } catch {
       // A test has replaced what this calls.
     }
-    listener();
+    listener(one);
   };
-  subscribe('child_process', noted);
+  subscribe('child_process', ({ process: child }) => noted(child));
   // Node's own thread for loaders (`module.register`) runs no test.
-  subscribe('worker_threads', ({ worker }) => worker?.constructor?.name === 'InternalWorker' || noted());
+  subscribe('worker_threads', ({ worker }) => worker?.constructor?.name === 'InternalWorker' || noted(worker));
   const synchronous = internal('spawn_sync');
   const { spawn } = synchronous;
   synchronous.spawn = (...options) => {

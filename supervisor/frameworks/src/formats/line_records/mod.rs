@@ -2,7 +2,8 @@
 //! a process of Python or a test file of Jest.
 //!
 //! The lines that ran outside of any test, and a module's own lines where a test imported it, belong to all tests of the file.
-//! A test file's own among them belong to the tests of this file alone, unless another file may import it.
+//! A test file's own among them belong to the tests of this file alone, unless another file may import it. Where it is known which files a
+//! test file depends on, the lines of others do not belong to its tests.
 //! Lines of a fixture of a class, module or session belong to the tests that used it.
 //!
 //! Some tests also ran alone. What one of them executed only there, an earlier test executed for it beside the others, and perhaps for

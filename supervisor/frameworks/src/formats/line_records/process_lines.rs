@@ -302,9 +302,20 @@ impl ProcessLines {
                 None => common.extend(words),
             }
         }
-        packages.into_iter().for_each(|package| shared.entry(package).or_default().extend(&common));
+        for package in packages {
+            let needed = self.needed_by(&package);
+            let is_needed = |word: &&u32| needed.as_ref().is_none_or(|files| files.contains(&(**word >> FILE_SHIFT)));
+            shared.entry(package).or_default().extend(common.iter().filter(is_needed));
+        }
         shared.values_mut().for_each(sort);
         shared
+    }
+
+    /// Numbers of the files that a test file depends on, and all do; `None` if that is not known.
+    fn needed_by(&self, package: &str) -> Option<BTreeSet<u32>> {
+        let of_all = self.by_runner.as_ref()?;
+        let (_, own) = self.depends.iter().find(|(known, _)| known == package)?;
+        Some(own.iter().chain(of_all).copied().collect())
     }
 
     /// Lines by file that were executed below functions that keep values.

@@ -230,6 +230,23 @@ fn reads_which_files_a_test_file_loaded() {
 }
 
 #[test]
+fn lines_outside_of_tests_belong_to_those_that_depend_on_their_file() {
+    let shared = |more: &[&str]| {
+        let more: Vec<u8> = more.iter().flat_map(|text| record(text, &[])).collect();
+        let harvest = read(&[content(), more].concat());
+        let of_b = described(&harvest).into_iter().find(|set| set.starts_with("File sub/test_b.py"));
+        of_b.unwrap_or_default()
+    };
+    let depends = r#"{"kind":"depends","package":"test_b.py","files":[]}"#;
+    let of_all = |files: &str| format!(r#"{{"kind":"runner","files":[{files}]}}"#);
+    let all = "File sub/test_b.py::T::test_z false src/m.py:1-1,9-9";
+    assert_eq!(shared(&[depends]), all, "what all depend on is not known");
+    assert_eq!(shared(&[&of_all("")]), all);
+    assert_eq!(shared(&[depends, &of_all("0")]), all);
+    assert_eq!(shared(&[depends, &of_all("")]), "File sub/test_b.py::T::test_z false ");
+}
+
+#[test]
 fn a_damaged_file_is_read_up_to_the_damage() {
     let text = content();
     let whole = described(&read(&text)).len();

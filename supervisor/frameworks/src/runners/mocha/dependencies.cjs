@@ -1,5 +1,5 @@
 // Which files of the project each test file of Mocha depends on. All test files share one registry of modules, and the first to load a
-// module loads it for all, so that what ran says little. But Node tells of each load which module asked for it, whether it was there
+// module loads it for all, so that what ran says little. But Node knows of each module which others it asked for, whether they were there
 // already or not: a test file depends on what is reached from it in this way.
 //
 // What serves all test files, as a file of `--require` does, is the runner's: any test may depend on it.
@@ -8,57 +8,64 @@
 const { fileURLToPath } = require('node:url');
 
 const { KeptMap, KeptSet, attempt, isProjectFile } = require('../js/lines.cjs');
+const { Globals } = require('./globals.cjs');
 const itself = require('./itself.cjs');
 
 // Taken before a test can replace them.
-const { apply, getOwnPropertyDescriptor } = Reflect;
-const { getOwnPropertyNames } = Object;
+const { apply } = Reflect;
 const { test } = RegExp.prototype;
 
-// What loads an ES module from a CommonJS one, or a module for none that is known.
-const UNSEEN_LOADING = /\bimport\s*\(|\bcreateRequire\b/;
-
-// Most modules that are kept although they were loaded anew.
-const REPLACED_MAX = 1_000;
-
-// Where istanbul counts what its probes count, in the name of the file that is loaded first.
-const COVERAGE = '__coverage__';
+// Signs in a CommonJS module that it may load others without asking for them itself, or as ES modules.
+const UNSEEN_LOADING = /\bimport\b|\bcreateRequire\b|\bmodule\.parent\.require\b|\bmainModule\b|\brequire\.main\.require\b/;
 
 // The hooks of a suite, by which a test file may set something up for others.
 const HOOKS = ['beforeAll', 'beforeEach', 'afterAll', 'afterEach'];
 
+// Beginning of the names of Node's own files that load others.
+const LOADER = 'node:internal/modules/';
+
+const NOT_SELECTED = 'all tests run after a change';
+
 // Most frames between a hook and the file that it stands in.
 const FRAMES_MAX = 100;
 
+// Most modules that are kept although they were loaded anew.
+const REPLACED_MAX = 1_000;
+
 class Dependencies {
   #workspace;
+  #mocha;
   #seesModules = false;
-  // By file, the ES modules that it asked for.
-  #imports = new KeptMap();
+  // By file, those that were loaded for it.
+  #loads = new KeptMap();
   // The CommonJS modules of each file, which know those that they asked for. A file that is loaded anew has several.
   #modules = new KeptMap();
   #replaced = 0;
-  // The project's files in the order in which they began to load, with the number of global variables then.
+  // The project's files in the order in which they began to load, with the number of global variables that no file is known to have added.
   #files = new KeptMap();
+  // Those that Mocha loads, as test files and set-up.
+  #roots = new KeptSet();
   // Those that may load what is not seen.
   #openFiles = new KeptSet();
   // Those that set something up for all test files.
   #ofAll = new KeptSet();
   // The project's files that are being loaded.
   #loading = [];
-  #globals;
-  // How many global variables are known to be set by files.
-  #noted = 0;
-  // The number of global variables when all files were loaded.
-  #end;
+  #globals = new Globals();
+  // Whether Mocha still loads files.
+  #isBeginning = true;
+  #globalsAtEnd;
 
   constructor({ workspace }) {
     this.#workspace = workspace;
-    const own = itself.directory();
-    this.isOfMocha = (file) => file.startsWith(`${own}/`);
+    this.#mocha = `${itself.directory()}/`;
     // Settings and what they load.
-    Object.values(require.cache).forEach((module) => this.#addModule(module));
-    Object.keys(require.cache).filter((file) => this.#isOfProject(file)).forEach((file) => this.#addForAll(file));
+    for (const module of Object.values(require.cache)) {
+      this.#addModule(module);
+      if (!this.#isOfProject(module.filename)) continue;
+      this.#addFile(module.filename);
+      this.#ofAll.add(module.filename);
+    }
     this.#watchHooks();
   }
 
@@ -71,36 +78,36 @@ class Dependencies {
     return typeof file === 'string' && isProjectFile(file, this.#workspace);
   }
 
-  #addForAll(file) {
-    this.#addFile(file);
-    this.#ofAll.add(file);
-  }
-
   #addFile(file) {
-    if (!this.#files.has(file)) this.#files.set(file, this.#unseenGlobals());
-  }
-
-  #unseenGlobals() {
-    return getOwnPropertyNames(globalThis).length - this.#noted;
+    if (!this.#files.has(file)) this.#files.set(file, this.#isBeginning ? this.#globals.unseen : undefined);
   }
 
   #addModule(module) {
     const { filename } = module;
     if (typeof filename !== 'string') return;
-    const known = this.#modules.get(filename);
-    if (known === undefined) return void this.#modules.set(filename, [module]);
-    if (known.includes(module)) return;
-    this.#replaced += 1;
-    if (this.#replaced <= REPLACED_MAX) known.push(module);
+    let known = this.#modules.get(filename);
+    if (known === undefined) this.#modules.set(filename, (known = new KeptSet()));
+    if (known.has(module)) return;
+    if (known.size > 0) this.#replaced += 1;
+    if (this.#replaced <= REPLACED_MAX) known.add(module);
+  }
+
+  #addLoad(from, to) {
+    let loads = this.#loads.get(from);
+    if (loads === undefined) this.#loads.set(from, (loads = new KeptSet()));
+    loads.add(to);
   }
 
   // An ES module, or one that is loaded like these, was asked for.
   resolved(from, to) {
     if (!from?.startsWith('file:') || !to.startsWith('file:')) return;
-    const file = fileURLToPath(from);
-    let imports = this.#imports.get(file);
-    if (imports === undefined) this.#imports.set(file, (imports = new KeptSet()));
-    imports.add(fileURLToPath(to));
+    const [parent, file] = [fileURLToPath(from), fileURLToPath(to)];
+    this.#addLoad(parent, file);
+    if (this.#isBeginning && parent.startsWith(this.#mocha)) this.#addRoot(file);
+  }
+
+  #addRoot(file) {
+    if (this.#isOfProject(file)) this.#roots.add(file);
   }
 
   // An ES module, or one that is loaded like these, is loaded.
@@ -112,43 +119,44 @@ class Dependencies {
   begins(module, file, code) {
     attempt(() => {
       this.#addModule(module);
+      const outer = this.#loading[this.#loading.length - 1];
+      // A module that cannot be loaded is no child of the one that asked for it.
+      const parent = module.parent?.filename;
+      if (typeof parent === 'string') this.#addLoad(parent, file);
       if (!this.#isOfProject(file)) return;
+      if (outer !== undefined) this.#addLoad(outer, file);
+      else if (this.#isBeginning) this.#addRoot(file);
+      this.#loading[this.#loading.length] = file;
       this.#addFile(file);
       if (!this.#seesModules && apply(test, UNSEEN_LOADING, [code])) this.#openFiles.add(file);
       // Mocha gives each test file functions of its own in global variables.
-      if (this.#loading.length === 0) this.#globals = globals();
-      else this.#noteGlobals();
-      this.#loading[this.#loading.length] = file;
+      if (!this.#isBeginning) return;
+      if (outer === undefined) this.#globals.forgetChanges();
+      else this.#noteGlobals(outer);
     });
   }
 
   ends(file) {
     attempt(() => {
       if (this.#loading[this.#loading.length - 1] !== file) return;
-      this.#noteGlobals();
       this.#loading.length -= 1;
+      if (this.#isBeginning) this.#noteGlobals(file);
     });
   }
 
-  // Notes whether the file that is being loaded has set a global variable.
-  #noteGlobals() {
-    const now = globals();
-    const before = this.#globals;
-    let isSame = now.size === before.size;
-    this.#noted += now.size - before.size;
-    now.forEach((value, name) => {
-      isSame &&= before.has(name) && Object.is(before.get(name), value);
-    });
-    this.#globals = now;
-    if (!isSame) this.#ofAll.add(this.#loading[this.#loading.length - 1]);
+  #noteGlobals(file) {
+    if (this.#globals.takeChanges()) this.#ofAll.add(file);
   }
 
-  // Notes which files have hooks outside of all suites.
+  // Notes which files have hooks outside of all suites, and which have called for them.
   #watchHooks() {
     const { prototype } = itself.mocha().Suite;
     const note = () => attempt(() => {
-      const file = callers().find((caller) => this.#isOfProject(caller));
-      if (file !== undefined) this.#ofAll.add(file);
+      if (!this.#isBeginning) return;
+      const files = callers();
+      // Behind it are files that wait for one to be loaded.
+      const end = files.findIndex((file) => file?.startsWith(LOADER));
+      files.slice(0, end < 0 ? undefined : end).filter((file) => this.#isOfProject(file)).forEach((file) => this.#ofAll.add(file));
     });
     for (const name of HOOKS) {
       const { [name]: add } = prototype;
@@ -161,49 +169,65 @@ class Dependencies {
 
   // All test files are loaded.
   loadedAll() {
-    this.#end = this.#unseenGlobals();
+    this.#isBeginning = false;
+    this.#globalsAtEnd = this.#globals.unseen;
   }
 
-  // Writes what each of these test files depends on, and what all do.
-  write(lines, testFiles) {
-    const files = [...this.#files.keys()];
-    const first = files.findIndex((file) => testFiles.has(file));
-    const unmeasured = lines.unmeasuredAmong(files).filter((file) => !testFiles.has(file));
-    const ofAll = this.#reached([...files.slice(0, Math.max(first, 0)), ...this.#ofAll, ...unmeasured]);
-    // As an ES module sets a global variable, it is not seen which one does.
-    const areGlobalsSeen = first >= 0 && this.#files.get(files[first]) === this.#end;
-    const areTestFilesSeen = [...testFiles].every((file) => this.#files.has(file));
-    if (ofAll !== undefined && areGlobalsSeen && areTestFilesSeen) lines.runner(ofAll);
-    for (const file of testFiles) {
-      const reached = this.#files.has(file) ? this.#reached([file]) : undefined;
-      if (reached !== undefined) lines.depends(file, reached);
+  // Writes what each of these test files depends on, each with the files in which its tests and suites stand, and what all do.
+  write(lines, testFiles, isWhole) {
+    for (const [file, parts] of testFiles) {
+      const { reached, areAll } = this.#reach(parts);
+      if (areAll && [...parts].every((part) => this.#files.has(part))) lines.depends(file, reached);
     }
+    const ofAll = isWhole ? this.#servingAll(lines, testFiles) : undefined;
+    if (ofAll !== undefined) lines.runner(ofAll);
   }
 
-  // The project's files that are reached from `files`; `undefined` if these may not be all.
-  #reached(files) {
-    if (this.#replaced > REPLACED_MAX) return undefined;
+  // What all test files depend on; `undefined` if that is not known, or if a run of some test files lacks a part of it.
+  #servingAll(lines, testFiles) {
+    const files = [...this.#files.keys()];
+    const ofTests = new Set([...testFiles.values()].flatMap((parts) => [...parts]));
+    const first = files.findIndex((file) => ofTests.has(file));
+    const areTestFilesSeen = [...ofTests].every((file) => this.#files.has(file));
+    // As an ES module adds a global variable, it is not seen which one does.
+    const areGlobalsSeen = first >= 0 && this.#files.get(files[first]) === this.#globalsAtEnd;
+    if (!areTestFilesSeen) return undefined;
+    if (!areGlobalsSeen) return void lines.note(`${NOT_SELECTED}: an ES module adds global variables`);
+    const before = new Set(files.slice(0, first));
+    const late = [...this.#ofAll].filter((file) => !before.has(file));
+    const reached = late.length === 0 ? [] : [...testFiles.values()].map((parts) => new Set(this.#reach(parts).reached));
+    const lacking = late.find((file) => reached.some((found) => !found.has(file)));
+    if (lacking !== undefined) {
+      const name = lacking.slice(this.#workspace.length + 1);
+      return void lines.note(`${NOT_SELECTED}: ${name} sets something up for all test files, and not each of them loads it`);
+    }
+    // A file without tests among the test files may set something up. So may one whose tests belong to another, by a function of that one.
+    const others = [...this.#roots].filter((file) => !ofTests.has(file));
+    const unmeasured = lines.unmeasuredAmong(files).filter((file) => !ofTests.has(file));
+    const all = this.#reach([...before, ...late, ...others, ...unmeasured]);
+    return all.areAll ? all.reached : undefined;
+  }
+
+  // The project's files that are reached from `files`, and whether these are all.
+  #reach(files) {
+    let areAll = this.#replaced <= REPLACED_MAX;
     const found = new Set(files);
     for (const file of found) {
-      if (this.#openFiles.has(file)) return undefined;
+      areAll &&= !this.#openFiles.has(file);
       // Mocha loads test files, which depend on each other no more for that.
-      if (this.isOfMocha(file)) continue;
-      this.#imports.get(file)?.forEach((to) => found.add(to));
-      this.#modules.get(file)?.forEach(({ children }) => children.forEach(({ filename }) => filename && found.add(filename)));
+      const isMochas = file.startsWith(this.#mocha);
+      const add = (to) => isMochas && this.#roots.has(to) ? undefined : found.add(to);
+      this.#loads.get(file)?.forEach(add);
+      this.#modules.get(file)?.forEach(({ children }) => {
+        for (const child of children) {
+          if (typeof child.filename !== 'string') continue;
+          this.#addModule(child);
+          add(child.filename);
+        }
+      });
     }
-    return [...found].filter((file) => this.#isOfProject(file));
+    return { reached: [...found].filter((file) => this.#isOfProject(file)), areAll };
   }
-}
-
-// The values of all global variables, or what computes them.
-function globals() {
-  const found = new KeptMap();
-  const names = getOwnPropertyNames(globalThis);
-  for (let at = 0; at < names.length; at += 1) {
-    const described = getOwnPropertyDescriptor(globalThis, names[at]);
-    if (described !== undefined && names[at] !== COVERAGE) found.set(names[at], described.get ?? described.value);
-  }
-  return found;
 }
 
 // The files of the functions that led here, the nearest first.

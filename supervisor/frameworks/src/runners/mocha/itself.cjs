@@ -4,6 +4,9 @@
 const { existsSync, realpathSync } = require('fs');
 const path = require('path');
 
+// The file that Mocha starts for each process of a parallel run.
+const WORKER = /[\\/]mocha[\\/]lib[\\/]nodejs[\\/]worker\.[cm]?js$/;
+
 // Mocha's directory: the first one above the started file that contains a manifest.
 function directory() {
   let dir = path.dirname(realpathSync(process.argv[1]));
@@ -31,4 +34,4 @@ function runnerClass() {
   return found ?? mocha().Runner;
 }
 
-module.exports = { directory, major, mocha, options, runnerClass, whole };
+module.exports = { WORKER, directory, major, mocha, options, runnerClass, whole };

@@ -6,7 +6,7 @@ const { attempt, takeSettings } = require('../js/lines.cjs');
 const { MeasuredModules } = require('../js/modules.cjs');
 const { watchStarts } = require('../js/node_internals.cjs');
 const { Dependencies } = require('./dependencies.cjs');
-const { runnerClass } = require('./itself.cjs');
+const { WORKER, runnerClass } = require('./itself.cjs');
 
 // A hook that belongs to no single test.
 const OF_SUITE = /^"(?:before|after) all"/;
@@ -19,7 +19,7 @@ function measure(settings) {
   const { run } = prototype;
   let isRunning = false;
   let last;
-  watchStarts(() => attempt(() => modules.lines.started(isOfAll(last?.currentRunnable))));
+  watchStarts((started) => attempt(() => modules.lines.started(isOfAll(last?.currentRunnable), started)));
   prototype.run = function (...all) {
     // A test may run tests of its own.
     if (!isRunning) {
@@ -37,11 +37,11 @@ function observe(runner, modules, dependencies) {
   let running;
   // The file of the last suite or test.
   let current;
-  // Mocha replaces `runner.suite` by each suite that it enters.
-  const testFiles = new Set();
   dependencies.loadedAll();
-  runner.suite.eachTest((test) => testFiles.add(fileOf(test)));
-  testFiles.delete(undefined);
+  // Mocha replaces `runner.suite` by each suite that it enters.
+  const testFiles = filesOfTests(runner.suite);
+  // With `--delay`, `only` or `--parallel`, not all tests are here.
+  const isWhole = !(runner._opts?.delay ?? runner._delay) && !runner.suite.hasOnly() && !WORKER.test(process.argv[1]);
   function enter(file) {
     if (file === undefined || file === current) return;
     current = file;
@@ -72,8 +72,20 @@ function observe(runner, modules, dependencies) {
     lines.endOfTests();
     lines.outside();
     lines.imported(modules.imported());
-    dependencies.write(lines, testFiles);
+    dependencies.write(lines, testFiles, isWhole);
   }));
+}
+
+// The test files with the files of their tests and of the suites around these, which are others where one calls functions of another.
+function filesOfTests(root) {
+  const files = new Map();
+  root.eachTest((test) => {
+    const file = fileOf(test);
+    if (file === undefined) return;
+    if (!files.has(file)) files.set(file, new Set([file]));
+    for (let { parent } = test; parent; parent = parent.parent) if (parent.file) files.get(file).add(parent.file);
+  });
+  return files;
 }
 
 const fileOf = (test) => test.file ?? test.parent?.file;

@@ -134,6 +134,7 @@ const FORWARDED: ForwardPolicy = ForwardPolicy::AllExcept { left_out: OMITTED, v
 pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/config.cjs", include_bytes!("config.cjs")),
     ("mocha/dependencies.cjs", include_bytes!("dependencies.cjs")),
+    ("mocha/globals.cjs", include_bytes!("globals.cjs")),
     ("mocha/itself.cjs", include_bytes!("itself.cjs")),
     ("mocha/lines.cjs", include_bytes!("lines.cjs")),
     ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),

@@ -11,9 +11,6 @@ const { mocha, whole } = itself;
 const DRY = 9;
 const PARALLEL = 8;
 
-// The file that Mocha starts for each process of a parallel run.
-const WORKER = /[\\/]mocha[\\/]lib[\\/]nodejs[\\/]worker\.[cm]?js$/;
-
 // An expression that no title matches.
 const NOTHING = /(?!)/;
 const { DuplicateTests, failure } = require('../js/failure.cjs');
@@ -29,7 +26,7 @@ module.exports = class Proctor {
     this.twins = new DuplicateTests();
     this.written = new OutputCapture();
     this.inTexts = runner.isParallelMode?.() === true;
-    if (this.inTexts) lendSettings(WORKER);
+    if (this.inTexts) lendSettings(itself.WORKER);
     // Mocha replaces `runner.suite` by each suite that it enters.
     this.whole = runner.suite;
     this.ended = 0;
