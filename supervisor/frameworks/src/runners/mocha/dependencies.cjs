@@ -5,6 +5,7 @@
 // What serves all test files, as a file of `--require` does, is the runner's: any test may depend on it.
 'use strict';
 
+const path = require('node:path');
 const { fileURLToPath } = require('node:url');
 
 const { KeptMap, KeptSet, attempt, isProjectFile } = require('../js/lines.cjs');
@@ -43,8 +44,9 @@ class Dependencies {
   #replaced = 0;
   // The project's files in the order in which they began to load, with the number of global variables that no file is known to have added.
   #files = new KeptMap();
-  // Those that Mocha loads, as test files and set-up.
-  #roots = new KeptSet();
+  // The files that Mocha loads as test files, and how many files were loaded before; `undefined` until then.
+  #specs = new KeptSet();
+  #before;
   // Those that may load what is not seen.
   #openFiles = new KeptSet();
   // Those that set something up for all test files.
@@ -67,6 +69,7 @@ class Dependencies {
       this.#ofAll.add(module.filename);
     }
     this.#watchHooks();
+    this.#watchLoading();
   }
 
   // Whether ES modules are seen as they are loaded, by `resolved` and `loaded`.
@@ -101,13 +104,7 @@ class Dependencies {
   // An ES module, or one that is loaded like these, was asked for.
   resolved(from, to) {
     if (!from?.startsWith('file:') || !to.startsWith('file:')) return;
-    const [parent, file] = [fileURLToPath(from), fileURLToPath(to)];
-    this.#addLoad(parent, file);
-    if (this.#isBeginning && parent.startsWith(this.#mocha)) this.#addRoot(file);
-  }
-
-  #addRoot(file) {
-    if (this.#isOfProject(file)) this.#roots.add(file);
+    this.#addLoad(fileURLToPath(from), fileURLToPath(to));
   }
 
   // An ES module, or one that is loaded like these, is loaded.
@@ -125,7 +122,6 @@ class Dependencies {
       if (typeof parent === 'string') this.#addLoad(parent, file);
       if (!this.#isOfProject(file)) return;
       if (outer !== undefined) this.#addLoad(outer, file);
-      else if (this.#isBeginning) this.#addRoot(file);
       this.#loading[this.#loading.length] = file;
       this.#addFile(file);
       if (!this.#seesModules && apply(test, UNSEEN_LOADING, [code])) this.#openFiles.add(file);
@@ -167,6 +163,23 @@ class Dependencies {
     }
   }
 
+  // Notes which files Mocha loads as test files, when it begins to do so.
+  #watchLoading() {
+    const { prototype } = itself.mocha();
+    const begin = (files) => attempt(() => {
+      this.#before ??= this.#files.size;
+      files.forEach((file) => this.#specs.add(path.resolve(file)));
+    });
+    for (const name of ['loadFiles', 'loadFilesAsync']) {
+      const { [name]: load } = prototype;
+      if (load === undefined) continue; // Of the first versions.
+      prototype[name] = function (...all) {
+        begin(this.files);
+        return apply(load, this, all);
+      };
+    }
+  }
+
   // All test files are loaded.
   loadedAll() {
     this.#isBeginning = false;
@@ -187,22 +200,20 @@ class Dependencies {
   #servingAll(lines, testFiles) {
     const files = [...this.#files.keys()];
     const ofTests = new Set([...testFiles.values()].flatMap((parts) => [...parts]));
-    const first = files.findIndex((file) => ofTests.has(file));
-    const areTestFilesSeen = [...ofTests].every((file) => this.#files.has(file));
+    if (this.#before === undefined || ![...ofTests].every((file) => this.#files.has(file))) return undefined;
     // As an ES module adds a global variable, it is not seen which one does.
-    const areGlobalsSeen = first >= 0 && this.#files.get(files[first]) === this.#globalsAtEnd;
-    if (!areTestFilesSeen) return undefined;
+    const areGlobalsSeen = this.#files.get(files[this.#before]) === this.#globalsAtEnd;
     if (!areGlobalsSeen) return void lines.note(`${NOT_SELECTED}: an ES module adds global variables`);
-    const before = new Set(files.slice(0, first));
+    const before = new Set(files.slice(0, this.#before));
     const late = [...this.#ofAll].filter((file) => !before.has(file));
-    const reached = late.length === 0 ? [] : [...testFiles.values()].map((parts) => new Set(this.#reach(parts).reached));
+    const reached = [...testFiles.values()].map((parts) => new Set(this.#reach(parts).reached));
     const lacking = late.find((file) => reached.some((found) => !found.has(file)));
     if (lacking !== undefined) {
       const name = lacking.slice(this.#workspace.length + 1);
       return void lines.note(`${NOT_SELECTED}: ${name} sets something up for all test files, and not each of them loads it`);
     }
-    // A file without tests among the test files may set something up. So may one whose tests belong to another, by a function of that one.
-    const others = [...this.#roots].filter((file) => !ofTests.has(file));
+    // A file without tests, and no helper either, may set something up. One whose tests belong to another, by a function of that one, has none.
+    const others = [...this.#specs].filter((file) => !reached.some((found) => found.has(file)));
     const unmeasured = lines.unmeasuredAmong(files).filter((file) => !ofTests.has(file));
     const all = this.#reach([...before, ...late, ...others, ...unmeasured]);
     return all.areAll ? all.reached : undefined;
@@ -216,7 +227,7 @@ class Dependencies {
       areAll &&= !this.#openFiles.has(file);
       // Mocha loads test files, which depend on each other no more for that.
       const isMochas = file.startsWith(this.#mocha);
-      const add = (to) => isMochas && this.#roots.has(to) ? undefined : found.add(to);
+      const add = (to) => isMochas && this.#specs.has(to) ? undefined : found.add(to);
       this.#loads.get(file)?.forEach(add);
       this.#modules.get(file)?.forEach(({ children }) => {
         for (const child of children) {
