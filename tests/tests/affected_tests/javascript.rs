@@ -555,6 +555,19 @@ fn a_test_file_of_mocha_depends_on_what_failed_to_load() {
     write_before_run(path, "src/host.js", "exports.fast = true;\n");
     let executed = |name: &str| format!("{name} executed a changed line: src/host.js");
     assert_eq!(affected(&workspace, "last_run"), [executed("double"), executed("host")].join(", "));
+    // Tests that a function of another test file has made belong to that one.
+    write_before_run(path, "test/helper.js", "exports.quick = it;\n");
+    let quick = "require('./helper').quick";
+    write_before_run(path, "test/double.js", &format!("{quick}('first', () => {{}});\n"));
+    write_before_run(
+        path,
+        "test/made.js",
+        &format!("const {{ fast }} = require('../src/host');\n{quick}('made', () => void fast);\n"),
+    );
+    assert_eq!(workspace.proctor(&["run"]).status, 0);
+    write_before_run(path, "src/host.js", "exports.fast = false;\n");
+    let full = "full: src/host.js, which the runner loads for itself, was changed";
+    assert_eq!(affected(&workspace, "last_run"), full);
     // Of tests that `only` hides, nothing is known.
     write_before_run(path, "test/other.js", "it.only('other', () => {});\n");
     assert_eq!(workspace.proctor(&["run"]).status, 0);

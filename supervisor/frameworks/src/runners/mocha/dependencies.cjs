@@ -11,13 +11,10 @@ const { fileURLToPath } = require('node:url');
 const { KeptMap, KeptSet, attempt, isProjectFile } = require('../js/lines.cjs');
 const { Globals } = require('./globals.cjs');
 const itself = require('./itself.cjs');
+const { mayLoadUnseen } = require('./unseen_loading.cjs');
 
-// Taken before a test can replace them.
+// Taken before a test can replace it.
 const { apply } = Reflect;
-const { test } = RegExp.prototype;
-
-// Signs in a CommonJS module that it may load others without asking for them itself, or as ES modules.
-const UNSEEN_LOADING = /\bimport\b|\bcreateRequire\b|\bmodule\.parent\.require\b|\bmainModule\b|\brequire\.main\.require\b/;
 
 // The hooks of a suite, by which a test file may set something up for others.
 const HOOKS = ['beforeAll', 'beforeEach', 'afterAll', 'afterEach'];
@@ -44,8 +41,9 @@ class Dependencies {
   #replaced = 0;
   // The project's files in the order in which they began to load, with the number of global variables that no file is known to have added.
   #files = new KeptMap();
-  // The files that Mocha loads as test files, and how many files were loaded before; `undefined` until then.
-  #specs = new KeptSet();
+  // The files that Mocha loads as test files, with the number of tests that came with each, and how many files were loaded before; `undefined`
+  // until then.
+  #specs = new KeptMap();
   #before;
   // Those that may load what is not seen.
   #openFiles = new KeptSet();
@@ -124,7 +122,7 @@ class Dependencies {
       if (outer !== undefined) this.#addLoad(outer, file);
       this.#loading[this.#loading.length] = file;
       this.#addFile(file);
-      if (!this.#seesModules && apply(test, UNSEEN_LOADING, [code])) this.#openFiles.add(file);
+      if (!this.#seesModules && mayLoadUnseen(code)) this.#openFiles.add(file);
       // Mocha gives each test file functions of its own in global variables.
       if (!this.#isBeginning) return;
       if (outer === undefined) this.#globals.forgetChanges();
@@ -166,15 +164,19 @@ class Dependencies {
   // Notes which files Mocha loads as test files, when it begins to do so.
   #watchLoading() {
     const { prototype } = itself.mocha();
-    const begin = (files) => attempt(() => {
-      this.#before ??= this.#files.size;
-      files.forEach((file) => this.#specs.add(path.resolve(file)));
+    const begin = ({ files, suite }) => attempt(() => {
+      if (this.#before !== undefined) return;
+      this.#before = this.#files.size;
+      files.forEach((file) => this.#specs.set(path.resolve(file), 0));
+      let before;
+      suite.on('pre-require', () => attempt(() => (before = suite.total())));
+      suite.on('post-require', (_, file) => attempt(() => this.#specs.set(path.resolve(file), suite.total() - before)));
     });
     for (const name of ['loadFiles', 'loadFilesAsync']) {
       const { [name]: load } = prototype;
       if (load === undefined) continue; // Of the first versions.
       prototype[name] = function (...all) {
-        begin(this.files);
+        begin(this);
         return apply(load, this, all);
       };
     }
@@ -188,7 +190,7 @@ class Dependencies {
 
   // Writes what each of these test files depends on, each with the files in which its tests and suites stand, and what all do.
   write(lines, testFiles, isWhole) {
-    for (const [file, parts] of testFiles) {
+    for (const [file, { parts }] of testFiles) {
       const { reached, areAll } = this.#reach(parts);
       if (areAll && [...parts].every((part) => this.#files.has(part))) lines.depends(file, reached);
     }
@@ -199,21 +201,21 @@ class Dependencies {
   // What all test files depend on; `undefined` if that is not known, or if a run of some test files lacks a part of it.
   #servingAll(lines, testFiles) {
     const files = [...this.#files.keys()];
-    const ofTests = new Set([...testFiles.values()].flatMap((parts) => [...parts]));
+    const ofTests = new Set([...testFiles.values()].flatMap(({ parts }) => [...parts]));
     if (this.#before === undefined || ![...ofTests].every((file) => this.#files.has(file))) return undefined;
     // As an ES module adds a global variable, it is not seen which one does.
     const areGlobalsSeen = this.#files.get(files[this.#before]) === this.#globalsAtEnd;
     if (!areGlobalsSeen) return void lines.note(`${NOT_SELECTED}: an ES module adds global variables`);
     const before = new Set(files.slice(0, this.#before));
     const late = [...this.#ofAll].filter((file) => !before.has(file));
-    const reached = [...testFiles.values()].map((parts) => new Set(this.#reach(parts).reached));
+    const reached = late.length === 0 ? [] : [...testFiles.values()].map(({ parts }) => new Set(this.#reach(parts).reached));
     const lacking = late.find((file) => reached.some((found) => !found.has(file)));
     if (lacking !== undefined) {
       const name = lacking.slice(this.#workspace.length + 1);
       return void lines.note(`${NOT_SELECTED}: ${name} sets something up for all test files, and not each of them loads it`);
     }
-    // A file without tests, and no helper either, may set something up. One whose tests belong to another, by a function of that one, has none.
-    const others = [...this.#specs].filter((file) => !reached.some((found) => found.has(file)));
+    // Tests that a function of another test file has made belong to that one.
+    const others = [...this.#specs].filter(([file, tests]) => tests !== (testFiles.get(file)?.tests ?? 0)).map(([file]) => file);
     const unmeasured = lines.unmeasuredAmong(files).filter((file) => !ofTests.has(file));
     const all = this.#reach([...before, ...late, ...others, ...unmeasured]);
     return all.areAll ? all.reached : undefined;

@@ -76,14 +76,17 @@ function observe(runner, modules, dependencies) {
   }));
 }
 
-// The test files with the files of their tests and of the suites around these, which are others where one calls functions of another.
+// The test files with the number of their tests, and the files of these and of the suites around them, which are others where one calls
+// functions of another.
 function filesOfTests(root) {
   const files = new Map();
   root.eachTest((test) => {
     const file = fileOf(test);
     if (file === undefined) return;
-    if (!files.has(file)) files.set(file, new Set([file]));
-    for (let { parent } = test; parent; parent = parent.parent) if (parent.file) files.get(file).add(parent.file);
+    if (!files.has(file)) files.set(file, { tests: 0, parts: new Set([file]) });
+    const own = files.get(file);
+    own.tests += 1;
+    for (let { parent } = test; parent; parent = parent.parent) if (parent.file) own.parts.add(parent.file);
   });
   return files;
 }

@@ -139,6 +139,7 @@ pub(crate) const FILES: &[(&str, &[u8])] = &[
     ("mocha/lines.cjs", include_bytes!("lines.cjs")),
     ("mocha/reporter.cjs", include_bytes!("reporter.cjs")),
     ("mocha/scope.cjs", include_bytes!("scope.cjs")),
+    ("mocha/unseen_loading.cjs", include_bytes!("unseen_loading.cjs")),
 ];
 
 /// Options of a script that a request's own filter replaces.

@@ -41,7 +41,7 @@ fn combines_the_script_and_the_request_into_the_command_line() {
     assert_eq!(line(&plan.steps[0]), "... -r ts-node/register test/**/*.js");
     assert_eq!((plan.steps[0].env["TZ"].as_str(), plan.steps[0].env["PROCTOR_REPORT"].as_str()), ("UTC", "/s/report"));
     assert_eq!(plan.notes, ["the test script gives mocha options that were not passed on: -R dot"]);
-    assert!(plan.report && plan.files.len() == 15);
+    assert!(plan.report && plan.files.len() == 16);
     assert_eq!(plan.steps[0].args[0], "--require=/s/mocha/lines.cjs");
     let listing = plan_of("mocha test", &Selection::All, None, true);
     assert_eq!(line(&listing.steps[0]), "--dry-run --no-parallel ... test");
