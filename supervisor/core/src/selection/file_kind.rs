@@ -35,7 +35,8 @@ impl Ecosystem {
             Ecosystem::Rust => name.ends_with(".rs") || name == "Cargo.toml",
             Ecosystem::Python => [".py", ".cfg", ".toml", ".ini"].iter().any(|extension| name.ends_with(extension)),
             Ecosystem::JavaScript => {
-                is_script(name) || matches!(name, "package.json" | "jest.config.json") || name.starts_with(".mocharc")
+                let is_settings = matches!(name, "package.json" | "jest.config.json" | "mocha.opts");
+                is_script(name) || is_settings || name.starts_with(".mocharc")
             }
         }
     }

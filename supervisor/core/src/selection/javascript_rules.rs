@@ -36,8 +36,8 @@ pub(super) fn apply(input: &SelectionInput<'_>, picks: &mut Picks) -> Result<(),
     }
     rules.check_runner(&changes)?;
     rules.check_count_of_new(&changes)?;
-    for change in changes.iter().filter(|_| rules.shares_modules()) {
-        rules.check_set_up(change)?;
+    if rules.shares_modules() {
+        changes.iter().try_for_each(|change| rules.check_set_up(change))?;
     }
     for change in &changes {
         match (kind(&change.path), rules.how(change)) {

@@ -175,6 +175,7 @@ fn settings_of_mocha_and_what_checks_types_run_all_tests() {
     assert!(with(".mocharc.cjs", "", ".mocharc.cjs").starts_with("full: .mocharc.cjs, a test runner's settings"));
     assert!(with("test/mocha.opts", "", "test/mocha.opts").starts_with("full: test/mocha.opts, a test runner's"));
     assert!(with(".mocharc.yml", "require: ts-node/register", late).contains("ts-node checks types"));
+    assert!(with("test/mocha.opts", "-r ts-node/register", late).contains("ts-node checks types"));
     assert!(with("package.json", r#"{"scripts":{"test":"mocha -r ts-node/register"}}"#, late).contains("checks types"));
     assert!(with("package.json", r#"{"scripts":{"test":"ts-mocha"}}"#, late).contains("checks types"));
     for (settings, text) in [
