@@ -182,7 +182,7 @@ mod tests {
         let other = tools_of("pytest", &[CommandSpec { program: "/bin/sh".into(), ..command.clone() }]);
         assert_eq!(other_tool(&before, &other), Some("sh".to_owned()));
         assert_eq!(other_tool(&before, &before), None);
-        assert!(tools_of("mocha", &[command]).is_empty());
+        assert!(tools_of("gradle", &[command]).is_empty());
     }
 
     #[test]
