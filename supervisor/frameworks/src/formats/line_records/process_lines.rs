@@ -114,7 +114,7 @@ pub(super) struct ProcessLines {
     pub(super) loads: Vec<(String, Vec<u32>)>,
     pub(super) natively: Vec<u32>,
     /// By test file, the numbers of the files that it depends on, where test files share their modules.
-    pub(super) depends: Vec<(String, Vec<u32>)>,
+    pub(super) depends: BTreeMap<String, BTreeSet<u32>>,
     pub(super) by_runner: Option<Vec<u32>>,
     pub(super) is_alone: bool,
     /// How many tests were chosen to run alone, and the most seconds that they took.
@@ -212,7 +212,9 @@ impl ProcessLines {
             }
             Record::Kept { .. } => self.kept.append(&mut words),
             Record::Imported { files } => self.imported = Some(files),
-            Record::Depends { package, files } => self.depends.push((join(&self.dir, &package), files)),
+            Record::Depends { package, files } => {
+                self.depends.entry(join(&self.dir, &package)).or_default().extend(files);
+            }
             Record::Loads { package, files, mut natively } => {
                 self.loads.push((join(&self.dir, &package), files));
                 self.natively.append(&mut natively);
@@ -259,23 +261,22 @@ impl ProcessLines {
         }
         // A file of which no test ran, as where all are skipped, may fail to load after an edit.
         let is_test_file = |package: &str| finished.contains_key(package) || self.tests.is_empty();
-        let shared = self.depends.iter().map(|(package, numbers)| (package, self.with_executed(package, numbers)));
-        let own = self.loads.iter().map(|(package, numbers)| (package, numbers.clone()));
-        for (package, numbers) in own.chain(shared).filter(|(package, _)| is_test_file(package)) {
+        // Another test file may have put what a test executes in its way, as a plug-in.
+        let mut shared = self.depends.clone();
+        for test in &self.tests {
+            if let Some(files) = shared.get_mut(&test.package) {
+                files.extend(test.words.iter().map(|word| word >> FILE_SHIFT));
+            }
+        }
+        let shared = shared.into_iter().map(|(package, files)| (package, files.into_iter().collect::<Vec<u32>>()));
+        for (package, numbers) in self.loads.iter().cloned().chain(shared).filter(|(package, _)| is_test_file(package))
+        {
             if let Some(files) = self.names(&numbers) {
-                loaded.add(package, files);
-                unknown.remove(package);
+                loaded.add(&package, files);
+                unknown.remove(&package);
             }
         }
         unknown
-    }
-
-    /// These files, and those that tests of a test file executed: another test file may have put them in their way, as a plug-in.
-    fn with_executed(&self, package: &str, numbers: &[u32]) -> Vec<u32> {
-        let tests = self.tests.iter().filter(|test| test.package == package);
-        let executed = tests.flat_map(|test| test.words.iter().map(|word| word >> FILE_SHIFT));
-        let all: BTreeSet<u32> = numbers.iter().copied().chain(executed).collect();
-        all.into_iter().collect()
     }
 
     /// The names of the measured tests by package.
@@ -314,7 +315,7 @@ impl ProcessLines {
     /// Numbers of the files that a test file depends on, and all do; `None` if that is not known.
     fn needed_by(&self, package: &str) -> Option<BTreeSet<u32>> {
         let of_all = self.by_runner.as_ref()?;
-        let (_, own) = self.depends.iter().find(|(known, _)| known == package)?;
+        let own = self.depends.get(package)?;
         Some(own.iter().chain(of_all).copied().collect())
     }
 
